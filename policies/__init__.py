@@ -1,0 +1,1 @@
+"""The policies: one file is one policy is one name in YAML."""

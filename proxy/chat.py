@@ -1,0 +1,347 @@
+"""The value that policies work on: a chat request, its turns and exchanges, and the rules of its wire shape.
+
+Everything here is immutable and needs nothing but the standard library. A message or a tool remembers the bytes that
+the client sent for it, so that a request in which one message changed re-sends all others byte for byte.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, takewhile
+from typing import Any, NoReturn, Self
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+"""Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
+
+ROLES = SYSTEM_ROLES | {"user", "assistant", "tool", "function"}
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object that cannot be changed at its top level and that knows its own bytes.
+
+    Reads are those of a dict. Nested lists and objects must be left alone too; the conformance test checks it.
+    """
+
+    __slots__ = ("_raw",)
+    _raw: bytes | None
+
+    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+        super().__init__(data)
+        self._raw = raw
+
+    @property
+    def raw(self) -> bytes:
+        """The JSON text: the client's own bytes, or for an object made here its compact UTF-8 form."""
+        if self._raw is None:
+            self._raw = encode(self)
+        return self._raw
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with these keys set; keys keep their place, a value of `None` stays as null."""
+        return type(self)({**self, **changes})
+
+    def without(self, *keys: str) -> Self:
+        """A copy that lacks these keys."""
+        return type(self)((key, value) for key, value in self.items() if key not in keys)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is read-only: use with_changes() and build a new request")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is not pickled: send its raw bytes")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(json.loads(self.raw), self._raw)
+
+
+class Message(JsonObject):
+    """One chat message."""
+
+    __slots__ = ()
+
+    @property
+    def role(self) -> str:
+        """`system`, `developer`, `user`, `assistant`, `tool` or the deprecated `function`."""
+        return str(self.get("role", ""))
+
+    @property
+    def is_system(self) -> bool:
+        """Whether it carries the operator's authority (system or developer)."""
+        return self.get("role") in SYSTEM_ROLES
+
+    @property
+    def parts(self) -> tuple[Mapping[str, Any], ...]:
+        """The content as parts: a string is one text part, an absent content none."""
+        content = self.get("content")
+        if isinstance(content, str):
+            return ({"type": "text", "text": content},)
+        return tuple(content) if isinstance(content, list) else ()
+
+    @property
+    def text(self) -> str:
+        """The text of all text parts, joined by line breaks."""
+        content = self.get("content")
+        if isinstance(content, str):
+            return content
+        return "\n".join(part["text"] for part in self.parts if isinstance(part.get("text"), str))
+
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """The ids of the tool calls it makes, in order."""
+        return tuple(str(call.get("id", "")) for call in self.get("tool_calls") or ())
+
+    @property
+    def called_tools(self) -> tuple[str, ...]:
+        """The names of the tools it calls, in order."""
+        return tuple(_called_name(call) for call in self.get("tool_calls") or ())
+
+
+class Tool(JsonObject):
+    """One tool definition, of a function or a custom tool."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name that the model calls it by; empty if the client gave none."""
+        return _called_name(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChatRequest:
+    """What a client asks of a model. A policy never changes one: it builds another.
+
+    Compare with `is`: a request that nobody changed is the same object.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    rest: JsonObject = field(default_factory=JsonObject)
+    """Every other field, parsed, in client order."""
+    order: tuple[str, ...] = ("model", "messages", "tools")
+    """The top-level keys as the client ordered them; new ones are written behind these."""
+    raw_rest: Mapping[str, bytes] = field(default_factory=dict)
+    """The client's bytes of the fields in `rest`; a field that a policy sets is absent here."""
+
+    def with_messages(self, messages: Iterable[Message]) -> Self:
+        """The same request with other messages."""
+        return replace(self, messages=tuple(messages))
+
+    def with_tools(self, tools: Iterable[Tool]) -> Self:
+        """The same request with other tools. Without any, what only makes sense beside tools leaves too."""
+        kept = tuple(tools)
+        request = replace(self, tools=kept)
+        return request if kept else request.without("tool_choice", "parallel_tool_calls")
+
+    def with_model(self, model: str) -> Self:
+        """The same request for another model."""
+        return self if model == self.model else replace(self, model=model)
+
+    def with_field(self, name: str, value: Any) -> Self:
+        """The same request with one field of `rest` set."""
+        raw = {key: text for key, text in self.raw_rest.items() if key != name}
+        return replace(self, rest=self.rest.with_changes(**{name: value}), raw_rest=raw)
+
+    def without(self, *names: str) -> Self:
+        """The same request without these fields of `rest`."""
+        if not any(name in self.rest for name in names):
+            return self
+        return replace(self, rest=self.rest.without(*names))
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants the answer as it is made."""
+        return self.rest.get("stream") is True
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The output that the client reserves, in tokens, or None where it does not say."""
+        for key in ("max_completion_tokens", "max_tokens"):
+            value = self.rest.get(key)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+        return None
+
+    def encode(self) -> bytes:
+        """The JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""
+        fields: list[bytes] = []
+        written: set[str] = set()
+        for key in (*self.order, "tools", *self.rest):
+            if key in written:
+                continue
+            written.add(key)
+            value = self._encoded(key)
+            if value is not None:
+                fields.append(encode(key) + b":" + value)
+        return b"{" + b",".join(fields) + b"}"
+
+    def _encoded(self, key: str) -> bytes | None:
+        if key == "model":
+            return encode(self.model)
+        if key == "messages":
+            return b"[" + b",".join(message.raw for message in self.messages) + b"]"
+        if key == "tools" and self.tools:
+            return b"[" + b",".join(tool.raw for tool in self.tools) + b"]"
+        if key not in self.rest:
+            return None
+        return self.raw_rest.get(key) or encode(self.rest[key])
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON, keys in their own order: the one form in which Penstock writes what it made."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- structure --------------------------------------------------------------------------------------------------------
+
+
+def split_head(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The leading system messages, and the conversation behind them."""
+    count = next((i for i, message in enumerate(messages) if not message.is_system), len(messages))
+    return tuple(messages[:count]), tuple(messages[count:])
+
+
+def turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The conversation cut before each user message; what comes before the first one is a turn of its own."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.get("role") == "user" or not groups:
+            groups.append([])
+        groups[-1].append(message)
+    return [tuple(group) for group in groups]
+
+
+def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The smallest pieces that may leave a conversation: one message, or a tool call with all its results.
+
+    Results are found by id, never by neighbourhood; whatever stands between a call and its last result is part of the
+    exchange, so that no cut can separate them.
+    """
+    last_result: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.get("role") == "tool":
+            last_result[str(message.get("tool_call_id", ""))] = index
+    groups: list[tuple[Message, ...]] = []
+    start = 0
+    while start < len(messages):
+        end = index = start
+        while index <= end:
+            for call in messages[index].call_ids:
+                end = max(end, last_result.get(call, index))
+            index += 1
+        groups.append(tuple(messages[start : end + 1]))
+        start = end + 1
+    return groups
+
+
+def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
+    """The indexes at which a conversation may be cut in two without separating a call from its result."""
+    return frozenset({0, *accumulate(len(group) for group in exchanges(messages))})
+
+
+# --- wire rules -------------------------------------------------------------------------------------------------------
+
+
+def flaws(request: ChatRequest) -> frozenset[str]:
+    """The wire rules that a request breaks, as sentences; empty for a sound one.
+
+    The rules are those that providers refuse a request for: every tool result follows the assistant message that called
+    it, every call has one result before the next other message (an open call at the very end is the client's to
+    answer), `tool_choice` names a tool that is offered.
+    """
+    found = {*_tool_flaws(request.messages), *_choice_flaws(request)}
+    if not request.messages:
+        found.add("messages is empty")
+    for message in request.messages:
+        if message.get("role") not in ROLES:
+            found.add(f"role {message.get('role')!r} is unknown")
+        if message.get("role") == "assistant" and not message.get("content") and not _answers(message):
+            found.add("an assistant message is empty")
+    return frozenset(found)
+
+
+def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
+    """What a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
+
+    Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
+    and the offer of each tool that the kept history calls.
+    """
+    broken = set(flaws(after) - flaws(before))
+    last_user = _last_of_role(before.messages, "user")
+    if last_user is not None and last_user != _last_of_role(after.messages, "user"):
+        broken.add("the last user message was changed or lost")
+    if _unread_results(before.messages) != _unread_results(after.messages):
+        broken.add("a tool result that the model has not read yet was lost or moved")
+    if after.tools is not before.tools:
+        offered = {tool.name for tool in after.tools}
+        had = {tool.name for tool in before.tools}
+        called = {name for message in after.messages for name in message.called_tools}
+        broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
+    return frozenset(broken)
+
+
+def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
+    open_calls: set[str] = set()
+    answered: set[str] = set()
+    for message in messages:
+        if message.get("role") == "tool":
+            call = str(message.get("tool_call_id", ""))
+            if call in open_calls:
+                open_calls.discard(call)
+                answered.add(call)
+            elif call in answered:
+                yield f"tool call {call!r} has two results"
+            else:
+                yield f"tool result {call!r} does not follow its call"
+            continue
+        for call in sorted(open_calls):
+            yield f"tool call {call!r} has no result"
+        open_calls = set(message.call_ids)
+        answered = set()
+
+
+def _choice_flaws(request: ChatRequest) -> Iterator[str]:
+    if "tool_choice" in request.rest and not request.tools and request.rest["tool_choice"] not in (None, "none", "auto"):
+        yield "tool_choice is set and no tool is offered"
+    offered = {tool.name for tool in request.tools}
+    for name in chosen_tools(request.rest.get("tool_choice")):
+        if name not in offered:
+            yield f"tool_choice names {name!r}, which is not offered"
+
+
+def chosen_tools(choice: Any) -> tuple[str, ...]:
+    """The tools that a `tool_choice` names: one, or those of `allowed_tools`; none for a mode word."""
+    if not isinstance(choice, Mapping):
+        return ()
+    allowed = choice.get("allowed_tools")
+    if isinstance(allowed, Mapping):
+        return tuple(_called_name(tool) for tool in allowed.get("tools") or () if isinstance(tool, Mapping))
+    return (_called_name(choice),)
+
+
+def _called_name(call: Mapping[str, Any]) -> str:
+    for kind in ("function", "custom"):
+        inner = call.get(kind)
+        if isinstance(inner, Mapping):
+            return str(inner.get("name", ""))
+    return str(call.get("name", ""))
+
+
+def _answers(message: Message) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio"))
+
+
+def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:
+    return next((message for message in reversed(messages) if message.get("role") == role), None)
+
+
+def _unread_results(messages: Sequence[Message]) -> list[str]:
+    """The calls whose results stand at the very end: no assistant message has followed them yet."""
+    behind = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
+    return [str(message.get("tool_call_id", "")) for message in behind]

@@ -1,0 +1,111 @@
+"""What a policy may reach besides the request it is given: all of it read-only, all of it passed in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from proxy.chat import ChatRequest, Message, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRules:
+    """How a provider's prompt cache charges, as multiples of the input price."""
+
+    read: float = 1.0
+    """What a re-sent, unchanged prefix costs; 1.0 where the provider has no cache."""
+    write: float = 1.0
+    """What tokens cost that enter the cache."""
+    minimum: int = 0
+    """The shortest prefix that is cached, in tokens."""
+    ttl: float = 0.0
+    """Seconds for which an unused prefix stays; 0 where nothing is cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """What is known about a model. Unknown models get defaults, and `source` says so."""
+
+    name: str
+    """The upstream's name for it."""
+    window: int
+    """Tokens of prompt and answer together."""
+    max_output: int
+    """The most tokens that an answer may have."""
+    reserve: int
+    """Output tokens kept free where the client does not say how many it wants."""
+    encoding: str = "o200k_base"
+    """A tiktoken encoding, the path of a `tokenizer.json`, or `chars` for four characters a token."""
+    factor: float = 1.0
+    """Tokens of this model per token of `encoding`; 1.0 where the encoding is the model's own."""
+    exact: bool = False
+    """Whether counts are the model's own; otherwise they are estimates and are reported as such."""
+    prices: Prices = field(default_factory=Prices)
+    cache: CacheRules = field(default_factory=CacheRules)
+    source: str = "default"
+    """Where the figures come from: `config`, `litellm`, `table` or `default`."""
+
+    def usable(self, request: ChatRequest) -> int:
+        """The tokens that this request's prompt may have: the window less what its answer needs."""
+        wanted = request.max_output_tokens
+        reserved = self.reserve if wanted is None else min(wanted, self.max_output)
+        return max(1, self.window - reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """How many tokens a request has, by section."""
+
+    system: int
+    tools: int
+    messages: int
+    """The conversation: all that is neither system nor tools, the priming of the reply included."""
+    exact: bool
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.system + self.tools + self.messages
+
+
+class Tokens(Protocol):
+    """Counts tokens for one model. Counts are memoised by content; only new content costs time."""
+
+    async def count(self, request: ChatRequest) -> TokenCount:
+        """The tokens of a whole request."""
+
+    async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The tokens of each message, its framing included."""
+
+    async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
+        """The tokens of each tool definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose request this is. Everything that is kept is keyed by the tenant first."""
+
+    tenant: str
+    """A hash of the client's key; never the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a policy may reach."""
+
+    incoming: ChatRequest
+    """The request as the client sent it, before any policy."""
+    model: ModelProfile
+    identity: Identity
+    tokens: Tokens
+    deadline: float
+    """When the chain must be done, on the event loop's monotonic clock, in seconds."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The client's request headers, names in lower case, credentials left out."""

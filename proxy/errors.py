@@ -1,0 +1,89 @@
+"""Everything that can go wrong, as OpenAI's SDKs expect to read it.
+
+    PenstockError
+    ├── BadRequest        400   the client's body or headers are wrong
+    ├── NotFound          404   unknown path or model
+    ├── Rejected          4xx   a policy said no
+    ├── UpstreamFailed    502   the upstream could not be reached, or broke off
+    │   └── UpstreamTimeout 504
+    └── ConfigError       -     the configuration is wrong; never raised while serving
+"""
+
+import json
+from collections.abc import Mapping
+
+
+class PenstockError(Exception):
+    """An error with the status, type, code and parameter of OpenAI's error body."""
+
+    status = 500
+    type = "server_error"
+    code: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.status = status or type(self).status
+        self.code = code or type(self).code
+        self.headers = dict(headers or {})
+
+    def body(self) -> bytes:
+        """The JSON body: `{"error": {"message", "type", "param", "code"}}`, all four keys present."""
+        return error_body(self.message, self.type, self.param, self.code)
+
+
+class BadRequest(PenstockError):
+    """The client sent something that no upstream could make sense of."""
+
+    status = 400
+    type = "invalid_request_error"
+
+
+class NotFound(PenstockError):
+    """There is no such path or model."""
+
+    status = 404
+    type = "invalid_request_error"
+
+
+class Rejected(PenstockError):
+    """A policy refused the request. SDKs are told not to try again: the same request would meet the same answer."""
+
+    status = 400
+    type = "invalid_request_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message, param=param, code=code, status=status, headers={"x-should-retry": "false"})
+
+
+class UpstreamFailed(PenstockError):
+    """The upstream could not be reached or broke off before its first byte."""
+
+    status = 502
+    code = "upstream_unreachable"
+
+
+class UpstreamTimeout(UpstreamFailed):
+    """The upstream did not answer in time."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
+class ConfigError(Exception):
+    """The configuration is wrong. The message names file, line and what would be right."""
+
+
+def error_body(message: str, type_: str, param: str | None = None, code: str | None = None) -> bytes:
+    """OpenAI's error body as compact JSON; pure ASCII, so that any text may be quoted in it."""
+    error = {"message": message, "type": type_, "param": param, "code": code}
+    return json.dumps({"error": error}, separators=(",", ":")).encode()

@@ -1,0 +1,128 @@
+"""The contract of a policy: one frozen class whose fields are its YAML, one method from a request to a decision."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+
+Fact = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The request stays as it is."""
+
+    why: str
+    """A lower-case clause for people, with figures and without content: `12 turns`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Another request goes on."""
+
+    request: ChatRequest
+    why: str
+    """What was done, as in `Keep.why`: `dropped 10 of 47 turns`."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """The same for machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The request goes nowhere; the client gets an error."""
+
+    why: str
+    """The message that the client reads."""
+    code: str = "request_rejected"
+    status: int = 400
+    param: str | None = None
+
+
+Decision = Keep | Rewrite | Reject
+
+SETTINGS = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+"""How every class behaves that is written in YAML: read-only, no unknown keys, documented by its docstrings."""
+
+
+class When(BaseModel):
+    """When a step runs. All conditions that are given must hold."""
+
+    model_config = SETTINGS
+
+    context_over: Annotated[float, Field(gt=0, lt=10)] | None = None
+    """Runs when the prompt takes more than this share of the usable window (0.7 is 70 %)."""
+
+    context_under: Annotated[float, Field(gt=0, lt=10)] | None = None
+    """Runs when the prompt takes less than this share of the usable window."""
+
+    models: tuple[str, ...] = ()
+    """Runs for models whose name matches one of these globs (`gpt-*`); the client's name for the model counts."""
+
+    header: str | None = None
+    """Runs when the request has this header (`x-team`), or has it with this value (`x-team: search`)."""
+
+    has_tools: bool | None = None
+    """Runs only with tools in the request (true) or only without (false)."""
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether the answer depends on a count."""
+        return self.context_over is not None or self.context_under is not None
+
+    def unmet(self, request: ChatRequest, ctx: Context, share: float | None) -> str | None:
+        """Why the step does not run, or None where it does. `share` is the part of the usable window in use."""
+        if self.models and not any(fnmatchcase(ctx.incoming.model, glob) for glob in self.models):
+            return f"model is none of {', '.join(self.models)}"
+        if self.header is not None and not _has_header(self.header, ctx.headers):
+            return f"no header {self.header!r}"
+        if self.has_tools is not None and self.has_tools != bool(request.tools):
+            return "no tools" if self.has_tools else "has tools"
+        if share is not None and self.context_over is not None and share <= self.context_over:
+            return f"context at {share:.0%}, not over {self.context_over:.0%}"
+        if share is not None and self.context_under is not None and share >= self.context_under:
+            return f"context at {share:.0%}, not under {self.context_under:.0%}"
+        return None
+
+
+class Policy(BaseModel, ABC):
+    """One step of a chain.
+
+    Subclass it in `policies/<name>.py`; the file's name is the name in YAML, the fields are the settings, their
+    docstrings the documentation. Every field needs a default.
+    """
+
+    model_config = SETTINGS
+
+    may_grow: ClassVar[bool] = False
+    """Whether a rewrite may have more tokens than it was given."""
+
+    prefix_breaks_per_turn: ClassVar[float] = 0.0
+    """How often, in a growing conversation, a turn may change bytes that an earlier one sent. 0 is never."""
+
+    when: When | None = None
+    """When the step runs; always, if not given."""
+
+    timeout: float = Field(default=1.0, gt=0)
+    """Seconds after which the step is given up."""
+
+    on_error: Literal["skip", "reject"] = "skip"
+    """What a fault does: `skip` leaves the request as it was, `reject` answers 500. A verdict is not a fault."""
+
+    mode: Literal["enforce", "observe"] = "enforce"
+    """`observe` runs the step and reports what it would do, without doing it."""
+
+    @abstractmethod
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Decide about a request. Pure: the same request and context give the same decision."""
+
+
+def _has_header(condition: str, headers: Mapping[str, str]) -> bool:
+    name, _, value = condition.partition(":")
+    sent = headers.get(name.strip().lower())
+    return sent is not None and (not value.strip() or sent == value.strip())

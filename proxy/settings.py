@@ -1,0 +1,252 @@
+"""The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
+
+from proxy.policy import SETTINGS, Policy
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")) or len(url) < len("http://a"):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return url.rstrip("/")
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Base(BaseModel):
+    """What all settings have in common."""
+
+    model_config = SETTINGS
+
+
+class Server(Base):
+    """How Penstock listens, and what it lets clients do."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` for all."""
+
+    port: int = Field(default=4000, ge=0, le=65535)
+    """The port to listen on; 0 takes a free one."""
+
+    max_body_mib: float = Field(default=32, gt=0)
+    """The largest request body, in MiB. Larger ones get a 413 while they are read."""
+
+    chain_deadline: Seconds = 2.0
+    """Seconds that all steps of a chain may take together."""
+
+    keep_alive: Seconds = 75.0
+    """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""
+
+    drain: Seconds = 30.0
+    """Seconds that requests under way may take to finish after a stop signal."""
+
+    may_bypass: bool = True
+    """Whether the header `x-penstock-bypass: true` skips the chain."""
+
+    may_choose_chain: bool = True
+    """Whether the header `x-penstock-chain: NAME` selects another chain."""
+
+
+class EchoUpstream(Base):
+    """Answers by itself with a report of what reached it. Needs nothing; for demos and tests."""
+
+    kind: Literal["echo"]
+
+
+class OpenAIUpstream(Base):
+    """Any server that speaks OpenAI's API. Bytes go through as they are."""
+
+    kind: Literal["openai"]
+
+    base_url: HttpUrl = "https://api.openai.com/v1"
+    """The address up to and including `/v1`."""
+
+    api_key: SecretStr | None = None
+    """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Headers to add to each request."""
+
+    provider: str = "openai"
+    """The provider's name in telemetry (`gen_ai.provider.name`)."""
+
+    ask_usage: bool = False
+    """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep it from the client.
+    It changes one field of the request; without it, such streams have no usage in metrics."""
+
+    connect_timeout: Seconds = 10.0
+    """Seconds to reach the server."""
+
+    idle_timeout: Seconds = 600.0
+    """Seconds without a single byte after which an answer is given up."""
+
+
+class OllamaUpstream(Base):
+    """An Ollama server, through its native API: the other one ignores `num_ctx` and cuts prompts silently."""
+
+    kind: Literal["ollama"]
+
+    base_url: HttpUrl = "http://127.0.0.1:11434"
+    """The address, without `/v1` or `/api`."""
+
+    api_key: SecretStr | None = None
+    """A bearer token, where the server stands behind something that wants one."""
+
+    keep_alive: str | int | None = None
+    """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
+
+    connect_timeout: Seconds = 10.0
+    """Seconds to reach the server."""
+
+    idle_timeout: Seconds = 600.0
+    """Seconds without a single byte after which an answer is given up; loading a large model takes minutes."""
+
+
+class ForeignUpstream(Base):
+    """Every other provider, through litellm: Anthropic, Bedrock, Gemini, Vertex, ..."""
+
+    kind: Literal["foreign"]
+
+    provider: str = Field(pattern=r"^[a-z0-9_]+$")
+    """litellm's name of the provider: `anthropic`, `bedrock`, `gemini`, ..."""
+
+    api_key: SecretStr | None = None
+    """The provider's key. Without one the client's key is passed on."""
+
+    base_url: HttpUrl | None = None
+    """Another address than the provider's own."""
+
+    options: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further arguments of the provider, such as `aws_region_name` or `vertex_project`."""
+
+    timeout: Seconds = 600.0
+    """Seconds for a whole answer."""
+
+
+UpstreamSettings = Annotated[
+    EchoUpstream | OpenAIUpstream | OllamaUpstream | ForeignUpstream, Field(discriminator="kind")
+]
+
+
+class PricesSettings(Base):
+    """US dollars per million tokens."""
+
+    input: float = Field(default=0.0, ge=0)
+    """For a million tokens of prompt."""
+
+    output: float = Field(default=0.0, ge=0)
+    """For a million tokens of answer."""
+
+
+class CacheSettings(Base):
+    """How the provider's prompt cache charges, as multiples of the input price."""
+
+    read: float = Field(default=1.0, ge=0)
+    """What an unchanged, re-sent prefix costs: 0.1 is a tenth; 1 means there is no cache."""
+
+    write: float = Field(default=1.0, ge=0)
+    """What tokens cost that enter the cache."""
+
+    minimum: int = Field(default=0, ge=0)
+    """The shortest prefix that is cached, in tokens."""
+
+    ttl: float = Field(default=0.0, ge=0)
+    """Seconds for which an unused prefix stays."""
+
+
+class ModelSettings(Base):
+    """Which upstream and chain a model gets, and what Penstock cannot know about it by itself."""
+
+    match: tuple[str, ...] = Field(min_length=1)
+    """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
+
+    upstream: str
+    """A name from `upstreams`."""
+
+    model: str | None = None
+    """The upstream's name for the model, where it differs from the client's."""
+
+    chain: str = "default"
+    """A name from `chains`."""
+
+    window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt and answer together."""
+
+    max_output: int | None = Field(default=None, gt=0)
+    """The most tokens that an answer may have."""
+
+    reserve: int | None = Field(default=None, ge=0)
+    """Tokens kept free for the answer where the client does not say how many it wants."""
+
+    tokenizer: str | None = None
+    """How to count: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
+
+    factor: float | None = Field(default=None, gt=0)
+    """Tokens of this model per token of `tokenizer`, where that is another model's."""
+
+    num_ctx: int | None = Field(default=None, gt=0)
+    """Ollama only: the context size that the model is run with. Fixed, because changing it reloads the model."""
+
+    prices: PricesSettings | None = None
+    """What tokens cost."""
+
+    cache: CacheSettings | None = None
+    """How the prompt cache charges."""
+
+
+class TelemetrySettings(Base):
+    """Where traces go. Metrics are always on `/metrics`, without any prompt text."""
+
+    endpoint: HttpUrl | None = None
+    """The OTLP endpoint; `OTEL_EXPORTER_OTLP_ENDPOINT` counts too. Without either there are no traces."""
+
+    protocol: Literal["http", "grpc"] = "http"
+    """How to talk to the endpoint."""
+
+    console: bool = False
+    """Print spans on standard error."""
+
+    service_name: str = "penstock"
+    """The service's name in traces."""
+
+    sample: float = Field(default=1.0, ge=0, le=1)
+    """The share of requests that are traced where the caller has not decided."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe log line that is written."""
+
+    log_format: Literal["json", "text"] = "json"
+    """One JSON object a line, or text for people."""
+
+
+class Settings(Base):
+    """The whole of `config.yaml`."""
+
+    version: Literal[1] = 1
+    """The version of this format."""
+
+    server: Server = Server()
+    """How Penstock listens."""
+
+    upstreams: dict[str, UpstreamSettings] = Field(min_length=1)
+    """Where requests go, by a name of your choice."""
+
+    default_upstream: str | None = None
+    """The upstream of paths under `/v1` that name no model; the first one, if not given."""
+
+    models: tuple[ModelSettings, ...] = Field(min_length=1)
+    """Which upstream and chain serve which model. The first entry that matches wins."""
+
+    chains: dict[str, tuple[Any, ...]] = Field(default_factory=lambda: {"default": ()})
+    """The policies, in the order in which they run: a list of `- name: {settings}`."""
+
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Traces and logs."""
+
+    def chain(self, name: str) -> tuple[Policy, ...]:
+        """The policies of a chain. Raises `KeyError` for an unknown one."""
+        return self.chains[name]

@@ -47,7 +47,7 @@ class JsonObject(dict[str, Any]):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is read-only: use with_changes() and build a new request")
 
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is not pickled: send its raw bytes")
@@ -274,7 +274,7 @@ def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
     """
     broken = set(flaws(after) - flaws(before))
     last_user = _last_of_role(before.messages, "user")
-    if last_user is not None and last_user != _last_of_role(after.messages, "user"):
+    if last_user is not None and last_user not in after.messages:
         broken.add("the last user message was changed or lost")
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")
@@ -307,7 +307,11 @@ def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _choice_flaws(request: ChatRequest) -> Iterator[str]:
-    if "tool_choice" in request.rest and not request.tools and request.rest["tool_choice"] not in (None, "none", "auto"):
+    if (
+        "tool_choice" in request.rest
+        and not request.tools
+        and request.rest["tool_choice"] not in (None, "none", "auto")
+    ):
         yield "tool_choice is set and no tool is offered"
     offered = {tool.name for tool in request.tools}
     for name in chosen_tools(request.rest.get("tool_choice")):
@@ -334,7 +338,9 @@ def _called_name(call: Mapping[str, Any]) -> str:
 
 
 def _answers(message: Message) -> bool:
-    return bool(message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio"))
+    return bool(
+        message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio")
+    )
 
 
 def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:

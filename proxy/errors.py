@@ -1,12 +1,12 @@
 """Everything that can go wrong, as OpenAI's SDKs expect to read it.
 
-    PenstockError
-    ├── BadRequest        400   the client's body or headers are wrong
-    ├── NotFound          404   unknown path or model
-    ├── Rejected          4xx   a policy said no
-    ├── UpstreamFailed    502   the upstream could not be reached, or broke off
-    │   └── UpstreamTimeout 504
-    └── ConfigError       -     the configuration is wrong; never raised while serving
+PenstockError
+├── BadRequest        400   the client's body or headers are wrong
+├── NotFound          404   unknown path or model
+├── Rejected          4xx   a policy said no
+├── UpstreamFailed    502   the upstream could not be reached, or broke off
+│   └── UpstreamTimeout 504
+└── ConfigError       -     the configuration is wrong; never raised while serving
 """
 
 import json

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, SecretStr
 
 from proxy.policy import SETTINGS, Policy
 
@@ -13,6 +13,11 @@ def _http_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _one_or_more(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Globs = Annotated[tuple[str, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -75,8 +80,8 @@ class OpenAIUpstream(Base):
     """The provider's name in telemetry (`gen_ai.provider.name`)."""
 
     ask_usage: bool = False
-    """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep it from the client.
-    It changes one field of the request; without it, such streams have no usage in metrics."""
+    """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
+    the client. It changes one field of the request; without it, such streams have no usage in metrics."""
 
     connect_timeout: Seconds = 10.0
     """Seconds to reach the server."""
@@ -161,7 +166,7 @@ class CacheSettings(Base):
 class ModelSettings(Base):
     """Which upstream and chain a model gets, and what Penstock cannot know about it by itself."""
 
-    match: tuple[str, ...] = Field(min_length=1)
+    match: Globs
     """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
 
     upstream: str
@@ -223,6 +228,10 @@ class TelemetrySettings(Base):
     """One JSON object a line, or text for people."""
 
 
+Chain = tuple[tuple[str, InstanceOf[Policy]], ...]
+"""Policies with their names in YAML, in order."""
+
+
 class Settings(Base):
     """The whole of `config.yaml`."""
 
@@ -241,12 +250,8 @@ class Settings(Base):
     models: tuple[ModelSettings, ...] = Field(min_length=1)
     """Which upstream and chain serve which model. The first entry that matches wins."""
 
-    chains: dict[str, tuple[Any, ...]] = Field(default_factory=lambda: {"default": ()})
+    chains: dict[str, Chain] = Field(default={"default": ()})
     """The policies, in the order in which they run: a list of `- name: {settings}`."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""
-
-    def chain(self, name: str) -> tuple[Policy, ...]:
-        """The policies of a chain. Raises `KeyError` for an unknown one."""
-        return self.chains[name]

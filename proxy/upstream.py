@@ -1,11 +1,18 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from proxy.chat import ChatRequest
-from proxy.context import ModelProfile
+from proxy.context import ModelProfile, TokenCount, Tokens
+
+
+class Counter(Tokens, Protocol):
+    """Counts tokens and learns from what upstreams report."""
+
+    def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
+        """Compare a count with the prompt tokens that an upstream reported for the same request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +21,8 @@ class Call:
 
     path: str
     """Below `/v1`: `/chat/completions`."""
+    model: str
+    """The upstream's name for the model; empty where the request names none."""
     body: bytes
     """The body to forward, for upstreams that speak OpenAI's wire form."""
     headers: Mapping[str, str]
@@ -24,6 +33,12 @@ class Call:
     request: ChatRequest | None = None
     """The same request parsed, for upstreams that translate; its model is already the upstream's name."""
     profile: ModelProfile | None = None
+    hide_usage: bool = False
+    """Whether usage was asked for that the client did not ask for, and must not reach it."""
+    counted: TokenCount | None = None
+    """The tokens of `request`, where they were counted."""
+    tokens: "Counter | None" = None
+    """Counts tokens of `request`, for upstreams that report or check them."""
 
 
 @dataclass(slots=True)
@@ -31,10 +46,10 @@ class Reply:
     """An upstream's answer: either whole in `body`, or a stream in `chunks`."""
 
     status: int
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    """Response headers, already without hop-by-hop ones."""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Response headers, names in lower case, without hop-by-hop ones, cookies and the length."""
     body: bytes | None = None
-    chunks: AsyncIterator[bytes] | None = None
+    chunks: AsyncGenerator[bytes, None] | None = None
     """The body as it arrives. Closing the iterator (`aclose`) drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """What the upstream noticed, for spans and logs: `truncated`, `retries`."""
@@ -43,16 +58,33 @@ class Reply:
 class Upstream(Protocol):
     """Where requests go. Built once from its settings; owns its connections."""
 
-    name: str
-    translates: bool
-    """Whether it needs `Call.request`; false for those that forward the bytes."""
-    provider: str
-    """The value of `gen_ai.provider.name`."""
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+
+    @property
+    def address(self) -> str | None:
+        """Its base URL, for telemetry; None where it has none."""
+
+    @property
+    def provider(self) -> str:
+        """The value of `gen_ai.provider.name`."""
+
+    @property
+    def translates(self) -> bool:
+        """Whether it needs `Call.request`; false for those that forward the bytes."""
+
+    @property
+    def ask_usage(self) -> bool:
+        """Whether to ask it for usage in streams whose client did not."""
 
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamFailed` only before the first byte; cancelling it drops the request."""
 
-    async def models(self) -> list[dict[str, Any]]:
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """What is known of a model, with what the server itself says about it; never raises."""
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """The upstream's own list of models (`GET /v1/models` entries); empty where it has none."""
 
     async def aclose(self) -> None:

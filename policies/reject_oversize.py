@@ -1,0 +1,39 @@
+"""Refuse a request that would not fit the model's window."""
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy, Reject
+
+
+class RejectOversize(Policy):
+    """Answer `context_length_exceeded` instead of sending a prompt that the provider would refuse, or cut silently.
+
+    The usable window is the model's window less the output that the request reserves. Nothing is sent upstream. Put it
+    last: what the steps before it saved counts.
+    """
+
+    share: float = Field(default=0.95, gt=0, le=10)
+    """The most of the usable window that a prompt may take: 0.95 leaves 5 % for errors of counting."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Reject in the words that SDKs and agents look for (OpenAI's sentence, with the code in it)."""
+        count = await ctx.tokens.count(request)
+        usable = ctx.model.usable(request)
+        limit = int(usable * self.share)
+        used = f"{count.total} of {usable} usable tokens ({count.total / usable:.0%})"
+        if count.total <= limit:
+            return Keep(used)
+        reserved = ctx.model.window - usable
+        return Reject(
+            f"This model's maximum context length is {ctx.model.window} tokens. However, your messages resulted in "
+            f"{count.total} tokens{_with_tools(count.tools)}, and {reserved} are reserved for the answer: at most "
+            f"{limit} fit. Please reduce the length of the messages. (context_length_exceeded)",
+            code="context_length_exceeded",
+            param="messages",
+        )
+
+
+def _with_tools(tokens: int) -> str:
+    return f" ({tokens} of them for tools)" if tokens else ""

@@ -1,0 +1,113 @@
+"""The command line: `penstock serve | check | explain | models | schema`."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from proxy import __version__
+from proxy.config import Config, load
+from proxy.errors import ConfigError, PenstockError
+
+_CONFIG = "config.yaml"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit code: 0, 1 for a wrong configuration or request, 2 for wrong arguments."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (ConfigError, PenstockError) as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"penstock: {error.filename or 'the address'}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock", description="A transparent LLM proxy that engineers the context of each request."
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = _command(commands, "serve", "start the proxy", _serve)
+    serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
+    serve.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    serve.add_argument("--workers", type=int, default=1, help="processes to start (default: 1)")
+
+    _command(commands, "check", "check the configuration; exit code 0 if it holds, 1 if not", _check)
+
+    explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
+    explain.add_argument("request", help="a file with the JSON body of a chat request; - reads standard input")
+    explain.add_argument("--chain", help="run this chain instead of the model's own")
+    explain.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    explain.add_argument("--diff", action="store_true", help="also show which messages changed, came and left")
+
+    _command(commands, "models", "list the models of the configuration and what is known about them", _models)
+
+    schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
+    schema.add_argument("--markdown", action="store_true", help="print the reference in Markdown")
+    return parser
+
+
+def _command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: object) -> (
+    argparse.ArgumentParser
+):
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.add_argument("--config", type=Path, default=Path(_CONFIG), metavar="FILE", help=f"default: {_CONFIG}")
+    command.set_defaults(run=run)
+    return command
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from proxy.serve import serve
+
+    config = load(options.config)
+    return serve(config, host=options.host, port=options.port, workers=options.workers)
+
+
+def _check(options: argparse.Namespace) -> int:
+    config = load(options.config)
+    print(f"{config.path}: good ({_summary(config)}; version {config.version})")
+    return 0
+
+
+def _summary(config: Config) -> str:
+    settings = config.settings
+    chains = ", ".join(f"{name}: {len(steps)}" for name, steps in settings.chains.items())
+    return f"{len(settings.upstreams)} upstreams, {len(settings.models)} model entries, steps per chain {chains}"
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from proxy.explain import explain, render_json, render_table
+
+    raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
+    explained = asyncio.run(explain(load(options.config), raw, chain_name=options.chain))
+    print(render_json(explained, diff=options.diff) if options.json else render_table(explained, diff=options.diff))
+    return 0
+
+
+def _models(options: argparse.Namespace) -> int:
+    from proxy.explain import render_models
+
+    print(render_models(load(options.config)))
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from proxy.reference import config_schema, config_markdown
+
+    print(config_markdown() if options.markdown else config_schema(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    # a policy of the working directory may be named in the configuration by its dotted path
+    sys.path.insert(0, os.getcwd())
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""The endpoints: what comes in, what goes out, and the one place where an error becomes an answer."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from proxy import chain
+from proxy.asgi import ClientGone, Exchange
+from proxy.body import Body
+from proxy.chat import encode
+from proxy.context import Context
+from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
+from proxy.headers import Headers, forwarded, relayed, visible_to_policies
+from proxy.identity import identify
+from proxy.observation import Observation, ObservedCall
+from proxy.routing import Route, Routes
+from proxy.settings import Chain, Settings
+from proxy.step import context_header, server_timing
+from proxy.telemetry import Telemetry
+from proxy.tokens import TokenService
+from proxy.upstream import Call, Reply, Upstream
+from proxy.usage import Usage, UsageReader, without_usage
+
+_log = logging.getLogger("penstock.api")
+
+_JSON = (b"content-type", b"application/json")
+
+_CHAT = "/chat/completions"
+
+_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+"""The field `model` of a multipart form, as audio and image endpoints get it."""
+
+Handler = Callable[[Exchange, Observation], Awaitable[None]]
+
+
+class Api:
+    """The endpoints, and what they share."""
+
+    def __init__(self, settings: Settings, routes: Routes, tokens: TokenService) -> None:
+        self._server = settings.server
+        self._chains = settings.chains
+        self._routes = routes
+        self._tokens = tokens
+        self._limit = int(settings.server.max_body_mib * 2**20)
+
+    async def chat(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/chat/completions`: read the request, run its chain, forward what that gave, relay the answer."""
+        body = Body(await http.read(self._limit))
+        async with http.watch():
+            route = self._routes.of(body.model)
+            steps = self._chain(route, http, seen)
+            if steps or route.upstream.translates:
+                call = await self._rewritten(body, route, steps, http, seen)
+            else:
+                call = _untouched(body, route, http)
+                http.own_headers.append((b"x-penstock-context", context_header(None, None, None).encode()))
+            await self._exchange(http, seen, route.upstream, call)
+
+    def _chain(self, route: Route, http: Exchange, seen: Observation) -> Chain:
+        """The steps that this request gets: its model's, those of its own choice, or none at all."""
+        name: str | None = route.chain
+        chosen = http.headers.get("x-penstock-chain")
+        if chosen is not None and self._server.may_choose_chain:
+            if chosen not in self._chains:
+                known = ", ".join(sorted(self._chains))
+                raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
+            name = chosen
+        if self._server.may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
+            name = None
+        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass")
+        return () if name is None else self._chains[name]
+
+    async def _rewritten(self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation) -> Call:
+        """The call that a chain makes of a body. Raises `Rejected` where a policy says no."""
+        incoming = body.parse()
+        identity = identify(http.headers.get("authorization"))
+        profile = await route.upstream.profile(route.profile)
+        tokens = self._tokens.bound(profile, identity.tenant)
+        deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
+        ctx = Context(incoming, profile, identity, tokens, deadline, visible_to_policies(http.headers))
+        outcome = await chain.run(steps, ctx)
+        if outcome.before is not None and outcome.after is not None:
+            before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
+            seen.ran(outcome.steps, before=before, after=after, window=usable)
+            http.own_headers += [
+                (b"x-penstock-context", context_header(before, after, profile.window).encode()),
+                (b"server-timing", server_timing(outcome.steps).encode()),
+            ]
+        if outcome.rejected is not None:
+            verdict = outcome.rejected
+            raise Rejected(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)
+        request = outcome.request.with_model(route.model)
+        ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
+        if ask:
+            request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
+        raw = body.raw if request is incoming else request.encode()
+        headers = forwarded(http.headers)
+        return Call(
+            _CHAT,
+            route.model,
+            raw,
+            headers,
+            request=request,
+            profile=profile,
+            counted=outcome.after,
+            tokens=tokens,
+            hide_usage=ask,
+        )
+
+    async def forward(self, http: Exchange, seen: Observation) -> None:
+        """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
+        raw = await http.read(self._limit)
+        async with http.watch():
+            upstream, model, raw = self._upstream_of(raw, http, seen)
+            query = http.scope.get("query_string", b"").decode("latin-1")
+            method, path = http.scope["method"], _below_v1(http.scope)
+            call = Call(path, model, raw, forwarded(http.headers), method=method, query=query)
+            await self._exchange(http, seen, upstream, call)
+
+    def _upstream_of(self, raw: bytes, http: Exchange, seen: Observation) -> tuple[Upstream, str, bytes]:
+        """The upstream of the model that a body names, its name for the model, and the body with that name."""
+        named: str | None = None
+        body: Body | None = None
+        if http.headers.get("content-type", "").startswith("multipart/form-data"):
+            found = _FORM_MODEL.search(raw)
+            named = found[1].decode("utf-8", "replace") if found else None
+        elif raw.lstrip()[:1] == b"{":
+            body = Body(raw)
+            model = body.get("model")
+            named = model if isinstance(model, str) else None
+        if named is None:
+            seen.routed(model="none", upstream=self._routes.default.name)
+            return self._routes.default, "", raw
+        route = self._routes.of(named)
+        seen.routed(model=route.label, upstream=route.upstream.name)
+        if body is not None and route.model != named:
+            raw = body.encoded({"model": route.model})
+        return route.upstream, route.model, raw
+
+    async def models(self, http: Exchange, seen: Observation) -> None:
+        """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
+        async with http.watch():
+            listed = await self._listed(forwarded(http.headers))
+        await http.respond(200, [_JSON], encode({"object": "list", "data": list(listed.values())}))
+
+    async def model(self, http: Exchange, seen: Observation) -> None:
+        """`GET /v1/models/{id}`: one model; its id may have slashes."""
+        name = http.scope["path_params"]["model"]
+        async with http.watch():
+            listed = await self._listed(forwarded(http.headers))
+        await http.respond(200, [_JSON], encode(listed.get(name) or self._described(name)))
+
+    async def _listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        listed = {name: self._described(name) for name in self._routes.names()}
+        upstreams = self._routes.upstreams
+        answers = await asyncio.gather(*(each.models(headers) for each in upstreams), return_exceptions=True)
+        for upstream, answer in zip(upstreams, answers, strict=True):
+            if isinstance(answer, BaseException):
+                _log.warning("models not listed", extra={"fields": {"upstream": upstream.name}})
+                continue
+            for model in answer:
+                if self._routes.serves(model["id"], upstream):
+                    listed[model["id"]] = {**self._described(model["id"]), **model}
+        return listed
+
+    def _described(self, name: str) -> dict[str, Any]:
+        route = self._routes.of(name)
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": route.upstream.name,
+            "context_length": route.profile.window,
+            "max_output_tokens": route.profile.max_output,
+        }
+
+    async def _exchange(self, http: Exchange, seen: Observation, upstream: Upstream, call: Call) -> None:
+        """Send a call and relay its answer, observed from the first byte to the last."""
+        fields = call.request.rest if call.request is not None else {}
+        operation = "embeddings" if call.path == "/embeddings" else "chat"
+        observed = seen.call(
+            provider=upstream.provider, model=call.model, operation=operation, address=upstream.address, fields=fields
+        )
+        try:
+            reply = await upstream.send(replace(call, headers=observed.carry(call.headers)))
+            usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
+            observed.end(status=reply.status, usage=usage, facts=reply.facts)
+            if call.request and call.counted and call.tokens and usage.input:
+                call.tokens.observe(call.request, call.counted, usage.input)
+        except PenstockError as error:
+            observed.end(error=error)
+            raise
+        finally:
+            observed.end()
+
+
+async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_usage: bool) -> Usage:
+    reader = UsageReader()
+
+    def note(chunk: bytes) -> None:
+        observed.first_chunk()
+        reader.feed(chunk)
+
+    if reply.chunks is None:
+        body = reply.body or b""
+        observed.first_chunk()
+        await http.respond(reply.status, relayed(reply.headers, stream=False), body)
+        return reader.of_body(body)
+    headers = relayed(reply.headers, stream=True)
+    if hide_usage:
+        await http.relay(reply.status, headers, without_usage(reply.chunks, note), _ignore)
+    else:
+        await http.relay(reply.status, headers, reply.chunks, note)
+    return reader.of_stream()
+
+
+def _untouched(body: Body, route: Route, http: Exchange) -> Call:
+    """The call that an empty chain makes: the client's bytes, but for another name of the model."""
+    body.check_messages()
+    changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
+    ask = body.stream and _must_ask(route.upstream, body.get("stream_options"))
+    if ask:
+        changes["stream_options"] = _asking(body.get("stream_options"))
+    raw = body.encoded(changes) if changes else body.raw
+    return Call(_CHAT, route.model, raw, forwarded(http.headers), hide_usage=ask)
+
+
+def _must_ask(upstream: Upstream, options: Any) -> bool:
+    """Whether usage has to be asked for that the client did not ask for."""
+    return upstream.ask_usage and not (isinstance(options, dict) and options.get("include_usage") is True)
+
+
+def _asking(options: Any) -> dict[str, Any]:
+    return {**(options if isinstance(options, dict) else {}), "include_usage": True}
+
+
+def _below_v1(scope: Scope) -> str:
+    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that would climb out of it."""
+    path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+    if re.search(r"(^|/)(\.|%2e){1,2}(/|$)", path, re.IGNORECASE) or "\\" in path:
+        raise NotFound("the path must not contain . or .. as a segment")
+    return path.removeprefix("/v1")
+
+
+def _ignore(chunk: bytes) -> None:
+    """For streams that were noted before."""
+
+
+class Endpoint:
+    """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
+
+    def __init__(self, handler: Handler, telemetry: Telemetry, route: str) -> None:
+        self._handler = handler
+        self._telemetry = telemetry
+        self._route = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange."""
+        http = Exchange(scope, receive, send)
+        seen = self._telemetry.begin(
+            scope["method"], self._route, http.headers, path=scope["path"], request_id=http.request_id
+        )
+        fault: PenstockError | str | None = None
+        try:
+            await self._handler(http, seen)
+        except ClientGone:
+            fault = "client_gone"
+        except PenstockError as error:
+            fault = error
+        except Exception as error:
+            fields = {"error": type(error).__name__, "request_id": http.request_id}
+            _log.error("unexpected error", exc_info=_log.isEnabledFor(logging.DEBUG), extra={"fields": fields})
+            fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
+        finally:
+            if not isinstance(fault, PenstockError):
+                seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
+        if isinstance(fault, PenstockError):
+            await answer_error(http, fault)
+            seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+
+
+async def answer_error(http: Exchange, error: PenstockError) -> None:
+    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
+    if http.status is not None:
+        await http.finish(b"data: " + error.body() + b"\n\n")
+        return
+    headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+    await http.respond(error.status, [*headers, _JSON], error.body())

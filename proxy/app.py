@@ -1,0 +1,149 @@
+"""The composition root: from settings to services to an ASGI app. Only here are services built."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+from proxy import logs
+from proxy.api import Api, Endpoint, Handler
+from proxy.config import Config, load
+from proxy.context import ModelProfile
+from proxy.errors import error_body
+from proxy.models import Models
+from proxy.routing import Routes
+from proxy.settings import EchoUpstream, ForeignUpstream, ModelSettings, OllamaUpstream, OpenAIUpstream, Settings
+from proxy.telemetry import Telemetry
+from proxy.tokens import TokenService
+from proxy.upstream import Upstream
+
+CONFIG_VARIABLE = "PENSTOCK_CONFIG"
+"""Names the configuration file for worker processes, which are started without arguments."""
+
+
+def create() -> Starlette:
+    """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
+    return build(load(Path(os.environ[CONFIG_VARIABLE])))
+
+
+def build(config: Config) -> Starlette:
+    """The app of a configuration. Nothing is connected or loaded before it starts."""
+    settings = config.settings
+    telemetry = Telemetry.open(settings.telemetry)
+    upstreams = build_upstreams(settings)
+    routes = Routes(settings, upstreams, profiles(Models()))
+    tokens = TokenService()
+    api = Api(settings, routes, tokens)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        logs.configure(settings.telemetry)
+        # the first request must not wait for a vocabulary; start-up must not either
+        warming = asyncio.get_running_loop().create_task(tokens.warm()) if any(settings.chains.values()) else None
+        yield
+        if warming is not None:
+            warming.cancel()
+        for upstream in upstreams.values():
+            await upstream.aclose()
+        tokens.close()
+        await telemetry.aclose()
+
+    def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
+        return HttpRoute(path, Endpoint(handler, telemetry, route or path), methods=list(methods))
+
+    return Starlette(
+        routes=[
+            endpoint("/v1/chat/completions", api.chat, ["POST"]),
+            endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
+            endpoint("/v1/models", api.models, ["GET"]),
+            endpoint("/models", api.models, ["GET"], "/v1/models"),
+            endpoint("/v1/models/{model:path}", api.model, ["GET"]),
+            endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
+            endpoint("/v1/{path:path}", api.forward, ["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            HttpRoute("/healthz", _healthz, methods=["GET"]),
+            HttpRoute("/readyz", _readyz, methods=["GET"]),
+            HttpRoute("/metrics", _metrics(telemetry), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=lifespan,
+    )
+
+
+def build_upstreams(settings: Settings) -> dict[str, Upstream]:
+    """The upstreams by name; the code of a kind is only loaded if it is configured."""
+    return {name: _upstream(name, each, settings.models) for name, each in settings.upstreams.items()}
+
+
+def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:
+    match settings:
+        case OpenAIUpstream():
+            from proxy.upstreams.openai import OpenAI
+
+            return OpenAI(name, settings)
+        case OllamaUpstream():
+            from proxy.upstreams.ollama import Ollama
+
+            return Ollama(name, settings, _num_ctx(name, models))
+        case ForeignUpstream():
+            from proxy.upstreams.foreign import Foreign
+
+            return Foreign(name, settings)
+        case EchoUpstream():
+            from proxy.upstreams.echo import Echo
+
+            return Echo(name)
+    raise TypeError(f"no upstream for {type(settings).__name__}")
+
+
+def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], int | None]:
+    """The context size that the configuration gives a model of this upstream."""
+    entries = [entry for entry in models if entry.upstream == upstream]
+
+    def of(model: str) -> int | None:
+        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
+        return next((entry.num_ctx for entry in serving), None)
+
+    return of
+
+
+def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
+    """How a route finds what is known about its model."""
+    return lambda name, entry, upstream: models.resolve(name, entry, ollama=upstream.provider == "ollama")
+
+
+async def _healthz(request: Request) -> Response:
+    """Alive: the event loop turns. Depends on no upstream and on no load."""
+    return Response(b'{"status":"ok"}', media_type="application/json")
+
+
+async def _readyz(request: Request) -> Response:
+    """Ready: the configuration holds and all services are built."""
+    return Response(b'{"status":"ready"}', media_type="application/json")
+
+
+def _metrics(telemetry: Telemetry) -> Callable[[Request], object]:
+    async def metrics(request: Request) -> Response:
+        media_type, text = await asyncio.to_thread(telemetry.metrics.render, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": media_type})
+
+    return metrics
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """The framework's own 404 and 405, with OpenAI's body."""
+    assert isinstance(error, HTTPException)
+    known = {
+        404: ("not_found", f"there is no {request.method} {request.url.path[:200]}; the API is under /v1"),
+        405: ("method_not_allowed", f"{request.method} is not allowed here"),
+    }
+    code, message = known.get(error.status_code, ("http_error", str(error.detail)))
+    body = error_body(message, "invalid_request_error", None, code)
+    return Response(body, error.status_code, {"content-type": "application/json", **(error.headers or {})})

@@ -1,0 +1,127 @@
+"""One HTTP exchange over bare ASGI: the body in under a limit, the answer out as it is made, a client that leaves noticed.
+
+Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingResponse starts a task group per answer.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from proxy.errors import BadRequest
+from proxy.headers import Headers, request_id
+
+Note = Callable[[bytes], None]
+
+
+class ClientGone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        """The request headers, names in lower case; of a repeated one the last."""
+        self.request_id = request_id(self.headers.get("x-request-id"))
+        self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
+        """The headers that Penstock adds to the answer; more come as they become known."""
+        self.status: int | None = None
+        """The status of the answer once it has been sent."""
+        self.streamed = False
+        """Whether the answer was sent chunk by chunk."""
+        self._receive = receive
+        self._send = send
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes."""
+        declared = self.headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_large(limit)
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise BadRequest(
+                "Content-Encoding must be identity: send the body uncompressed", code="unsupported_content_encoding"
+            )
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > limit:
+                raise _too_large(limit)
+            more = message.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole answer."""
+        await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def relay(self, status: int, headers: Headers, chunks: AsyncGenerator[bytes, None], note: Note) -> None:
+        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through."""
+        send = self._send
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if self.status is None:
+                    self.streamed = True
+                    await self._begin(status, [*headers, *self.own_headers])
+                note(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if self.status is None:
+            await self._begin(status, [*headers, *self.own_headers])
+        await self.finish()
+
+    async def finish(self, last: bytes = b"") -> None:
+        """End an answer that was begun."""
+        await self._send({"type": "http.response.body", "body": last})
+
+    async def _begin(self, status: int, headers: Headers) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def watch(self) -> "Watch":
+        """While it is open, the running task is cancelled when the client leaves. For use once the body is read."""
+        return Watch(self._receive)
+
+
+class Watch:
+    """Turns a client's leaving into `ClientGone`, also while the first byte of the answer is still awaited."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone = False
+
+    async def __aenter__(self) -> None:
+        self._owner = asyncio.current_task()
+        self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._listener.cancel()
+        if self._gone and isinstance(error, asyncio.CancelledError):
+            if self._owner is not None:
+                self._owner.uncancel()
+            raise ClientGone from None
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        if self._owner is not None:
+            self._owner.cancel()
+
+
+def _too_large(limit: int) -> BadRequest:
+    return BadRequest(
+        f"the body is larger than {limit} bytes",
+        status=413,
+        code="request_too_large",
+        headers={"connection": "close", "x-should-retry": "false"},
+    )

@@ -1,0 +1,159 @@
+"""The names and values of span attributes: OpenTelemetry's conventions as text, without OpenTelemetry.
+
+The GenAI conventions (`gen_ai.*`) are still in development, and their constants are deprecated wherever they are
+published; so the released names stand here. They belong on the span of the call to the model and on no other: backends
+count a generation for each span that has them. Penstock's own names start with `penstock.`.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from proxy.policy import Fact
+from proxy.step import Step
+from proxy.usage import Usage
+
+Value = str | bool | int | float | list[str]
+
+ERROR = "error.type"
+HTTP_METHOD = "http.request.method"
+HTTP_ROUTE = "http.route"
+HTTP_STATUS = "http.response.status_code"
+URL_PATH = "url.path"
+URL_SCHEME = "url.scheme"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+COMPACTED = "gen_ai.conversation.compacted"
+RESPONSE_ID = "gen_ai.response.id"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+
+MODEL = "penstock.model"
+UPSTREAM = "penstock.upstream"
+CHAIN = "penstock.chain"
+REQUEST_ID = "penstock.request.id"
+TOKENS_BEFORE = "penstock.context.tokens_before"
+TOKENS_AFTER = "penstock.context.tokens_after"
+WINDOW = "penstock.context.window"
+
+_NUMBERS = {
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "seed": "gen_ai.request.seed",
+    "n": "gen_ai.request.choice.count",
+}
+_STREAM = "gen_ai.request.stream"
+
+_MOST_CHOICES = 128
+"""OpenAI's own limit of `n`."""
+
+_OPERATIONS = {
+    "/chat/completions": "chat",
+    "/completions": "text_completion",
+    "/embeddings": "embeddings",
+    "/responses": "chat",
+}
+
+_LONGEST_NAME = 128
+"""Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
+
+
+def operation_of(path: str) -> str | None:
+    """What a call to this path below `/v1` asks of a model; None where the GenAI conventions have no name for it."""
+    return _OPERATIONS.get(path)
+
+
+def clean(attributes: Mapping[str, object]) -> dict[str, Value]:
+    """The attributes that can be exported; those that are None, or of no such type, are left out.
+
+    One value that OTLP cannot carry, a lone surrogate or an integer of more than 64 bits, costs the whole batch in
+    which its span travels. Both can come from outside.
+    """
+    return {name: kept for name, value in attributes.items() if (kept := _carried(value)) is not None}
+
+
+def of_step(step: Step) -> dict[str, object]:
+    """The attributes of a step's span."""
+    return {
+        "penstock.policy.name": step.policy,
+        "penstock.policy.verdict": step.verdict,
+        "penstock.policy.why": step.why,
+        "penstock.policy.mode": "observe" if step.observed else "enforce",
+        "penstock.policy.tokens_before": step.tokens_before,
+        "penstock.policy.tokens_after": step.tokens_after,
+        **{f"penstock.policy.fact.{name}": value for name, value in step.facts.items()},
+    }
+
+
+def of_generation(operation: str, provider: str, model: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """What is known of a call to a model when it starts.
+
+    Of the client's fields the numbers and the stream flag; never a text, which could be content.
+    """
+    known: dict[str, object] = {OPERATION: operation, PROVIDER: provider, REQUEST_MODEL: model}
+    for name, value in fields.items():
+        if name in _NUMBERS and type(value) in (int, float):
+            known[_NUMBERS[name]] = value
+    if type(fields.get("stream")) is bool:
+        known[_STREAM] = fields["stream"]
+    return known
+
+
+def of_usage(usage: Usage) -> dict[str, object]:
+    """What an upstream said about its answer."""
+    return {
+        RESPONSE_ID: usage.response_id,
+        RESPONSE_MODEL: usage.model,
+        FINISH_REASONS: list(usage.finish_reasons[:_MOST_CHOICES]) or None,
+        INPUT_TOKENS: usage.input,
+        OUTPUT_TOKENS: usage.output,
+        CACHED_TOKENS: usage.cached,
+    }
+
+
+def of_facts(facts: Mapping[str, Fact]) -> dict[str, object]:
+    """What an upstream noticed about a call."""
+    return {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
+
+
+def model_name(model: str) -> str:
+    """A model's name as a span's name may hold it."""
+    return _text(model[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=64)
+def of_server(address: str | None) -> Mapping[str, object]:
+    """Host and port of an upstream's address; nothing else of it, since it may hold credentials."""
+    if address is None:
+        return {}
+    url = urlsplit(address)
+    return {SERVER_ADDRESS: url.hostname, SERVER_PORT: url.port or (443 if url.scheme == "https" else 80)}
+
+
+def _carried(value: object) -> Value | None:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else None
+    if isinstance(value, list):
+        return [str(_carried(item)) for item in value]
+    return None
+
+
+def _text(value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -1,0 +1,159 @@
+"""The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from proxy.chat import ChatRequest, damage
+from proxy.context import Context, TokenCount
+from proxy.errors import PenstockError
+from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.step import Step, Verdict
+
+_log = logging.getLogger("penstock.chain")
+
+
+class BrokenRequest(Exception):
+    """A policy returned a request that breaks a wire rule; the message names the rules."""
+
+
+class StepFailed(PenstockError):
+    """A step failed and its `on_error` is `reject`."""
+
+    code = "policy_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a chain made of a request."""
+
+    request: ChatRequest
+    steps: tuple[Step, ...]
+    before: TokenCount | None
+    after: TokenCount | None
+    rejected: Reject | None = None
+
+
+async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool = False) -> Outcome:
+    """Run a chain of (name, policy) over `ctx.incoming`.
+
+    A fault leaves the request as it was before the step. With `strict`, as in tests, it is raised instead. Raises
+    `StepFailed` where a step's `on_error` says so.
+    """
+    if not chain:
+        return Outcome(ctx.incoming, (), None, None)
+    request = ctx.incoming
+    before = count = await ctx.tokens.count(request)
+    steps: list[Step] = []
+    for name, policy in chain:
+        run_of = _Run(name, policy, request, count, ctx)
+        decision = await run_of.decide(strict=strict)
+        steps.append(run_of.step)
+        if policy.mode == "observe":
+            continue
+        if run_of.fault is not None and policy.on_error == "reject":
+            raise StepFailed(f"policy {name!r} failed: {run_of.fault}")
+        if isinstance(decision, Reject):
+            return Outcome(request, tuple(steps), before, count, decision)
+        if isinstance(decision, Rewrite):
+            request, count = decision.request, run_of.after
+    return Outcome(request, tuple(steps), before, count)
+
+
+class _Run:
+    """One step of one request."""
+
+    def __init__(self, name: str, policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context) -> None:
+        self._name, self._policy, self._request, self._ctx = name, policy, request, ctx
+        self._before = self.after = before
+        self._started = perf_counter()
+        self.fault: str | None = None
+        self.step: Step
+
+    async def decide(self, *, strict: bool) -> Decision | None:
+        """The step's decision, or None where it did not run or failed; records the step either way."""
+        unmet = self._unmet()
+        if unmet is not None:
+            self._record("skip", unmet)
+            return None
+        try:
+            async with asyncio.timeout_at(self._deadline()):
+                decision = await self._policy.apply(self._request, self._ctx)
+                await self._check(decision)
+        except Exception as error:
+            if strict:
+                raise
+            self.fault = _fault(error, self._policy.timeout)
+            self._record("fail", self.fault)
+            _log.warning("policy failed", extra={"fields": {"policy": self._name, "fault": self.fault}})
+            return None
+        self._record(*_verdict(decision))
+        return decision
+
+    def _unmet(self) -> str | None:
+        when = self._policy.when
+        if when is None:
+            return None
+        share = self._before.total / self._ctx.model.usable(self._request) if when.needs_tokens else None
+        return when.unmet(self._request, self._ctx, share)
+
+    def _deadline(self) -> float:
+        return min(self._ctx.deadline, asyncio.get_running_loop().time() + self._policy.timeout)
+
+    async def _check(self, decision: Decision) -> None:
+        """Raises `BrokenRequest` where a rewrite may not leave: the wire rules, and no growth without leave."""
+        if isinstance(decision, (Keep, Reject)):
+            return
+        if not isinstance(decision, Rewrite):
+            raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
+        broken = damage(self._request, decision.request)
+        if broken:
+            raise BrokenRequest("; ".join(sorted(broken)))
+        self.after = await self._ctx.tokens.count(decision.request)
+        if self.after.total > self._before.total and not self._policy.may_grow:
+            raise BrokenRequest(f"the request grew from {self._before.total} to {self.after.total} tokens")
+
+    def _record(self, verdict: Verdict, why: str, facts: Any = None) -> None:
+        if verdict != "rewrite":
+            self.after = self._before
+        known: dict[str, Fact] = dict(facts or {})
+        self.step = Step(
+            policy=self._name,
+            verdict=verdict,
+            why=why,
+            seconds=perf_counter() - self._started,
+            tokens_before=self._before.total,
+            tokens_after=self.after.total,
+            facts=known,
+            observed=self._policy.mode == "observe",
+            started=self._started,
+        )
+
+
+def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
+    match decision:
+        case Keep(why):
+            return "keep", why, None
+        case Rewrite(_, why, facts):
+            return "rewrite", why, facts
+        case Reject(why, code):
+            return "reject", why, {"code": code}
+
+
+def _fault(error: Exception, timeout: float) -> str:
+    """What went wrong, without any text of the request: an exception's own message may quote it."""
+    if isinstance(error, BrokenRequest):
+        return f"broken request: {error}"
+    if isinstance(error, TimeoutError):
+        return f"not done in {timeout:g} s or by the chain's deadline"
+    return f"{type(error).__name__} at {_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"

@@ -1,0 +1,166 @@
+"""From `config.yaml` to `Settings`: substitution, strict checks, and errors that name file, line and what would be right."""
+
+import difflib
+import hashlib
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from proxy.document import Document, Place
+from proxy.errors import ConfigError
+from proxy.policy import Policy
+from proxy.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that holds, and where it came from."""
+
+    settings: Settings
+    path: Path
+    version: str
+    """A hash of the file's text: the same file has the same version on every replica."""
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read, substitute and check a configuration file. Raises `ConfigError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    document = Document(path, text, environment)
+    settings = _validated(document)
+    _check_names(document, settings)
+    return Config(settings, path, hashlib.sha256(text.encode()).hexdigest()[:12])
+
+
+def policy_names() -> list[str]:
+    """The names of the policies that come with Penstock."""
+    package = importlib.import_module("policies")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The policy of a name: a file in `policies/`, or a dotted path to one elsewhere. Raises `LookupError`."""
+    known = policy_names()
+    if "." not in name and name not in known:
+        raise LookupError(f"unknown policy {name!r}; {_suggest(name, known)}")
+    try:
+        module = importlib.import_module(name if "." in name else f"policies.{name}")
+    except ImportError as error:
+        raise LookupError(f"policy {name!r} cannot be imported: {error}") from None
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise LookupError(f"policy {name!r} must define one policy class, not {len(found)}")
+    return found[0]
+
+
+def _validated(document: Document) -> Settings:
+    data = document.data
+    if not isinstance(data, dict):
+        raise document.error((), "must be a mapping that starts with `version: 1`")
+    chains = data.get("chains", {"default": []})
+    if not isinstance(chains, dict):
+        raise document.error(("chains",), "must be a mapping from names to lists of policies")
+    data = {**data, "chains": {name: _chain(document, name, steps) for name, steps in chains.items()}}
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        raise _located(document, (), error, Settings) from None
+
+
+def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy], ...]:
+    if steps is None:
+        return ()
+    if not isinstance(steps, list):
+        raise document.error(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
+    return tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
+
+
+def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
+    if isinstance(step, str):
+        step = {step: None}
+    if not isinstance(step, dict) or len(step) != 1:
+        raise document.error(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
+    ((name, settings),) = step.items()
+    try:
+        kind = policy_class(name)
+        return name, kind.model_validate(settings or {})
+    except LookupError as error:
+        raise document.error(place, str(error)) from None
+    except ValidationError as error:
+        raise _located(document, (*place, name), error, kind) from None
+
+
+def _located(document: Document, place: Place, error: ValidationError, kind: Any) -> ConfigError:
+    """The first thing wrong, at its line, with what would be right."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    steps = list(first["loc"])
+    if steps[:1] == ["upstreams"] and len(steps) > 3:
+        del steps[2]  # pydantic's name for the member of the union; no key of the file
+    where = (*place, *steps)
+    if first["type"] == "extra_forbidden":
+        known = _siblings(kind, first["loc"])
+        return document.error(where, f"unknown key; {_suggest(str(steps[-1]), known)}")
+    message = first["msg"].removeprefix("Value error, ")
+    return document.error(where, message[0].lower() + message[1:])
+
+
+def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
+    """The keys that are known where an unknown one stands."""
+    schema = kind.model_json_schema()
+    node = schema
+    for part in list(loc)[:-1]:
+        node = _resolved(schema, node)
+        if isinstance(part, int):
+            node = node.get("items", {})
+        elif part in node.get("properties", {}):
+            node = node["properties"][part]
+        elif "discriminator" in node:
+            node = {"$ref": node["discriminator"]["mapping"].get(part, "")}
+        else:
+            node = node.get("additionalProperties", {})
+    return list(_resolved(schema, node).get("properties", {}))
+
+
+def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
+    if not isinstance(node, dict):
+        return {}
+    for option in node.get("anyOf", ()):
+        if "$ref" in option:
+            node = option
+    definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
+    reference = node.get("$ref", "")
+    return definitions.get(reference.rpartition("/")[2], {}) if reference else node
+
+
+def _check_names(document: Document, settings: Settings) -> None:
+    """Every name that one part of the file uses is defined in another."""
+    for index, model in enumerate(settings.models):
+        _check_known(document, ("models", index, "upstream"), model.upstream, settings.upstreams)
+        _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
+    if settings.default_upstream is not None:
+        _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
+
+
+def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name not in names:
+        raise document.error(place, f"there is no {name!r}; {_suggest(name, names)}")
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"

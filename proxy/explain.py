@@ -1,0 +1,161 @@
+"""What a chain does to a request, shown without sending it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from proxy import chain
+from proxy.app import build_upstreams, profiles
+from proxy.body import Body
+from proxy.chain import Outcome
+from proxy.chat import ChatRequest, Message
+from proxy.config import Config
+from proxy.context import Context
+from proxy.errors import BadRequest
+from proxy.identity import identify
+from proxy.models import Models
+from proxy.routing import Route, Routes
+from proxy.tokens import TokenService
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A request, and what its chain made of it."""
+
+    incoming: ChatRequest
+    route: Route
+    chain: str
+    outcome: Outcome
+    usable: int
+    seconds: float
+
+
+async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) -> Explained:
+    """Run the chain over a request body. Raises `PenstockError` for a body or model that the proxy would refuse."""
+    settings = config.settings
+    routes = Routes(settings, build_upstreams(settings), profiles(Models()))
+    incoming = Body(raw).parse()
+    route = routes.of(incoming.model)
+    name = chain_name or route.chain
+    if name not in settings.chains:
+        raise BadRequest(f"there is no chain {name!r}; known: {', '.join(settings.chains)}")
+    service = TokenService()
+    tokens = service.bound(route.profile, identify(None).tenant)
+    await tokens.count(incoming)  # loading a vocabulary is not the chain's time
+    started = perf_counter()
+    ctx = Context(incoming, route.profile, identify(None), tokens, float("inf"))
+    outcome = await chain.run(settings.chains[name], ctx)
+    seconds = perf_counter() - started
+    service.close()
+    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds)
+
+
+def render_table(explained: Explained, *, diff: bool = False) -> str:
+    """A table for people: each step, its verdict, tokens before and after, and why."""
+    about = "" if explained.route.profile.exact else "about "
+    profile = explained.route.profile
+    lines = [
+        f"model {explained.incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain "
+        f"{explained.chain}; window {profile.window} ({profile.source}), usable {explained.usable}",
+        "",
+        *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
+        "",
+        _conclusion(explained, about),
+    ]
+    if diff:
+        lines += ["", *_diff(explained.incoming.messages, explained.outcome.request.messages)]
+    return "\n".join(lines)
+
+
+def render_json(explained: Explained, *, diff: bool = False) -> str:
+    """The same for machines."""
+    outcome, profile = explained.outcome, explained.route.profile
+    data: dict[str, Any] = {
+        "model": explained.incoming.model,
+        "upstream": explained.route.upstream.name,
+        "chain": explained.chain,
+        "window": profile.window,
+        "usable": explained.usable,
+        "exact": profile.exact,
+        "tokens_before": outcome.before.total if outcome.before else None,
+        "tokens_after": outcome.after.total if outcome.after else None,
+        "rejected": outcome.rejected.why if outcome.rejected else None,
+        "steps": [
+            {
+                "policy": step.policy,
+                "verdict": step.verdict,
+                "why": step.why,
+                "observed": step.observed,
+                "tokens_before": step.tokens_before,
+                "tokens_after": step.tokens_after,
+                "milliseconds": round(step.seconds * 1000, 3),
+                "facts": dict(step.facts),
+            }
+            for step in outcome.steps
+        ],
+    }
+    if diff:
+        data["diff"] = _diff(explained.incoming.messages, outcome.request.messages)
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def render_models(config: Config) -> str:
+    """The models of the configuration, and what is known about each."""
+    upstreams = build_upstreams(config.settings)
+    profile_of = profiles(Models())
+    rows: list[tuple[str, ...]] = [("model", "upstream", "chain", "window", "reserve", "tokenizer", "counts", "source")]
+    for entry in config.settings.models:
+        for name in entry.match:
+            upstream = upstreams[entry.upstream]
+            profile = profile_of(entry.model or name, entry, upstream)
+            counts = "exact" if profile.exact else f"estimate x{profile.factor:g}"
+            known = (str(profile.window), str(profile.reserve), profile.encoding, counts, profile.source)
+            if any(mark in name for mark in "*?[") and profile.source == "default":
+                known = ("by model", "", "", "", "")
+            rows.append((name, upstream.name, entry.chain, *known))
+    return "\n".join(_columns(rows))
+
+
+def _row(step: Any) -> tuple[str, ...]:
+    verdict = f"({step.verdict})" if step.observed else step.verdict
+    sizes = ["-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after)]
+    return (step.policy, verdict, *sizes, f"{step.seconds * 1000:.2f}", step.why)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in rows
+    ]
+
+
+def _conclusion(explained: Explained, about: str) -> str:
+    outcome = explained.outcome
+    if outcome.rejected is not None:
+        return f"rejected with {outcome.rejected.status} {outcome.rejected.code}: nothing would be sent"
+    if outcome.before is None or outcome.after is None:
+        return "an empty chain: the bytes pass through as they are"
+    before, after = outcome.before, outcome.after
+    share = f"{after.total / explained.usable:.1%} of the usable window"
+    sections = f"system {after.system}, tools {after.tools}, conversation {after.messages}"
+    if outcome.request is explained.incoming:
+        return f"unchanged: {about}{before.total} tokens ({sections}), {share}; the client's bytes pass through"
+    return f"{about}{before.total} -> {after.total} tokens ({sections}), {share}; {explained.seconds * 1000:.1f} ms"
+
+
+def _diff(before: Sequence[Message], after: Sequence[Message]) -> list[str]:
+    """Which messages left (-) and came (+), with the first characters of each; unchanged ones are counted."""
+    kept = {id(message) for message in after}
+    old = {id(message) for message in before}
+    lines = [f"- [{index}] {_short(message)}" for index, message in enumerate(before) if id(message) not in kept]
+    lines += [f"+ [{index}] {_short(message)}" for index, message in enumerate(after) if id(message) not in old]
+    return [*lines, f"  {len(kept & old)} messages unchanged"]
+
+
+def _short(message: Message) -> str:
+    calls = f" calls {', '.join(message.called_tools)}" if message.called_tools else ""
+    text = " ".join(message.text.split())
+    return f"{message.role}:{calls} {text[:80]}{'...' if len(text) > 80 else ''} ({len(message.raw)} bytes)"

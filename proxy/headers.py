@@ -1,0 +1,67 @@
+"""Which headers travel on, in both directions."""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+
+_OF_ONE_CONNECTION = frozenset(
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    "upgrade".split()
+)
+"""Hop-by-hop headers (RFC 9110 §7.6.1); those of answers are left out in `transport`."""
+
+_NOT_FORWARDED = _OF_ONE_CONNECTION | frozenset(
+    "host content-length content-encoding accept-encoding cookie expect baggage forwarded via x-request-id "
+    "x-real-ip".split()
+)
+"""Request headers that name this server, carry state, would tell the upstream about the client, or are set anew."""
+
+_NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
+
+_CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+"""What may be echoed and logged of a client's own request id."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
+    """The client's headers that go to the upstream; its key is among them.
+
+    The answer is asked for uncompressed, because it is relayed and read as it passes.
+    """
+    dropped = _NOT_FORWARDED
+    named = headers.get("connection")
+    if named is not None and named.lower() not in ("keep-alive", "close"):
+        dropped = dropped | {name.strip().lower() for name in named.split(",")}
+    kept = {
+        name: value
+        for name, value in headers.items()
+        if name not in dropped and not name.startswith(_NOT_FORWARDED_FAMILIES)
+    }
+    kept["accept-encoding"] = "identity"
+    return kept
+
+
+def visible_to_policies(headers: Mapping[str, str]) -> dict[str, str]:
+    """The client's headers without its credentials."""
+    return {name: value for name, value in headers.items() if name not in _CREDENTIALS}
+
+
+def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers:
+    """The headers of an answer: the upstream's, its request id under a name of its own."""
+    headers = [
+        (b"x-upstream-request-id" if name == b"x-request-id" else name, value)
+        for name, value in upstream
+        if not (stream and name in (b"cache-control", b"x-accel-buffering"))
+    ]
+    if stream:
+        # a buffering proxy in front would turn the stream into one block
+        headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+    return headers
+
+
+def request_id(sent: str | None) -> str:
+    """The client's own request id where it is harmless to echo and log, else a new one."""
+    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else f"req_{secrets.token_hex(12)}"

@@ -1,0 +1,192 @@
+"""The numbers behind `/metrics`. The only file that knows prometheus_client."""
+
+import os
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
+from prometheus_client.exposition import choose_encoder
+
+from proxy.errors import ConfigError
+from proxy.step import Step
+from proxy.usage import Usage
+
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_TOKENS = tuple(4**power for power in range(14))
+_RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
+
+_MOST_REASONS = 50
+"""Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""
+
+
+class Metrics:
+    """All series of one app, in a registry of its own.
+
+    Where `PROMETHEUS_MULTIPROC_DIR` names a directory, all processes that share it are shown as one. Series are looked
+    up once and kept: a label look-up costs more than the count itself. Label values must come from the configuration.
+    """
+
+    def __init__(self, version: str) -> None:
+        """Raises `ConfigError` if `PROMETHEUS_MULTIPROC_DIR` is set and is no directory."""
+        self._directory = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        if self._directory is not None and not os.path.isdir(self._directory):
+            raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
+        self._registry = registry = CollectorRegistry()
+        self._routes: dict[tuple[str, str], RouteMetrics] = {}
+        self._policies: dict[str, _PolicyMetrics] = {}
+        self._series = _Series(registry)
+        self.active = Gauge(
+            "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
+        )
+        self.retries = Counter(
+            "penstock_client_retries", "Requests that an SDK sent again by itself.", registry=registry
+        )
+        build = Gauge(
+            "penstock_build_info", "Always 1.", ["version"], registry=registry, multiprocess_mode="mostrecent"
+        )
+        build.labels(version).set(1)
+        if self._directory is None:
+            ProcessCollector(registry=registry)
+
+    def route(self, model: str, upstream: str) -> "RouteMetrics":
+        """The series of a model at an upstream."""
+        route = self._routes.get((model, upstream))
+        if route is None:
+            route = self._routes[model, upstream] = RouteMetrics(self._series, model, upstream)
+        return route
+
+    def ran(self, steps: Iterable[Step]) -> None:
+        """Count the steps of one request."""
+        for step in steps:
+            policy = self._policies.get(step.policy)
+            if policy is None:
+                policy = self._policies[step.policy] = _PolicyMetrics(self._series, step.policy)
+            policy.ran(step)
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
+
+        Reads files where several processes share a directory.
+        """
+        registry = self._registry
+        if self._directory is not None:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry, self._directory)  # type: ignore[no-untyped-call]
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(registry)
+
+    def close(self) -> None:
+        """Take this process's requests out of the shared gauge; counters stay."""
+        if self._directory is not None:
+            multiprocess.mark_process_dead(os.getpid(), self._directory)  # type: ignore[no-untyped-call]
+
+
+class RouteMetrics:
+    """The series of one model at one upstream."""
+
+    def __init__(self, series: "_Series", model: str, upstream: str) -> None:
+        self._series = series
+        self._labels = (model, upstream)
+        self._duration = series.duration.labels(model, upstream)
+        self._first_chunk = series.first_chunk.labels(model, upstream)
+        self._sizes = series.size.labels(model, "before"), series.size.labels(model, "after")
+        self._shares = series.utilization.labels(model, "before"), series.utilization.labels(model, "after")
+        self._overflows = series.overflows.labels(model)
+        self._input = series.tokens.labels(model, "input")
+        self._output = series.tokens.labels(model, "output")
+        self._cached = series.tokens.labels(model, "cached_input")
+        self._statuses: dict[int, Counter] = {}
+        self._errors: dict[str, Counter] = {}
+
+    def context(self, before: int | None, after: int | None, window: int | None) -> None:
+        """Observe the tokens before and after the chain, and their share of the usable window."""
+        for tokens, size, share in zip((before, after), self._sizes, self._shares, strict=True):
+            if tokens is not None:
+                size.observe(tokens)
+                if window:
+                    share.observe(tokens / window)
+
+    def overflowed(self) -> None:
+        """Count a request that did not fit."""
+        self._overflows.inc()
+
+    def first_chunk(self, seconds: float) -> None:
+        """Observe how long the client waited for the first byte of its answer."""
+        self._first_chunk.observe(seconds)
+
+    def used(self, usage: Usage) -> None:
+        """Count the tokens that the upstream reported."""
+        if usage.input:
+            self._input.inc(usage.input)
+        if usage.output:
+            self._output.inc(usage.output)
+        if usage.cached:
+            self._cached.inc(usage.cached)
+
+    def failed(self, reason: str) -> None:
+        """Count an upstream's failure."""
+        error = self._errors.get(reason)
+        if error is None:
+            if len(self._errors) >= _MOST_REASONS:
+                reason = "other"
+            error = self._errors[reason] = self._series.errors.labels(self._labels[1], reason)
+        error.inc()
+
+    def ended(self, status: int, seconds: float) -> None:
+        """Count a request and observe its duration, in seconds."""
+        requests = self._statuses.get(status)
+        if requests is None:
+            requests = self._statuses[status] = self._series.requests.labels(*self._labels, str(status))
+        requests.inc()
+        self._duration.observe(seconds)
+
+
+class _PolicyMetrics:
+    def __init__(self, series: "_Series", policy: str) -> None:
+        self._series = series
+        self._policy = policy
+        self._duration = series.policy_duration.labels(policy)
+        self._compressions = series.compressions.labels(policy)
+        self._ratio = series.ratio.labels(policy)
+        self._verdicts: dict[tuple[str, bool], Counter] = {}
+
+    def ran(self, step: Step) -> None:
+        key = step.verdict, step.observed
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            mode = "observe" if step.observed else "enforce"
+            verdict = self._verdicts[key] = self._series.verdicts.labels(self._policy, step.verdict, mode)
+        verdict.inc()
+        if step.verdict != "skip":
+            self._duration.observe(step.seconds)
+        if step.compressed and step.tokens_before and step.tokens_after is not None:
+            self._compressions.inc()
+            self._ratio.observe(step.tokens_after / step.tokens_before)
+
+
+class _Series:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"penstock_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"penstock_{name}", text, labels, buckets=buckets, registry=registry)
+
+        route = ("model", "upstream")
+        self.size = histogram(
+            "context_size_tokens", "Tokens of the prompt, before and after the chain.", _TOKENS, "model", "phase"
+        )
+        self.utilization = histogram(
+            "context_utilization", "Share of the usable window that the prompt takes.", _SHARES, "model", "phase"
+        )
+        self.overflows = counter("context_overflows", "Requests too large for the model's window.", "model")
+        self.compressions = counter("context_compressions", "Rewrites that made a prompt smaller.", "strategy")
+        self.ratio = histogram("compression_ratio", "Tokens after a compression / before.", _RATIOS, "strategy")
+        self.requests = counter("requests", "Requests answered.", *route, "status")
+        self.duration = histogram("request_duration_seconds", "Until the last byte.", _SECONDS, *route)
+        self.first_chunk = histogram("time_to_first_chunk_seconds", "Until the first byte.", _SECONDS, *route)
+        self.tokens = counter("tokens", "Tokens, as upstreams report them.", "model", "kind")
+        self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
+        self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
+        self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")

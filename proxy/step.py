@@ -1,0 +1,83 @@
+"""What one policy did to one request, and how that reads in response headers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from proxy.policy import Fact
+
+Verdict = Literal["keep", "rewrite", "reject", "skip", "fail"]
+
+_HEADER_LIMIT = 1024
+"""Bytes of `Server-Timing`: proxies in front often refuse response heads of more than 4 to 8 KiB."""
+
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""The characters of a token in an HTTP header (RFC 9110 §5.6.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One policy's turn. A list of these is all that spans, metrics, headers and `explain` are made from."""
+
+    policy: str
+    """The policy's name."""
+    verdict: Verdict
+    """`skip`: it did not run, because of its `when` or because the chain's time was up. `fail`: it had a fault."""
+    why: str
+    """A lower-case clause without content. For `fail` the kind of fault, never the exception's own text."""
+    seconds: float
+    """How long it took."""
+    started: float
+    """When it began, in seconds of `time.perf_counter()`."""
+    tokens_before: int | None = None
+    """Tokens of the prompt it was given; None where nobody counted."""
+    tokens_after: int | None = None
+    """Tokens of the prompt it gave back; None where nobody counted."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """What it did, for machines."""
+    observed: bool = False
+    """Whether it ran in shadow mode: the verdict is what it would have done."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether it made the prompt smaller; never true in shadow mode."""
+        if self.verdict != "rewrite" or self.observed or self.tokens_before is None or self.tokens_after is None:
+            return False
+        return self.tokens_after < self.tokens_before
+
+
+def server_timing(steps: Iterable[Step]) -> str:
+    """The value of `Server-Timing` (W3C), milliseconds each: `window_history;dur=0.31;desc="dropped 10 of 47 turns"`.
+
+    At most 1024 ASCII characters: what does not fit loses its description, then it is left out. Empty for no steps.
+    """
+    entries: list[str] = []
+    room = _HEADER_LIMIT
+    for step in steps:
+        short = f"{_token(step.policy)};dur={step.seconds * 1000:.2f}"
+        full = f'{short};desc="{_quotable(_described(step))}"'
+        entry = full if len(full) <= room else short
+        if len(entry) > room:
+            break
+        entries.append(entry)
+        room -= len(entry) + len(", ")
+    return ", ".join(entries)
+
+
+def context_header(before: int | None, after: int | None, window: int | None) -> str:
+    """Tokens before and after the chain and of the usable window, as `before;after;window`; `-` for an unknown one."""
+    return ";".join("-" if tokens is None else str(tokens) for tokens in (before, after, window))
+
+
+def _described(step: Step) -> str:
+    plain = step.why if step.verdict in ("keep", "rewrite") else f"{step.verdict}: {step.why}"
+    return f"observed: {plain}" if step.observed else plain
+
+
+def _token(name: str) -> str:
+    return "".join(char if char in _TOKEN else "_" for char in name) or "_"
+
+
+def _quotable(text: str) -> str:
+    kept = "".join(char for char in text if " " <= char <= "~")
+    return kept.replace("\\", "\\\\").replace('"', '\\"')

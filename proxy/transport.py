@@ -1,0 +1,138 @@
+"""HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
+
+import asyncio
+import io
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from proxy.errors import UpstreamFailed, UpstreamTimeout
+
+_NOT_RELAYED = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    b"upgrade content-length set-cookie set-cookie2 alt-svc strict-transport-security".split()
+)
+"""Response headers that concern one connection (RFC 9110 §7.6.1), carry state, or are set anew for the client."""
+
+_NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
+"""What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
+
+_WHOLE_WRITE = 2**20
+"""Bytes of body that are handed to the socket in one piece; larger bodies go in pieces, so that others get a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to connect, and seconds without a byte after which an answer is given up."""
+
+    connect: float
+    idle: float
+
+
+class Response:
+    """An answer whose head has arrived."""
+
+    def __init__(self, response: aiohttp.ClientResponse, where: str) -> None:
+        self._response = response
+        self._where = where
+        self.status = response.status
+        self.media_type = response.headers.get("content-type", "")
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers to relay, in the upstream's order."""
+        dropped = _NOT_RELAYED
+        named = self._response.headers.get("connection")
+        if named:
+            dropped = dropped | {name.strip().lower().encode() for name in named.split(",")}
+        return [(low, value) for name, value in self._response.raw_headers if (low := name.lower()) not in dropped]
+
+    async def read(self) -> bytes:
+        """The whole body; the connection goes back to the pool."""
+        try:
+            return await self._response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _failure(error, self._where) from None
+        finally:
+            self._response.close()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body as it arrives. Closing the iterator before its end drops the connection."""
+        read = self._response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _failure(error, self._where) from None
+        finally:
+            self._response.close()
+
+
+class Transport:
+    """A connection pool. Follows no redirect, keeps no cookie, reads no proxy setting, decodes nothing."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
+        """Send a request and wait for the head of its answer.
+
+        A connection that could not be made, or that the server closed without a byte of answer, is tried once more.
+        Raises `UpstreamFailed` or `UpstreamTimeout`. Cancelling it closes the connection.
+        """
+        where = f"{url.host}:{url.port}"
+        for last in (False, True):
+            try:
+                data = io.BytesIO(body) if body is not None and len(body) > _WHOLE_WRITE else body
+                response = await self._open().request(
+                    method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
+                )
+                return Response(response, where)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if last or not _may_retry(error):
+                    raise _failure(error, where) from None
+        raise AssertionError("unreachable")
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_socket),
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            await asyncio.sleep(0)
+
+
+def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    made = socket.socket(family=address[0], type=address[1], proto=address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
+
+
+def _may_retry(error: Exception) -> bool:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        return False
+    return isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ConnectionTimeoutError))
+
+
+def _failure(error: Exception, where: str) -> UpstreamFailed:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return UpstreamTimeout(f"the upstream {where} could not be reached in time")
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeout(f"the upstream {where} sent nothing for too long")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return UpstreamFailed(f"the upstream {where} could not be reached")
+    return UpstreamFailed(f"the upstream {where} broke off its answer", code="upstream_broke_off")

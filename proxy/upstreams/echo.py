@@ -1,0 +1,72 @@
+"""An upstream that needs nothing: it answers with a report of what reached it."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from proxy.chat import ChatRequest
+from proxy.context import ModelProfile, TokenCount
+from proxy.errors import BadRequest, NotFound
+from proxy.upstream import Call, Reply
+from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
+
+
+class Echo:
+    """Reports the messages, tokens and tools of each request, streaming too."""
+
+    translates = True
+    provider = "penstock.echo"
+    ask_usage = False
+    address = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def send(self, call: Call) -> Reply:
+        """Answer a chat request. Raises `NotFound` for every other path: there is nothing to echo."""
+        if call.request is None or call.tokens is None:
+            raise NotFound(f"the echo upstream only answers /v1/chat/completions, not /v1{call.path}")
+        if not call.request.messages:
+            raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
+        count = await call.tokens.count(call.request)
+        text = _report(call.request, count)
+        answer = Completion(call.request.model)
+        used = usage(count.total, len(text.split()))
+        if not call.request.stream:
+            return Reply(200, JSON_HEADERS, body=answer.whole({"content": text}, "stop", used))
+        return Reply(200, STREAM_HEADERS, chunks=_stream(answer, text, used if wants_usage(call.request.rest) else None))
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """Nothing more is known."""
+        return known
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """It has no models of its own."""
+        return []
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _report(request: ChatRequest, count: TokenCount) -> str:
+    roles: dict[str, int] = {}
+    for message in request.messages:
+        roles[message.role] = roles.get(message.role, 0) + 1
+    about = "" if count.exact else "about "
+    lines = [
+        f"{len(request.messages)} messages ({', '.join(f'{n} {role}' for role, n in roles.items())}), "
+        f"{len(request.tools)} tools",
+        f"{about}{count.total} tokens: {count.system} system, {count.tools} tools, {count.messages} conversation",
+    ]
+    if request.tools:
+        lines.append("tools: " + ", ".join(tool.name for tool in request.tools))
+    return "\n".join(lines)
+
+
+async def _stream(answer: Completion, text: str, used: dict[str, Any] | None) -> AsyncGenerator[bytes, None]:
+    yield answer.first()
+    for line in text.splitlines(keepends=True):
+        yield answer.chunk({"content": line})
+    yield answer.chunk({}, "stop")
+    if used is not None:
+        yield answer.usage_chunk(used)
+    yield DONE

@@ -1,0 +1,60 @@
+"""Any server that speaks OpenAI's API: the client's bytes go out, the server's bytes come back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from yarl import URL
+
+from proxy.context import ModelProfile
+from proxy.settings import OpenAIUpstream
+from proxy.transport import Timeouts, Transport
+from proxy.upstream import Call, Reply
+
+
+class OpenAI:
+    """Forwards bytes. Nothing is read, nothing re-written."""
+
+    translates = False
+
+    def __init__(self, name: str, settings: OpenAIUpstream) -> None:
+        self.name = name
+        self.provider = settings.provider
+        self.ask_usage = settings.ask_usage
+        self.address = settings.base_url
+        self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
+        if settings.api_key is not None:
+            self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        self._transport = Transport(Timeouts(settings.connect_timeout, settings.idle_timeout))
+        self._chat = URL(f"{self.address}/chat/completions")
+
+    async def send(self, call: Call) -> Reply:
+        """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
+        response = await self._transport.request(
+            call.method, self._url(call), {**call.headers, **self._own_headers}, call.body or None
+        )
+        if response.media_type.startswith("text/event-stream"):
+            return Reply(response.status, response.headers, chunks=response.chunks())
+        return Reply(response.status, response.headers, body=await response.read())
+
+    def _url(self, call: Call) -> URL:
+        if call.path == "/chat/completions" and not call.query:
+            return self._chat
+        return URL(f"{self.address}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """Nothing more is known."""
+        return known
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The server's own list of models; empty where it has none."""
+        reply = await self.send(Call("/models", "", b"", headers, method="GET"))
+        try:
+            listed = orjson.loads(reply.body or b"")["data"]
+            return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return []
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

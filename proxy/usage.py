@@ -1,0 +1,117 @@
+"""What an answer cost, read from its bytes as they pass by."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_TAIL = 8192
+"""Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the upstream reports them, and what else an answer tells about itself."""
+
+    input: int | None = None
+    """Tokens of the prompt, cached ones included."""
+    output: int | None = None
+    cached: int | None = None
+    """Prompt tokens that the provider read from its cache."""
+    model: str | None = None
+    """The model that answered, as the upstream names it."""
+    response_id: str | None = None
+    finish_reasons: tuple[str, ...] = ()
+
+
+class UsageReader:
+    """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take note of the next bytes of a stream."""
+        self._tail = (self._tail + chunk if len(chunk) < _TAIL else chunk)[-_TAIL:]
+
+    def of_stream(self) -> Usage:
+        """What the end of the stream said; empty where it said nothing."""
+        found = Usage()
+        finish: tuple[str, ...] = ()
+        for line in self._tail.splitlines():
+            if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
+                usage = self.of_body(line[5:])
+                finish = usage.finish_reasons or finish
+                found = usage if usage.input is not None or found.input is None else found
+        return Usage(found.input, found.output, found.cached, found.model, found.response_id, finish)
+
+    def of_body(self, body: bytes) -> Usage:
+        """What a whole answer says."""
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return Usage()
+        return _read(answer) if isinstance(answer, dict) else Usage()
+
+
+def _read(answer: Mapping[str, Any]) -> Usage:
+    usage = _mapping(answer.get("usage"))
+    choices = answer.get("choices")
+    reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    return Usage(
+        input=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        output=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        cached=_count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        model=_text(answer.get("model")),
+        response_id=_text(answer.get("id")),
+        finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+async def without_usage(
+    chunks: AsyncGenerator[bytes, None], note: Callable[[bytes], None]
+) -> AsyncGenerator[bytes, None]:
+    """A stream as a client expects it that did not ask for usage, while the upstream was asked for it.
+
+    Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
+    passed on whole, as soon as each is complete. `note` is given each chunk as it came.
+    """
+    pending = b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            note(chunk)
+            *events, pending = (pending + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
+            kept = [event for event in map(_client_event, events) if event]
+            if kept:
+                yield b"\n\n".join(kept) + b"\n\n"
+    if pending:
+        yield pending
+
+
+def _client_event(event: bytes) -> bytes:
+    if b'"usage"' not in event or not event.startswith(b"data:"):
+        return event
+    try:
+        data = orjson.loads(event[5:])
+    except orjson.JSONDecodeError:
+        return event
+    if not isinstance(data, dict) or "usage" not in data:
+        return event
+    usage = data.pop("usage")
+    if usage is not None and data.get("choices") == []:
+        return b""
+    return b"data: " + orjson.dumps(data)

@@ -1,0 +1,84 @@
+"""One list of steps, rendered as response headers."""
+
+import pytest
+
+from proxy.step import Step, Verdict, context_header, server_timing
+
+
+def step(
+    policy: str = "window_history", verdict: Verdict = "rewrite", why: str = "dropped 10 of 47 turns", **fields: object
+) -> Step:
+    known: dict[str, object] = {"seconds": 0.00031, "started": 0.0, "tokens_before": 100, "tokens_after": 40}
+    return Step(policy, verdict, why, **(known | fields))  # type: ignore[arg-type]
+
+
+def test_each_step_is_a_metric_with_milliseconds_and_what_it_did() -> None:
+    steps = [step(), step("filter_tools", "keep", "12 tools", seconds=0.0021)]
+
+    assert server_timing(steps) == (
+        'window_history;dur=0.31;desc="dropped 10 of 47 turns", filter_tools;dur=2.10;desc="12 tools"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "desc"),
+    [
+        pytest.param(step(verdict="skip", why="no tools"), "skip: no tools", id="a step that did not run"),
+        pytest.param(step(verdict="fail", why="ValueError"), "fail: ValueError", id="a fault"),
+        pytest.param(step(verdict="reject", why="too large"), "reject: too large", id="a refusal"),
+        pytest.param(step(observed=True), "observed: dropped 10 of 47 turns", id="shadow mode"),
+    ],
+)
+def test_what_is_no_plain_success_says_so(given: Step, desc: str) -> None:
+    assert server_timing([given]) == f'window_history;dur=0.31;desc="{desc}"'
+
+
+@pytest.mark.parametrize(
+    ("why", "desc"),
+    [
+        pytest.param('said "no"', r"said \"no\"", id="quotes"),
+        pytest.param(r"a\b", r"a\\b", id="backslashes"),
+        pytest.param("a\r\nset-cookie: x", "aset-cookie: x", id="line breaks cannot add a header"),
+        pytest.param("caf\xe9 \u2028\x7f\x00", "caf ", id="what is not ASCII leaves"),
+    ],
+)
+def test_a_description_stays_inside_its_quotes(why: str, desc: str) -> None:
+    assert server_timing([step(why=why)]) == f'window_history;dur=0.31;desc="{desc}"'
+
+
+def test_a_name_that_is_no_token_is_made_one() -> None:
+    assert server_timing([step("my.policies:Trim, x")]).startswith("my.policies_Trim__x;dur=")
+
+
+def test_a_long_list_loses_descriptions_first_and_never_exceeds_a_kilobyte() -> None:
+    value = server_timing([step(f"policy_{i}", why="x" * 200) for i in range(200)])
+
+    entries = value.split(", ")
+    assert len(value) <= 1024
+    assert entries[0] == f'policy_0;dur=0.31;desc="{"x" * 200}"'
+    assert entries[-1].startswith("policy_")
+    assert "desc" not in entries[-1]
+
+
+def test_no_steps_no_value() -> None:
+    assert server_timing([]) == ""
+
+
+def test_the_context_header_has_a_dash_for_what_nobody_counted() -> None:
+    assert context_header(9000, 4000, 8192) == "9000;4000;8192"
+    assert context_header(None, None, 8192) == "-;-;8192"
+    assert context_header(0, 0, None) == "0;0;-"
+
+
+@pytest.mark.parametrize(
+    ("given", "compressed"),
+    [
+        pytest.param(step(), True, id="fewer tokens"),
+        pytest.param(step(tokens_after=100), False, id="as many"),
+        pytest.param(step(tokens_after=None), False, id="not counted"),
+        pytest.param(step(verdict="fail"), False, id="a fault"),
+        pytest.param(step(observed=True), False, id="shadow mode"),
+    ],
+)
+def test_a_compression_is_a_rewrite_that_made_the_prompt_smaller(given: Step, compressed: bool) -> None:
+    assert given.compressed is compressed

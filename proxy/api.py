@@ -187,7 +187,8 @@ class Api:
             provider=upstream.provider, model=call.model, operation=operation, address=upstream.address, fields=fields
         )
         try:
-            reply = await upstream.send(replace(call, headers=observed.carry(call.headers)))
+            headers = observed.carry(call.headers)
+            reply = await upstream.send(call if headers is call.headers else replace(call, headers=headers))
             usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
             observed.end(status=reply.status, usage=usage, facts=reply.facts)
             if call.request and call.counted and call.tokens and usage.input:

@@ -1,6 +1,7 @@
 """The composition root: from settings to services to an ASGI app. Only here are services built."""
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
+from starlette.types import Receive, Scope, Send
 
 from proxy import logs
 from proxy.api import Api, Endpoint, Handler
@@ -29,12 +31,18 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
 
 
-def create() -> Starlette:
+def create() -> "App":
     """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
-    return build(load(Path(os.environ[CONFIG_VARIABLE])))
+    app = build(load(Path(os.environ[CONFIG_VARIABLE])))
+    # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
+    # milliseconds, and let a parsed request of some thousand objects pass without one
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    return app
 
 
-def build(config: Config) -> Starlette:
+def build(config: Config) -> "App":
     """The app of a configuration. Nothing is connected or loaded before it starts."""
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
@@ -59,9 +67,10 @@ def build(config: Config) -> Starlette:
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
         return HttpRoute(path, Endpoint(handler, telemetry, route or path), methods=list(methods))
 
-    return Starlette(
+    chat = endpoint("/v1/chat/completions", api.chat, ["POST"])
+    app = Starlette(
         routes=[
-            endpoint("/v1/chat/completions", api.chat, ["POST"]),
+            chat,
             endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
             endpoint("/v1/models", api.models, ["GET"]),
             endpoint("/models", api.models, ["GET"], "/v1/models"),
@@ -75,6 +84,26 @@ def build(config: Config) -> Starlette:
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
+    return App(app, chat)
+
+
+class App:
+    """The whole app: one path goes straight to its endpoint, all else by Starlette's router.
+
+    The router and its two error handlers take a tenth of the time that a small request spends here.
+    """
+
+    def __init__(self, rest: Starlette, chat: HttpRoute) -> None:
+        self._rest = rest
+        self._path = chat.path
+        self._chat = chat.app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection."""
+        if scope["type"] == "http" and scope["path"] == self._path and scope["method"] == "POST":
+            await self._chat(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
 
 
 def build_upstreams(settings: Settings) -> dict[str, Upstream]:

@@ -79,8 +79,8 @@ def operation_of(path: str) -> str | None:
 def clean(attributes: Mapping[str, object]) -> dict[str, Value]:
     """The attributes that can be exported; those that are None, or of no such type, are left out.
 
-    One value that OTLP cannot carry, a lone surrogate or an integer of more than 64 bits, costs the whole batch in
-    which its span travels. Both can come from outside.
+    A value that OTLP cannot carry, a lone surrogate or an integer of more than 64 bits, would put a traceback in the
+    log for each span that has it; both can come from outside.
     """
     return {name: kept for name, value in attributes.items() if (kept := _carried(value)) is not None}
 
@@ -130,7 +130,7 @@ def of_facts(facts: Mapping[str, Fact]) -> dict[str, object]:
 
 
 def model_name(model: str) -> str:
-    """A model's name as a span's name may hold it."""
+    """A model's name as a span's name may hold it: a lone surrogate there would cost a whole batch its export."""
     return _text(model[:_LONGEST_NAME])
 
 

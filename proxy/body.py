@@ -26,16 +26,14 @@ _Item = TypeVar("_Item", Message, Tool)
 class Body:
     """A JSON object of which only the top level is known so far.
 
-    Raises `BadRequest` where the bytes are no JSON object, or not UTF-8, or name a field twice: a second `model` could
-    be read by the upstream instead of the one that was checked.
+    Raises `BadRequest` where the bytes are no JSON object or name a field twice: a second `model` could be read by the
+    upstream instead of the one that was checked.
     """
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         try:
             self._fields = _fields.decode(raw)
-            if not raw.isascii():
-                raw.decode()
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
         if len(raw) != self._compact_length() and _names_twice(raw, self._fields):
@@ -63,6 +61,9 @@ class Body:
         """Whether the client asks for a stream."""
         return self.get("stream") is True
 
+    def _has(self, name: str) -> bool:
+        return name in self._fields and bytes(self._fields[name]) != b"null"
+
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
         start = bytes(memoryview(self._fields.get("messages", b""))[:64]).lstrip()
@@ -82,7 +83,7 @@ class Body:
         model = self.model
         self.check_messages()
         messages = self._list("messages", Message)
-        tools = self._list("tools", Tool) if self.get("tools") is not None else ()
+        tools = self._list("tools", Tool) if self._has("tools") else ()
         for index, message in enumerate(messages):
             _check_message(message, f"messages[{index}]")
         for index, tool in enumerate(tools):

@@ -3,6 +3,7 @@
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from itertools import count
 
 _OF_ONE_CONNECTION = frozenset(
     "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
@@ -22,6 +23,10 @@ _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "pr
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What may be echoed and logged of a client's own request id."""
+
+_process = secrets.token_hex(8)
+_count = count()
+"""Together unique without asking the system for randomness on each request; ids are no secret."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -64,4 +69,4 @@ def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers
 
 def request_id(sent: str | None) -> str:
     """The client's own request id where it is harmless to echo and log, else a new one."""
-    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else f"req_{secrets.token_hex(12)}"
+    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else f"req_{_process}{next(_count):08x}"

@@ -6,10 +6,8 @@ Three layers, each over the next: the configuration, litellm's list where litell
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -18,44 +16,23 @@ from proxy.chat import ChatRequest
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.encodings import canonical_encoding
 from proxy.model_names import canonical
+from proxy.model_table import Row, Table, load_table
 from proxy.price_list import Listed, PriceList
 from proxy.settings import ModelSettings
 
 UNKNOWN_WINDOW = 128_000
-"""The window of an unknown hosted model. Too small would cut and refuse requests that the provider takes; too large only
-lets the provider refuse them itself, as it would without Penstock."""
+"""The window of an unknown hosted model. Too small would cut and refuse requests that the provider takes; too large
+only lets the provider refuse them itself, as it would without Penstock."""
 OLLAMA_WINDOW = 4096
 """The window of a model on Ollama until it is told or found out: what Ollama falls back to, whatever the model was
 trained for. Too large here would be cut silently."""
 UNKNOWN_OUTPUT = 65_536
 UNKNOWN_FACTOR = 1.1
-"""Tokens of an unknown model per token of o200k_base, with a margin: newer vocabularies differ by 0 to 10 % on English."""
+"""Tokens of an unknown model per token of o200k_base, with a margin: newer vocabularies differ by 0 to 10 %."""
 USUAL_RESERVE = 4096
 """Tokens of an ordinary answer, and then some."""
 
 _REMEMBERED = 4096
-
-
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the table. Prices are US dollars per million tokens, input and output."""
-
-    match: tuple[str, ...]
-    window: int
-    max_output: int
-    max_input: int | None = None
-    reserve: int | None = None
-    encoding: str = "o200k_base"
-    factor: float = 1.0
-    exact: bool = False
-    prices: tuple[float, float] = (0.0, 0.0)
-    cache: str = "none"
-
-
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole table."""
-
-    caches: dict[str, CacheRules]
-    models: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +47,13 @@ class LimitedProfile(ModelProfile):
         return min(self.max_input, ModelProfile.usable(self, request))
 
 
-@dataclass(frozen=True)
 class Models:
     """Resolves names to profiles. Safe to use from any thread."""
 
-    prices: PriceList = field(default_factory=PriceList.installed)
-    _known: dict[tuple[str, ModelSettings | None, bool], ModelProfile] = field(default_factory=dict)
+    def __init__(self, prices: PriceList | None = None) -> None:
+        """`prices` is litellm's list: that of the installed litellm, unless given."""
+        self._prices = prices or PriceList.installed()
+        self._known: dict[tuple[str, ModelSettings | None, bool], ModelProfile] = {}
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
         """The profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
@@ -103,17 +81,16 @@ class Models:
     @cached_property
     def table(self) -> Table:
         """Our own table."""
-        return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=Table)
+        return load_table()
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
-        short = canonical(name)
-        row = next((row for row in self.table.models if any(fnmatchcase(short, glob) for glob in row.match)), None)
+        row = self.table.find(canonical(name))
         facts = _of_row(self.table, row) if row else _unknown()
         if ollama:
             facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
             facts |= {"prices": Prices(), "cache": CacheRules(), "source": "default"}
         else:
-            listed = self.prices.find(name)
+            listed = self._prices.find(name)
             facts |= _of_list(facts, listed) if listed else {}
         facts |= _of_settings(facts, settings, ollama) if settings else {}
         return _profile(name, facts)
@@ -122,9 +99,12 @@ class Models:
 def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile:
     """The same model with a window that was found out, as from a running Ollama; the answer's share follows it."""
     known = {item.name: getattr(profile, item.name) for item in fields(ModelProfile)}
-    whole = profile.max_output >= profile.window
-    changed = {"window": window, "source": source, "reserve": None, "max_input": None}
-    return _profile(profile.name, known | changed | ({"max_output": None} if whole else {}))
+    known |= {"window": window, "source": source}
+    if profile.reserve == _usual_reserve(profile.window, profile.max_output):
+        known["reserve"] = None
+    if profile.max_output >= profile.window:
+        known["max_output"] = None
+    return _profile(profile.name, known)
 
 
 def describe(profile: ModelProfile) -> str:
@@ -156,9 +136,9 @@ def _of_row(table: Table, row: Row) -> dict[str, Any]:
 def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     """What litellm's list says over the table.
 
-    Its `max_input_tokens` is the prompt's limit for some models and the whole window for others. Where our table knows a
-    limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere it
-    is read as the window: at worst some room is left unused.
+    Its `max_input_tokens` is the prompt's limit for some models and the whole window for others. Where our table knows
+    a limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere
+    it is read as the window: at worst some room is left unused.
     """
     found: dict[str, Any] = {"source": "litellm"}
     if listed.limits:
@@ -181,37 +161,51 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
 
 
 def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool) -> dict[str, Any]:
-    given = settings.model_dump(include={"window", "max_output", "reserve", "factor"}, exclude_none=True)
-    if ollama and settings.num_ctx is not None:
-        given["window"] = settings.num_ctx
-    if "window" in given:
-        given["max_input"] = None
-    if settings.tokenizer is not None and settings.tokenizer != facts.get("encoding"):
-        given |= {"encoding": settings.tokenizer, "factor": settings.factor or 1.0, "exact": False}
-    elif settings.factor is not None:
-        given["exact"] = bool(facts.get("exact")) and settings.factor == facts.get("factor")
+    given = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
+    window = settings.num_ctx or settings.window if ollama else settings.window
+    if window is not None:
+        given = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | given
+    given |= _counting(facts, settings)
     if settings.prices is not None:
         given["prices"] = Prices(settings.prices.input, settings.prices.output)
     if settings.cache is not None:
         given["cache"] = CacheRules(**settings.cache.model_dump())
-    if "window" in given or (given and not ollama):
+    if window is not None or (given and not ollama):
         given["source"] = "config"
     return given
 
 
-def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
-    """A profile in which the figures fit each other.
+def _fitting_reserve(facts: Mapping[str, Any], window: int) -> int | None:
+    """The table's reserve, unless it is too much of a window that the configuration made smaller."""
+    reserve: int | None = facts.get("reserve")
+    return reserve if reserve is not None and reserve <= window // 4 else None
 
-    The default reserve is a quarter of the window, but no more than 4,096 tokens and no more than an answer may have: a
-    small window keeps three quarters for the prompt, and in a large one an ordinary answer still fits.
+
+def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
+    """How the configuration says to count; another tokenizer than the table's is nowhere taken for exact."""
+    if settings.tokenizer is not None and settings.tokenizer != facts.get("encoding"):
+        return {"encoding": settings.tokenizer, "factor": settings.factor or 1.0, "exact": False}
+    if settings.factor is not None:
+        exact = bool(facts.get("exact")) and settings.factor == facts.get("factor")
+        return {"factor": settings.factor, "exact": exact}
+    return {}
+
+
+def _usual_reserve(window: int, max_output: int) -> int:
+    """A quarter of the window, but no more than 4,096 tokens and no more than an answer may have.
+
+    A small window keeps three quarters for the prompt, and in a large one an ordinary answer still fits.
     """
+    return min(max_output, USUAL_RESERVE, window // 4)
+
+
+def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
+    """A profile in which the figures fit each other."""
     known = dict(facts)
     window, max_input = known["window"], known.pop("max_input", None)
     known["max_output"] = min(known.get("max_output") or window, window)
-    reserve = known.get("reserve")
-    known["reserve"] = (
-        min(known["max_output"], USUAL_RESERVE, window // 4) if reserve is None else min(reserve, window - 1)
-    )
+    usual, reserve = _usual_reserve(window, known["max_output"]), known.get("reserve")
+    known["reserve"] = usual if reserve is None else min(reserve, window - 1)
     known["encoding"] = canonical_encoding(known.get("encoding", "o200k_base"))
     known["name"] = name
     if max_input and max_input < window:

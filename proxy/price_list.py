@@ -14,7 +14,7 @@ _CHAT = frozenset({"chat", "completion", "responses"})
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A model of the list. Prices are US dollars per token; the list's `max_tokens` means many things and is not read."""
+    """A model of the list. Prices are US dollars per token; its `max_tokens` means many things and is not read."""
 
     max_input_tokens: float | None = None
     max_output_tokens: float | None = None

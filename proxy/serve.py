@@ -40,6 +40,7 @@ def uvicorn_config(server: Server, workers: int) -> uvicorn.Config:
         log_config=None,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=int(server.keep_alive),
         timeout_graceful_shutdown=int(server.drain),
     )
@@ -63,7 +64,7 @@ def _run(config: uvicorn.Config, listener: socket.socket) -> int:
     if config.workers > 1:
         from uvicorn.supervisors import Multiprocess
 
-        Multiprocess(config, target=server.run, sockets=[listener]).run()
+        Multiprocess(config, sockets=[listener]).run()
         return 0
     server.run(sockets=[listener])
     return 0 if server.started else 1

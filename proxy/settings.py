@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.policy import SETTINGS, Policy
 
@@ -17,7 +17,12 @@ def _one_or_more(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-Globs = Annotated[tuple[str, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+Globs = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(_one_or_more),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -228,7 +233,7 @@ class TelemetrySettings(Base):
     """One JSON object a line, or text for people."""
 
 
-Chain = tuple[tuple[str, InstanceOf[Policy]], ...]
+Chain = Annotated[tuple[tuple[str, InstanceOf[Policy]], ...], WithJsonSchema({"type": "array", "title": "Chain"})]
 """Policies with their names in YAML, in order."""
 
 

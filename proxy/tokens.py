@@ -10,8 +10,9 @@ from typing import Any
 from proxy.calibration import Calibration
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
+from proxy.count_memo import Memo
 from proxy.counting import REPLY_FRAME, Tally
-from proxy.encodings import Encoder, canonical_encoding, characters, load_encoder
+from proxy.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
 from proxy.families import Family, family
 from proxy.tool_rules import count_tool
 
@@ -23,34 +24,6 @@ SLOW_INLINE_BYTES = 4 * 1024
 """The same for a `tokenizer.json`, which is about eight times slower."""
 
 _ESTIMATED, _TEXT_BITS, _TEXT_MASK = 1, 31, 2**31 - 1
-
-
-class Memo:
-    """Numbers by key, the least recently used generation forgotten. Safe to use from any thread."""
-
-    def __init__(self, entries: int) -> None:
-        """`entries` is the most that are kept; each takes about 130 bytes."""
-        self._half = max(1, entries // 2)
-        self._young: dict[int, int] = {}
-        self._old: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old)
-
-    def get(self, key: int) -> int | None:
-        """The number at a key, if it is still known."""
-        value = self._young.get(key)
-        if value is None:
-            value = self._old.get(key)
-            if value is not None:
-                self.put(key, value)
-        return value
-
-    def put(self, key: int, value: int) -> None:
-        """Keep a number."""
-        if len(self._young) >= self._half:
-            self._old, self._young = self._young, {}
-        self._young[key] = value
 
 
 class TokenService:
@@ -90,6 +63,9 @@ class TokenService:
     def encoder(self, encoding: str) -> Encoder:
         """The encoder of a name, loaded once. Blocks while it loads: call it in a thread. It never raises."""
         name = canonical_encoding(encoding)
+        found = self._encoders.get(name)
+        if found is not None:  # without the lock: the event loop must not wait while another vocabulary is loaded
+            return found
         with self._loading:
             if name not in self._encoders:
                 try:
@@ -118,7 +94,7 @@ class BoundTokens:
         self._profile = profile
         self._family: Family = family(profile.name)
         encoding = canonical_encoding(profile.encoding)
-        self._inline = SLOW_INLINE_BYTES if "/" in encoding or "." in encoding else INLINE_BYTES
+        self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
         self._key = (tenant, profile.name, encoding, profile.factor)
         ratio = 1.0 if profile.exact else service.calibration.ratio(self._key)
         self._scale = profile.factor * ratio
@@ -174,13 +150,15 @@ class BoundTokens:
             items, encoding, service = (*messages, *tools), self._profile.encoding, self._service
 
             def work() -> list[int]:
-                encode = service.encoder(encoding)
-                return [self._measured(items[index], index < len(messages), encode) for index in new]
+                encode, found = service.encoder(encoding), []
+                for index in new:
+                    found.append(self._measured(items[index], index < len(messages), encode))
+                    service.memo.put(keys[index], found[-1])  # here: what a cancelled request paid for is kept
+                return found
 
             inline = service.is_loaded(encoding) and sum(len(raws[index]) for index in new) <= self._inline
             for index, value in zip(new, work() if inline else await service.run(work), strict=True):
                 values[index] = value
-                service.memo.put(keys[index], value)
         return [value for value in values if value is not None]
 
     def _measured(self, item: Mapping[str, Any], is_message: bool, encode: Encoder) -> int:

@@ -6,7 +6,7 @@ estimate.
 Every other family gets its tools as JSON, so that is what is counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proxy.counting import Tally, compact
@@ -65,13 +65,10 @@ def _shape(tally: Tally, schema: Mapping[str, Any], depth: int) -> None:
     _enum(tally, schema.get("enum"))
     if _mapping(schema.get("properties")):
         tally.text += PROPERTIES_FRAME
-    for key in ("properties", "$defs", "definitions"):
-        for name, inner in _mapping(schema.get(key)).items():
-            _property(tally, str(name), inner, depth + 1)
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties", "not"):
-        found = schema.get(key)
-        for inner in found if isinstance(found, list) else [found]:
-            _nameless(tally, inner, depth)
+    for name, inner in _members(schema):
+        _property(tally, name, inner, depth + 1)
+    for inner in _alternatives(schema):
+        _nameless(tally, inner, depth)
     for key in ("default", "const", "pattern", "format", "examples"):
         if schema.get(key) is not None:
             tally.add_json(schema[key])
@@ -82,6 +79,18 @@ def _nameless(tally: Tally, schema: Any, depth: int) -> None:
         tally.estimated = True
         tally.add(f"{_type(schema)}:{_description(schema)}".rstrip(":"))
         _shape(tally, schema, depth + 1)
+
+
+def _members(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key in ("properties", "$defs", "definitions"):
+        for name, inner in _mapping(schema.get(key)).items():
+            yield str(name), inner
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties", "not"):
+        found = schema.get(key)
+        yield from found if isinstance(found, list) else (found,)
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:

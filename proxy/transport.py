@@ -1,7 +1,6 @@
 """HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
 
 import asyncio
-import io
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -19,10 +18,6 @@ _NOT_RELAYED = frozenset(
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 """What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
-
-_WHOLE_WRITE = 2**20
-"""Bytes of body that are handed to the socket in one piece; larger bodies go in pieces, so that others get a turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -87,7 +82,7 @@ class Transport:
         where = f"{url.host}:{url.port}"
         for last in (False, True):
             try:
-                data = io.BytesIO(body) if body is not None and len(body) > _WHOLE_WRITE else body
+                data = None if body is None else _Bytes(body)
                 response = await self._open().request(
                     method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
                 )
@@ -114,6 +109,15 @@ class Transport:
             await self._session.close()
             self._session = None
             await asyncio.sleep(0)
+
+
+class _Bytes(aiohttp.payload.BytesPayload):
+    """A body handed to the socket in one piece. aiohttp warns of that above 1 MiB; the warning costs, the write does not
+    block, because the transport buffers what the socket does not take."""
+
+    def __init__(self, value: bytes) -> None:
+        aiohttp.payload.Payload.__init__(self, value, content_type="application/octet-stream")
+        self._size = len(value)
 
 
 def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:

@@ -184,6 +184,16 @@ def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:
     assert body.endswith(b"# EOF\n")
 
 
+def test_every_metric_is_documented(telemetry: Telemetry) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "telemetry.md").read_text()
+    text = telemetry.metrics.render("")[1].decode()
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP penstock_")}
+    named = {name for name in helped if not name.endswith("_created")}
+
+    assert len(named) == 15
+    assert [name for name in named if f"| `{name}` |" not in page] == []
+
+
 async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> None:
     other = Telemetry.open(TelemetrySettings())
     begun(telemetry).end(200)
@@ -204,7 +214,7 @@ for _ in range(3):
     seen.routed(model="gpt-4o", upstream="openai")
     if sys.argv[1] == "ends":
         seen.end(200)
-if sys.argv[1] == "ends":
+if sys.argv[1] != "runs":
     asyncio.run(telemetry.aclose())
 sys.stdout.write(telemetry.metrics.render("")[1].decode())
 """
@@ -227,9 +237,9 @@ def test_processes_that_share_a_directory_are_scraped_as_one(tmp_path: Path) -> 
 
 
 def test_a_process_that_ended_leaves_no_active_requests_behind(tmp_path: Path) -> None:
-    worker(tmp_path, "ends")
+    worker(tmp_path, "drops its requests")
 
-    assert "penstock_active_requests 3.0" in worker(tmp_path, "dies")
+    assert "penstock_active_requests 3.0" in worker(tmp_path, "runs")
 
 
 def test_a_missing_directory_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
 """The real litellm against a fake Anthropic server: what reaches the provider, and what comes back."""
 
 import asyncio
-import builtins
 import json
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -137,7 +137,7 @@ async def test_a_client_orders_litellm_nothing(fake: FakeAnthropic, upstream: Fo
     assert len(dropped) <= 200
 
 
-@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/x", "azure/command-r", "ft:gpt-4:x", "gpt-4o", "cohere/a"])
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/x", "azure/command-r", "ft:gpt-4:x", "cohere/a"])
 async def test_a_model_name_never_chooses_the_provider(fake: FakeAnthropic, upstream: Foreign, model: str) -> None:
     reply = await upstream.send(call(ask(model=model)))
 
@@ -153,12 +153,45 @@ async def test_a_model_name_does_not_take_the_detour_over_the_responses_api(
     assert set(fake.bodies[-1]) == {"model", "messages", "max_tokens"}
 
 
-@pytest.mark.parametrize("model", ["ollama/http://evil", "a/../b", "", "*", "a b", "a?b", "-x", "x\n", "http://evil/v1"])
+@pytest.mark.parametrize(
+    "model", ["ollama/http://evil", "a/../b", "", "*", "a b", "a?b", "-x", "x\n", "http://evil/v1"]
+)
 async def test_a_name_that_can_be_no_models_is_not_found(fake: FakeAnthropic, upstream: Foreign, model: str) -> None:
     with pytest.raises(NotFound) as raised:
         await upstream.send(call(ask(model=model)))
 
     assert (raised.value.code, fake.paths) == ("model_not_found", [])
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "replicate/x", "ft:gpt-3.5-turbo:x", "a/togethercomputer", "petals-team/StableBeluga2"]
+)
+async def test_a_name_that_litellm_would_send_elsewhere_is_not_found(
+    fake: FakeAnthropic, upstream: Foreign, model: str
+) -> None:
+    """litellm sends `gpt-4o` to OpenAI with the key of the provider that it was told to use."""
+    with pytest.raises(NotFound) as raised:
+        await upstream.send(call(ask(model=model)))
+
+    assert (raised.value.code, fake.paths) == ("model_not_found", [])
+
+
+@pytest.mark.parametrize(("provider", "model", "elsewhere"), [
+    ("azure", "gpt-4o", False), ("azure", "command-r-plus", True), ("groq", "gpt-4o", False),
+    ("replicate", "replicate/x", False), ("bedrock", "gpt-4o", True), ("gemini", "gemini-2.5-pro", False),
+])  # fmt: skip
+async def test_openais_names_are_for_those_who_serve_them(
+    upstream: Foreign, provider: str, model: str, elsewhere: bool
+) -> None:
+    assert foreign_library.misroutes(await upstream._loaded(), provider, model) is elsewhere
+
+
+async def test_a_provider_that_litellm_lacks_is_named(fake: FakeAnthropic) -> None:
+    upstream = Foreign("claude", ForeignUpstream(kind="foreign", provider="antropic", base_url=fake.url))
+
+    with pytest.raises(UpstreamFailed, match="^Upstream 'claude': litellm has no provider 'antropic'.$"):
+        await upstream.send(call(ask(model="gpt-4o")))
+    await upstream.aclose()
 
 
 async def test_parameters_that_the_provider_lacks_are_left_out(fake: FakeAnthropic, upstream: Foreign) -> None:
@@ -586,5 +619,7 @@ async def test_only_chat_completions_are_served(upstream: Foreign) -> None:
     assert await upstream.models({}) == []
 
 
-def test_this_module_imports_no_litellm_by_itself() -> None:
-    assert builtins.__import__ is not None
+def test_litellm_is_not_imported_before_it_is_needed() -> None:
+    program = "import sys, proxy.upstreams.foreign; sys.exit('litellm' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,39 @@
+"""Our own table of models, `proxy/data/models.json`, for what litellm's list lacks and where litellm is absent."""
+
+from fnmatch import fnmatchcase
+from importlib.resources import files
+
+import msgspec
+
+from proxy.context import CacheRules
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the table. Prices are US dollars per million tokens, input and output."""
+
+    match: tuple[str, ...]
+    window: int
+    max_output: int
+    max_input: int | None = None
+    reserve: int | None = None
+    encoding: str = "o200k_base"
+    factor: float = 1.0
+    exact: bool = False
+    prices: tuple[float, float] = (0.0, 0.0)
+    cache: str = "none"
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole table."""
+
+    caches: dict[str, CacheRules]
+    models: tuple[Row, ...]
+
+    def find(self, name: str) -> Row | None:
+        """The first line that matches a canonical name."""
+        return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
+
+
+def load_table() -> Table:
+    """Read the table that ships with the package."""
+    return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=Table)

@@ -1,0 +1,97 @@
+"""litellm itself: imported by the first request that needs it, because that takes seconds and 200 MB; and silenced."""
+
+import importlib
+import logging
+import os
+from typing import Any
+
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # Otherwise litellm reads the .env file of the working directory.
+    "LITELLM_MODE": "PRODUCTION",
+    # A client's image addresses are the provider's to fetch, never ours.
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
+}
+"""What litellm must find when it is imported; the operator's own values win."""
+
+LIBRARY = {
+    "disable_hf_tokenizer_download": True,
+    "disable_streaming_logging": True,
+    "redact_messages_in_exceptions": True,
+    # litellm takes a model that repeats itself for a broken one, and ends its stream.
+    "REPEATED_STREAMING_CHUNK_LIMIT": 1 << 60,
+    "set_verbose": False,
+    "suppress_debug_info": True,
+    "telemetry": False,
+    "turn_off_message_logging": True,
+}
+"""litellm's global switches: no telemetry, nothing of a prompt in logs or errors."""
+
+OPENAI_NAMES = frozenset({"aiohttp_openai", "azure_text", "custom_openai", "openai", "sap"})
+"""Providers whose models may have OpenAI's names, besides those that litellm lists as compatible."""
+
+MARKS = {
+    "clarifai": "clarifai",
+    "ft:babbage-002": "openai",
+    "ft:davinci-002": "openai",
+    "ft:gpt-3.5-turbo": "openai",
+    "replicate": "replicate",
+    "togethercomputer": "together_ai",
+}
+"""Parts of a model's name by which litellm sends it to a provider of its own choice, and that provider."""
+
+LISTS = {
+    "clarifai": "clarifai_models",
+    "openai": "open_ai_chat_completion_models",
+    "ovhcloud": "ovhcloud_models",
+    "petals": "petals_models",
+    "replicate": "replicate_models",
+    "snowflake": "snowflake_models",
+    "together_ai": "together_ai_models",
+}
+"""litellm's lists of models that it does the same with."""
+
+
+def load() -> Any:
+    """Import litellm. Blocks for seconds the first time, so call it in a thread. Raises `ImportError` without it."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    token_files = os.environ.get("TIKTOKEN_CACHE_DIR")
+    try:
+        library: Any = importlib.import_module("litellm")
+        # Left to itself litellm imports this at some later request, and sets the variable then.
+        importlib.import_module("litellm.litellm_core_utils.default_encoding")
+    finally:
+        if token_files is None:
+            os.environ.pop("TIKTOKEN_CACHE_DIR", None)
+        else:
+            os.environ["TIKTOKEN_CACHE_DIR"] = token_files
+    for name, setting in LIBRARY.items():
+        setattr(library, name, setting)
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).disabled = True
+    return library
+
+
+def knows(library: Any, provider: str) -> bool:
+    """Whether litellm has such a provider. For one that it has not, it would guess from the model's name."""
+    return provider in library.provider_list or _in_registry(provider)
+
+
+def misroutes(library: Any, provider: str, model: str) -> bool:
+    """Whether litellm would send a model's prompt and key elsewhere for its name, although it was told the provider."""
+    if any(mark in model and provider != owner for mark, owner in MARKS.items()):
+        return True
+    if provider == "azure":
+        return model in library.cohere_chat_models or f"mistral/{model}" in library.mistral_chat_models
+    if provider in OPENAI_NAMES or provider in library.openai_compatible_providers or _in_registry(provider):
+        return False
+    return any(model in getattr(library, name) for owner, name in LISTS.items() if owner != provider)
+
+
+def _in_registry(provider: str) -> bool:
+    registry: Any = importlib.import_module("litellm.llms.openai_like.json_loader")
+    return bool(registry.JSONProviderRegistry.exists(provider))

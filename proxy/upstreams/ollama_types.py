@@ -1,0 +1,63 @@
+"""The JSON types of a client's values, checked before Ollama sees them: what is wrong is named by its place."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from proxy.errors import BadRequest
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def number(value: Any, place: str) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        wrong(place, "must be a number")
+    if (isinstance(value, int) and value not in _INT64) or not math.isfinite(value):
+        wrong(place, "must be a finite number")
+    return value
+
+
+def integer(value: Any, place: str) -> int:
+    """An integer of at most 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
+        wrong(place, "must be an integer")
+    return value
+
+
+def boolean(value: Any, place: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        wrong(place, "must be true or false")
+    return value
+
+
+def string(value: Any, place: str) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        wrong(place, "must be a string")
+    return value
+
+
+def mapping(value: Any, place: str) -> Mapping[str, Any]:
+    """An object."""
+    if not isinstance(value, dict):
+        wrong(place, "must be an object")
+    return value
+
+
+def sequence(value: Any, place: str) -> Sequence[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        wrong(place, "must be a list")
+    return value
+
+
+def wrong(place: str, must: str) -> NoReturn:
+    """Refuse a value. Raises `BadRequest`."""
+    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
+
+
+def unsupported(what: str, place: str) -> BadRequest:
+    """The error for what Ollama has no form for."""
+    return BadRequest(f"{what} ({place})", param=place, code="unsupported_parameter")

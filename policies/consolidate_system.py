@@ -23,7 +23,6 @@ class ConsolidateSystem(Policy):
     """
 
     may_grow: ClassVar[bool] = True
-    prefix_breaks_per_turn: ClassVar[float] = 1.0
 
     later: Literal["keep", "merge", "demote"] = "keep"
     """What happens to system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge` moves

@@ -18,7 +18,7 @@ class WindowHistory(Policy):
     conversation alone; nothing is stored. What leaves is gone: keep the window wide, or summarise instead.
     """
 
-    prefix_breaks_per_turn: ClassVar[float] = 1.0
+    prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     keep_turns: int = Field(default=40, ge=1)
     """The most turns to forward. System messages are always kept."""

@@ -72,7 +72,7 @@ class Message(JsonObject):
     @property
     def is_system(self) -> bool:
         """Whether it carries the operator's authority (system or developer)."""
-        return self.get("role") in SYSTEM_ROLES
+        return self.role in SYSTEM_ROLES
 
     @property
     def parts(self) -> tuple[Mapping[str, Any], ...]:
@@ -259,8 +259,8 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     if not request.messages:
         found.add("messages is empty")
     for message in request.messages:
-        if message.get("role") not in ROLES:
-            found.add(f"role {message.get('role')!r} is unknown")
+        if message.role not in ROLES:
+            found.add(f"role {message.role!r} is unknown")
         if message.get("role") == "assistant" and not message.get("content") and not _answers(message):
             found.add("an assistant message is empty")
     return frozenset(found)

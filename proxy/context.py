@@ -49,6 +49,8 @@ class ModelProfile:
     """Whether counts are the model's own; otherwise they are estimates and are reported as such."""
     prices: Prices = field(default_factory=Prices)
     cache: CacheRules = field(default_factory=CacheRules)
+    max_input: int | None = None
+    """The most tokens that a prompt may have, where that is less than the window: 272,000 of GPT-5's 400,000."""
     source: str = "default"
     """Where the figures come from: `config`, `litellm`, `table` or `default`."""
 
@@ -56,7 +58,7 @@ class ModelProfile:
         """The tokens that this request's prompt may have: the window less what its answer needs."""
         wanted = request.max_output_tokens
         reserved = self.reserve if wanted is None else min(wanted, self.max_output)
-        return max(1, self.window - reserved)
+        return max(1, min(self.max_input or self.window, self.window - reserved))
 
 
 @dataclass(frozen=True, slots=True)

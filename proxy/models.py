@@ -6,13 +6,12 @@ Three layers, each over the next: the configuration, litellm's list where litell
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from proxy.chat import ChatRequest
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.encodings import canonical_encoding
 from proxy.model_names import canonical
@@ -33,18 +32,6 @@ USUAL_RESERVE = 4096
 """Tokens of an ordinary answer, and then some."""
 
 _REMEMBERED = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class LimitedProfile(ModelProfile):
-    """A model whose prompt has a limit of its own below the window: 272,000 of GPT-5's 400,000 tokens."""
-
-    max_input: int = 0
-    """The most tokens that a prompt may have, however short the answer."""
-
-    def usable(self, request: ChatRequest) -> int:
-        """The tokens that this request's prompt may have."""
-        return min(self.max_input, ModelProfile.usable(self, request))
 
 
 class Models:
@@ -109,7 +96,7 @@ def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile
 
 def describe(profile: ModelProfile) -> str:
     """A profile in a line for people, with where its figures come from."""
-    prompt = f", prompt up to {profile.max_input:,}" if isinstance(profile, LimitedProfile) else ""
+    prompt = f", prompt up to {profile.max_input:,}" if profile.max_input else ""
     counting = profile.encoding if profile.factor == 1.0 else f"{profile.encoding} x {profile.factor:g}"
     cache = profile.cache
     parts = [
@@ -192,22 +179,22 @@ def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, An
 
 
 def _usual_reserve(window: int, max_output: int) -> int:
-    """A quarter of the window, but no more than 4,096 tokens and no more than an answer may have.
+    """A tenth of the window, but no more than 4,096 tokens and no more than an answer may have.
 
-    A small window keeps three quarters for the prompt, and in a large one an ordinary answer still fits.
+    A small window keeps nine tenths for the prompt, and in a large one an ordinary answer still fits.
     """
-    return min(max_output, USUAL_RESERVE, window // 4)
+    return min(max_output, USUAL_RESERVE, window // 10)
 
 
 def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
     """A profile in which the figures fit each other."""
     known = dict(facts)
-    window, max_input = known["window"], known.pop("max_input", None)
+    window = known["window"]
+    if known.get("max_input") and known["max_input"] >= window:
+        known["max_input"] = None
     known["max_output"] = min(known.get("max_output") or window, window)
     usual, reserve = _usual_reserve(window, known["max_output"]), known.get("reserve")
     known["reserve"] = usual if reserve is None else min(reserve, window - 1)
     known["encoding"] = canonical_encoding(known.get("encoding", "o200k_base"))
     known["name"] = name
-    if max_input and max_input < window:
-        return LimitedProfile(**known, max_input=max_input)
     return ModelProfile(**known)

@@ -103,7 +103,8 @@ class Policy(BaseModel, ABC):
     """Whether a rewrite may have more tokens than it was given."""
 
     prefix_breaks_per_turn: ClassVar[float] = 0.0
-    """How often, in a growing conversation, a turn may change bytes that an earlier one sent. 0 is never."""
+    """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
+    never. The provider's prompt cache is lost at each."""
 
     when: When | None = None
     """When the step runs; always, if not given."""

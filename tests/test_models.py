@@ -9,7 +9,7 @@ import pytest
 
 from proxy.context import CacheRules, Prices
 from proxy.model_names import canonical
-from proxy.models import LimitedProfile, Models, describe, with_window
+from proxy.models import Models, describe, with_window
 from proxy.price_list import PriceList
 from proxy.settings import ModelSettings
 from proxy.testing import chat
@@ -132,7 +132,7 @@ def test_cache_rules(name: str, rules: CacheRules) -> None:
         pytest.param("gpt-5", 10**6, 272_000, id="and however long"),
         pytest.param("o3", None, 175_000, id="a reasoning model thinks first"),
         pytest.param("gemini-2.5-pro", 65536, 1_048_576, id="input and output apart"),
-        pytest.param("gpt-4", None, 8192 - 2048, id="a quarter of a small window"),
+        pytest.param("gpt-4", None, 8192 - 819, id="a tenth of a small window"),
     ],
 )
 def test_usable(name: str, wanted: int | None, usable: int) -> None:
@@ -167,7 +167,7 @@ def test_the_list_over_the_table(
 ) -> None:
     found = listing(tmp_path, **{name: listed}).resolve(name)
     assert (found.window, found.max_output) == (window, max_output)
-    assert (found.max_input if isinstance(found, LimitedProfile) else None) == max_input
+    assert found.max_input == max_input
 
 
 def test_prices_and_cache_rules_of_the_list(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_installed_list_and_the_table_agree(name: str) -> None:
     ("given", "expected"),
     [
         pytest.param({"window": 50_000}, {"window": 50_000, "max_output": 16384, "source": "config"}, id="window"),
-        pytest.param({"window": 3000}, {"window": 3000, "max_output": 3000, "reserve": 750}, id="a small window"),
+        pytest.param({"window": 3000}, {"window": 3000, "max_output": 3000, "reserve": 300}, id="a small window"),
         pytest.param({"max_output": 99}, {"max_output": 99, "reserve": 99, "source": "config"}, id="answer"),
         pytest.param({"reserve": 0}, {"reserve": 0}, id="no reserve"),
         pytest.param({"window": 100, "reserve": 500}, {"reserve": 99}, id="a reserve that leaves something"),
@@ -254,8 +254,8 @@ def test_configuration_over_the_list(tmp_path: Path) -> None:
 
 def test_a_configured_window_is_the_whole_truth() -> None:
     found = TABLE.resolve("gpt-5", settings(window=8000))
-    assert not isinstance(found, LimitedProfile)
-    assert (found.window, found.reserve) == (8000, 2000)
+    assert found.max_input is None
+    assert (found.window, found.reserve) == (8000, 800)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_ollama_runs_models_with_its_own_window(given: dict[str, Any], window: i
 def test_a_window_that_was_found_out() -> None:
     guessed = TABLE.resolve("qwen3:8b", settings(prices={"input": 1}), ollama=True)
     found = with_window(guessed, 32768, "ollama")
-    assert (found.window, found.max_output, found.reserve, found.source) == (32768, 32768, 4096, "ollama")
+    assert (found.window, found.max_output, found.reserve, found.source) == (32768, 32768, 3276, "ollama")
     assert found.prices == guessed.prices
     chosen = with_window(TABLE.resolve("qwen3:8b", settings(reserve=100), ollama=True), 32768, "ollama")
     assert chosen.reserve == 100

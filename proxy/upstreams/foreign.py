@@ -15,7 +15,7 @@ from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants
 from proxy.upstreams.foreign_answer import Chunks, counts, whole
 from proxy.upstreams.foreign_arguments import arguments, no_such_model
 from proxy.upstreams.foreign_errors import explain
-from proxy.upstreams.foreign_library import knows, load, misroutes
+from proxy.upstreams.foreign_library import knows, load, misroutes, release
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -102,8 +102,7 @@ class Foreign:
         """Close litellm's connections, unless another upstream still uses them."""
         self._open.discard(self)
         if self._library is not None and not self._open:
-            await self._library.close_litellm_async_clients()
-            self._library.in_memory_llm_clients_cache.flush_cache()
+            await release(self._library)
         self._library = None
 
     async def _events(

@@ -49,10 +49,8 @@ def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], str]
     if request.tools:
         taken["tools"] = [json.loads(tool.raw) for tool in request.tools]
     taken |= {"model": f"{provider}/{request.model}", "custom_llm_provider": provider, "messages": messages}
-    # A tool may name litellm's own tool servers, and a model its detour over the Responses API: neither is wanted.
+    # Otherwise a tool of the right shape has litellm call tool servers by itself.
     taken["_skip_mcp_handler"] = True
-    if request.model.startswith("responses/") and provider != "azure":
-        taken["_skip_responses_api_bridge"] = True
     return taken, dropped[:LONGEST_LIST]
 
 

@@ -39,6 +39,8 @@ MARKS = {
     "ft:davinci-002": "openai",
     "ft:gpt-3.5-turbo": "openai",
     "replicate": "replicate",
+    # A detour over the Responses API, which only Azure has.
+    "responses/": "azure",
     "togethercomputer": "together_ai",
 }
 """Parts of a model's name by which litellm sends it to a provider of its own choice, and that provider."""
@@ -86,6 +88,7 @@ def misroutes(library: Any, provider: str, model: str) -> bool:
     if any(mark in model and provider != owner for mark, owner in MARKS.items()):
         return True
     if provider == "azure":
+        model = model.removeprefix("responses/")
         return model in library.cohere_chat_models or f"mistral/{model}" in library.mistral_chat_models
     if provider in OPENAI_NAMES or provider in library.openai_compatible_providers or _in_registry(provider):
         return False
@@ -95,3 +98,11 @@ def misroutes(library: Any, provider: str, model: str) -> bool:
 def _in_registry(provider: str) -> bool:
     registry: Any = importlib.import_module("litellm.llms.openai_like.json_loader")
     return bool(registry.JSONProviderRegistry.exists(provider))
+
+
+async def release(library: Any) -> None:
+    """Close all of litellm's connections; it makes new ones when it is used again."""
+    await library.close_litellm_async_clients()
+    # Closed clients stay where litellm finds them again: in its cache, and one of them in an attribute of the module.
+    library.in_memory_llm_clients_cache.flush_cache()
+    vars(library).pop("module_level_aclient", None)

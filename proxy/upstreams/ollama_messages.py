@@ -1,6 +1,6 @@
 """OpenAI's messages as Ollama's: content is one string beside a list of images, arguments are an object."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -25,7 +25,9 @@ class Messages:
         self.said: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
         """What was left out, such as `messages[].name`."""
-        self.has_media = False
+        self.countable = True
+        """Whether our count of it compares with Ollama's: nobody knows the tokens of an image, and templates leave out
+        old thoughts."""
         self._names: dict[str, str] = {}
         """The tool that each call so far went to, by its id."""
         for index, message in enumerate(messages):
@@ -39,7 +41,6 @@ class Messages:
         said: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
         if media:
             said["images"] = media
-            self.has_media = True
         if role == "assistant":
             said |= self._assistant(message, text, place)
         elif role in ("tool", "function"):
@@ -47,6 +48,7 @@ class Messages:
         # The name of a result is the tool's, and read there.
         names = UNTRANSLATED[1:] if said["role"] == "tool" else UNTRANSLATED
         self.ignored |= {f"messages[].{name}" for name in names if message.get(name)}
+        self.countable = self.countable and not ("images" in said or "thinking" in said)
         self.said.append(said)
 
     def _assistant(self, message: Message, text: str, place: str) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class Messages:
             if message.get(name) is not None and not said.get("thinking"):
                 said["thinking"] = string(message[name], f"{place}.{name}")
         calls = message.get("tool_calls")
-        listed = [] if calls is None else sequence(calls, f"{place}.tool_calls")
+        listed: Sequence[Any] = () if calls is None else sequence(calls, f"{place}.tool_calls")
         if message.get("function_call") is not None:
             listed = [*listed, {"function": message["function_call"]}]
         if listed:
@@ -129,15 +131,15 @@ def _content(content: Any, place: str) -> tuple[str, list[str]]:
                 # Ollama takes recordings among the images and tells them apart by their first bytes.
                 recording = mapping(part.get("input_audio"), f"{here}.input_audio")
                 media.append(string(recording.get("data"), f"{here}.input_audio.data"))
-            case kind:
-                string(kind, f"{here}.type")
-                raise unsupported(f"Ollama takes no part of the type {kind[:50]!r}", here)
+            case other:
+                named = string(other, f"{here}.type")[:50]
+                raise unsupported(f"Ollama takes no part of the type {named!r}", here)
     return "\n".join(texts), media
 
 
 def _image(image: Any, place: str) -> str:
     """The base64 text of a `data:` URL. No other address is ever fetched: it may lie inside the operator's network."""
-    url = string(image.get("url") if isinstance(image, Mapping) else image, f"{place}.url")
+    url = string(image.get("url") if isinstance(image, dict) else image, f"{place}.url")
     head, comma, data = url.partition(",")
     if not head.lower().startswith("data:"):
         raise unsupported("Ollama takes images only as data: URLs, and Penstock fetches none", f"{place}.url")

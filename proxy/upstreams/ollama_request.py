@@ -25,8 +25,8 @@ DIRECT = OPTIONS.keys() - {"num_predict", "num_keep"}
 EFFORTS = {
     "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high", "ultra": "high",
 }  # fmt: skip
-"""Ollama's level of thinking for OpenAI's `reasoning_effort`. Its own `max` is left to `think`: older servers refuse it,
-and models that take levels read it as `high`."""
+"""Ollama's level of thinking for OpenAI's `reasoning_effort`. Its own `max` is left to `think`: older servers refuse
+it, and models that take levels read it as `high`."""
 
 LEVELS = frozenset({"low", "medium", "high", "max"})
 
@@ -49,7 +49,7 @@ NEUTRAL: Mapping[str, Any] = {
     "tool_choice": "auto",
     "verbosity": "medium",
 }
-"""Values that ask for what happens anyway; so do empty ones."""
+"""Values that ask for what happens anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Translation:
     """The JSON body of `POST /api/chat`."""
     ignored: tuple[str, ...]
     """The fields that the client sent and Ollama has nothing for, sorted."""
-    has_media: bool
-    """Whether images or audio are among the messages."""
+    countable: bool
+    """Whether our count of the prompt compares with Ollama's."""
 
 
 def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> Translation:
@@ -90,19 +90,21 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
     mapping(rest.get("stream_options", {}), "stream_options")
     ignored = messages.ignored | _ignored(rest)
     return Translation(
-        {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.has_media
+        {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.countable
     )
 
 
 def _options(rest: Mapping[str, Any]) -> dict[str, Any]:
     """The sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
     own = mapping(rest.get("options", {}), "options")
-    found = {name: read(own[name], f"options.{name}") for name, read in OPTIONS.items() if own.get(name) is not None}
+    found: dict[str, Any] = {
+        name: read(own[name], f"options.{name}") for name, read in OPTIONS.items() if own.get(name) is not None
+    }
     found |= {name: OPTIONS[name](rest[name], name) for name in OPTIONS if name in DIRECT and name in rest}
     for name in ("max_tokens", "max_completion_tokens"):
         if name in rest:
             found["num_predict"] = integer(rest[name], name)
-    stops = _stops(own.get("stop"), "options.stop") + _stops(rest.get("stop"), "stop")
+    stops = _stops(rest.get("stop"), "stop") or _stops(own.get("stop"), "options.stop")
     if stops:
         # An empty list would erase the stop texts of the model itself.
         found["stop"] = stops
@@ -144,14 +146,15 @@ def _chosen(choice: Any) -> tuple[str, ...]:
 
 
 def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """A function tool. A custom one is refused: Ollama could neither give its free text back nor hold to its grammar."""
+    """A function tool. A custom one is refused: Ollama could not hold to its grammar, and gives no free text back."""
     if tool.get("type", "function") != "function":
         raise unsupported("Ollama only knows tools of the type function", f"{place}.type")
     function = mapping(tool.get("function"), f"{place}.function")
     string(function.get("name"), f"{place}.function.name")
     if function.get("description") is not None:
         string(function["description"], f"{place}.function.description")
-    given = mapping(function.get("parameters") or {}, f"{place}.function.parameters")
+    given = function.get("parameters")
+    given = {} if given is None else mapping(given, f"{place}.function.parameters")
     # Ollama hands `null` to the model's template where a schema lacks these.
     parameters = {"type": "object", "properties": {}} | {key: part for key, part in given.items() if part is not None}
     return {"type": "function", "function": {**function, "parameters": parameters}}
@@ -199,12 +202,13 @@ def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
 def _ignored(rest: Mapping[str, Any]) -> set[str]:
     if "n" in rest:
         integer(rest["n"], "n")
-    asked = {name for name, value in rest.items() if value not in (NEUTRAL.get(name), *_EMPTY) or value is False}
-    asked -= {name for name, value in rest.items() if value is False and name not in NEUTRAL}
+    fields = {name for name, value in rest.items() if name not in READ | BOOKKEEPING and _asks(name, value)}
     if rest.get("tool_choice") == "none":
-        asked.discard("tool_choice")
+        fields.discard("tool_choice")
     own = {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS and name != "stop"}
-    return (asked - READ - BOOKKEEPING) | own
+    return fields | own
 
 
-_EMPTY: tuple[Any, ...] = ([], {}, "", 0)
+def _asks(name: str, value: Any) -> bool:
+    """Whether a value asks for anything that would not happen anyway."""
+    return bool(value != NEUTRAL[name]) if name in NEUTRAL else bool(value)

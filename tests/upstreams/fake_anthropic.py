@@ -31,6 +31,8 @@ class FakeAnthropic:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has arrived."""
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client leaves before its answer is complete."""
 
@@ -38,6 +40,7 @@ class FakeAnthropic:
         self.paths.append(request.path)
         self.bodies.append(await request.json() if request.can_read_body else {})
         self.headers.append({key.lower(): value for key, value in request.headers.items()})
+        self.asked.set()
         if self.status != 200:
             body = {"type": "error", "error": {"type": "some_error", "message": self.error}}
             return web.json_response(body, status=self.status, headers=self.error_headers)
@@ -86,6 +89,7 @@ class FakeAnthropic:
 
 
 def _block(index: int, block: dict[str, Any]) -> list[Event]:
+    start: dict[str, Any]
     match block["type"]:
         case "text":
             start = {"type": "text", "text": ""}

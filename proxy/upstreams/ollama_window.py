@@ -1,0 +1,158 @@
+"""How much a model on Ollama can be told: not what it was trained for, but what the server runs it with."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+UNTOLD = 4096
+"""The window that Ollama falls back to on a small machine; a guess that is too large would be cut silently."""
+
+FRESH = 60.0
+"""Seconds for which what the server said is believed."""
+
+RETRY = 5.0
+"""Seconds until a server is asked again that did not answer in full, or does not know the model."""
+
+PATIENCE = 1.0
+"""Seconds that a request waits for the server's word on a model."""
+
+REMEMBERED = 256
+"""Models that are remembered; clients choose names, so there must be an end."""
+
+_NUM_CTX = re.compile(r"^num_ctx\s+([0-9]{1,9})\s*$", re.MULTILINE)
+
+Ask = Callable[[str, str, Any], Awaitable[Mapping[str, Any] | None]]
+"""Method, path and JSON body to a JSON answer; None where there is none. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a server says about a model, in tokens; None where it does not say."""
+
+    loaded: int | None = None
+    """The context that it runs the model with, or ran it with when it was last seen running (`/api/ps`)."""
+    modelfile: int | None = None
+    """The `num_ctx` of the model's own parameters (`/api/show`)."""
+    trained: int | None = None
+    """The context that the model was trained for (`/api/show`)."""
+
+
+_NOTHING = (0.0, Told())
+
+
+def effective(told: Told, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
+    """The window of the next request, in tokens.
+
+    With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
+    another context is loaded anew. A smaller one that runs is the server's limit where `ours`, that is where a request
+    of ours has loaded it, or where the trained length is not known. Without `num_ctx` it is what runs, else the model's
+    own parameter, else `otherwise`, else 4096.
+    """
+    if configured is not None:
+        window = configured
+        if told.loaded is not None and (ours or told.trained is None):
+            window = min(window, told.loaded)
+    else:
+        window = told.loaded or told.modelfile or otherwise or UNTOLD
+    return window if told.trained is None else min(window, told.trained)
+
+
+def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
+    """The contexts of the running models by their full names, from `GET /api/ps`."""
+    running = (answer or {}).get("models")
+    found: dict[str, int] = {}
+    for model in running if isinstance(running, list) else ():
+        if isinstance(model, dict) and (length := tokens(model.get("context_length"))):
+            found |= {full_name(model[key]): length for key in ("name", "model") if isinstance(model.get(key), str)}
+    return found
+
+
+def full_name(model: str) -> str:
+    """A model's name as it can be compared: Ollama leaves out its own registry and library, and the tag `latest`."""
+    name = model.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def tokens(value: Any) -> int | None:
+    """A length in tokens; None for anything that is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+class Windows:
+    """What a server said about its models, remembered for a minute. Concurrent questions are asked once."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._known: dict[str, tuple[float, Told]] = {}
+        self._under_way: dict[str, asyncio.Task[Told]] = {}
+        self._served: set[str] = set()
+
+    async def told(self, model: str) -> Told:
+        """What the server says about a model; empty where it does not answer within a second. Never raises."""
+        until, told = self._known.get(model, _NOTHING)
+        if asyncio.get_running_loop().time() < until:
+            return told
+        task = self._under_way.get(model)
+        if task is None:
+            task = self._under_way[model] = asyncio.get_running_loop().create_task(self._look_up(model))
+        # Waiting leaves the question to the others that wait for it, should this request be cancelled.
+        await asyncio.wait({task})
+        return Told() if task.cancelled() else task.result()
+
+    def served(self, model: str) -> bool:
+        """Whether the server has answered a request of ours for a model, so that what runs is what we asked for."""
+        return model in self._served
+
+    def answered(self, model: str) -> None:
+        """Say that it has. The first answer may have loaded the model, so what was known before counts no more."""
+        if model not in self._served:
+            if len(self._served) >= REMEMBERED:
+                self._served.clear()
+            self._served.add(model)
+            self._known[model] = (0.0, self._known.get(model, _NOTHING)[1])
+
+    async def aclose(self) -> None:
+        """Ask no more."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _look_up(self, model: str) -> Told:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                running, shown = await asyncio.gather(
+                    self._ask("GET", "/api/ps", None), self._ask("POST", "/api/show", {"model": model})
+                )
+        except TimeoutError:
+            running = shown = None
+        finally:
+            del self._under_way[model]
+        return self._keep(model, running, shown)
+
+    def _keep(self, model: str, running: Mapping[str, Any] | None, shown: Mapping[str, Any] | None) -> Told:
+        _, before = self._known.pop(model, _NOTHING)
+        # An idle model is unloaded after five minutes, and comes back with the context that it had.
+        context = loaded(running).get(full_name(model)) or before.loaded
+        told = replace(before, loaded=context) if shown is None else Told(context, _parameter(shown), _trained(shown))
+        fresh = RETRY if running is None or shown is None else FRESH
+        while len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[model] = (asyncio.get_running_loop().time() + fresh, told)
+        return told
+
+
+def _parameter(shown: Mapping[str, Any] | None) -> int | None:
+    parameters = (shown or {}).get("parameters")
+    found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    return tokens(int(found[1])) if found else None
+
+
+def _trained(shown: Mapping[str, Any] | None) -> int | None:
+    about = (shown or {}).get("model_info")
+    if not isinstance(about, dict):
+        return None
+    return tokens(about.get(f"{about.get('general.architecture')}.context_length"))

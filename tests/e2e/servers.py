@@ -1,0 +1,174 @@
+"""A running proxy and a scripted upstream, both on sockets of loopback."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from proxy.app import build
+from proxy.config import load
+
+DEFAULT_ANSWER = (
+    b'{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m-2025","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}, "x_vendor": 1.0}'
+)
+
+
+@dataclass
+class Received:
+    """One request as it arrived at the upstream."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+
+Respond = Callable[["Upstream", Received, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def plainly(upstream: "Upstream", received: Received, writer: asyncio.StreamWriter) -> None:
+    """The answer that is asked for when nothing else is scripted."""
+    await send(writer, 200, DEFAULT_ANSWER)
+
+
+async def send(
+    writer: asyncio.StreamWriter, status: int, body: bytes, headers: str = "content-type: application/json\r\n"
+) -> None:
+    """A whole answer."""
+    head = f"HTTP/1.1 {status} Status\r\n{headers}content-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+
+
+async def begin_stream(writer: asyncio.StreamWriter, headers: str = "") -> None:
+    """The head of an event stream."""
+    writer.write(
+        f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode()
+    )
+    await writer.drain()
+
+
+async def send_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """One chunk; an empty one ends the stream."""
+    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    await writer.drain()
+
+
+@dataclass
+class Upstream:
+    """A server that records what it is sent and answers as it is told."""
+
+    respond: Respond = plainly
+    received: list[Received] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a connection was closed while its answer was still being made."""
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def last(self) -> Received:
+        return self.received[-1]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (received := await read_request(reader)) is not None:
+                self.received.append(received)
+                answering = asyncio.ensure_future(self.respond(self, received, writer))
+                leaving = asyncio.ensure_future(reader.read(1))
+                await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    self.gone.set()
+                    answering.cancel()
+                    return
+                leaving.cancel()
+                await asyncio.wait({leaving})
+                answering.result()
+                if writer.is_closing():
+                    return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.gone.set()
+        finally:
+            writer.close()
+
+
+async def read_request(reader: asyncio.StreamReader) -> Received | None:
+    """The next request of a connection, or None at its end."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.split("\r\n")[:-2]
+    headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)
+    method, path, _ = first.split(" ")
+    return Received(method, path, headers, await reader.readexactly(length))
+
+
+@asynccontextmanager
+async def upstream() -> AsyncGenerator[Upstream, None]:
+    """A scripted upstream on a free port."""
+    made = Upstream()
+    connections: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        try:
+            await made.serve(reader, writer)
+        finally:
+            connections.discard(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def proxy(config: str, folder: Path) -> AsyncGenerator[str, None]:
+    """A running proxy with this configuration; its base URL, without `/v1`."""
+    path = folder / "config.yaml"
+    path.write_text(config)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            build(load(path, {})),
+            port=0,
+            loop="asyncio",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            ws="none",
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+        )
+    )
+    serving = asyncio.ensure_future(server.serve())
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise RuntimeError("the proxy did not start")
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving

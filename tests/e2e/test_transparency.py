@@ -1,0 +1,302 @@
+"""What the client sends is what the upstream gets, and the other way round."""
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from yarl import URL
+
+from tests.e2e.conftest import Setup
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, send, send_chunk
+
+ODD_BODY = (
+    b'{ "x_first": 1.0, "model":"plain-1",\n "messages" : [{"content":"h\\u00e9llo", "role":"user","n":1e5}],'
+    b' "seed":18446744073709551615, "stop":null,"x_last":{"b":1,"a":[ ]} }\n'
+)
+
+
+async def post(setup: Setup, body: bytes | dict[str, Any], **headers: str) -> tuple[int, Any, bytes]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"content-type": "application/json", "authorization": "Bearer sk-client", **headers}
+    async with setup.session.post(setup.url, data=data, headers=sent) as response:
+        return response.status, response.headers, await response.read()
+
+
+def request(model: str, *texts: str, **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text} for text in texts or ("hi",)], **fields}
+
+
+async def test_bytes_go_through_as_they_are(setup: Setup) -> None:
+    status, _, body = await post(setup, ODD_BODY)
+    assert status == 200
+    assert setup.upstream.last.body == ODD_BODY
+    assert body == DEFAULT_ANSWER
+
+
+async def test_bytes_go_through_a_chain_that_changes_nothing(setup: Setup) -> None:
+    sent = ODD_BODY.replace(b"plain-1", b"chain-1")
+    status, headers, _ = await post(setup, sent)
+    assert status == 200
+    assert setup.upstream.last.body == sent
+    assert headers["x-penstock-context"].endswith(";8192")
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fields=st.dictionaries(st.text(min_size=1, max_size=8).map("x_".__add__), _json, max_size=4),
+    indent=st.sampled_from([None, 1]),
+    ascii_only=st.booleans(),
+    model=st.sampled_from(["plain-1", "chain-1"]),
+)
+async def test_any_field_rides_along_byte_for_byte(
+    setup: Setup, fields: dict[str, Any], indent: int | None, ascii_only: bool, model: str
+) -> None:
+    body = json.dumps(request(model, **fields), indent=indent, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+    status, _, _ = await post(setup, body)
+    if status == 200:
+        assert setup.upstream.last.body == body
+    else:
+        assert status == 400
+        assert b"\\ud" in body or b"\xed" in body  # an unpaired surrogate, which is no text
+
+
+async def test_a_rewrite_leaves_every_other_byte_alone(setup: Setup) -> None:
+    old = b'{"role":"user", "content":"\\u00e9", "x":1.0}'
+    turns = b",".join([b'{"role":"user","content":"old"}'] * 4 + [old])
+    sent = b'{"temperature": 1e0, "model":"chain-1","messages":[' + turns + b'],"x_last":2.50}'
+    await post(setup, sent)
+    forwarded = setup.upstream.last.body
+    assert forwarded == (
+        b'{"temperature":1e0,"model":"chain-1","messages":[{"role":"user","content":"old"},'
+        b'{"role":"user","content":"old"},' + old + b'],"x_last":2.50}'
+    )
+
+
+async def test_bypass_is_byte_identical(setup: Setup) -> None:
+    sent = json.dumps(request("chain-1", *"abcdefgh")).encode()
+    await post(setup, sent, **{"x-penstock-bypass": "true"})
+    assert setup.upstream.last.body == sent
+
+
+async def test_a_chain_can_be_chosen(setup: Setup) -> None:
+    sent = json.dumps(request("chain-1", *"abcdefgh")).encode()
+    await post(setup, sent, **{"x-penstock-chain": "empty"})
+    assert setup.upstream.last.body == sent
+    status, _, body = await post(setup, sent, **{"x-penstock-chain": "nope"})
+    assert status == 400
+    assert json.loads(body)["error"]["message"] == "x-penstock-chain names no chain; known: default, empty, observed"
+
+
+async def test_shadow_mode_forwards_the_clients_bytes_and_says_what_it_would_do(setup: Setup) -> None:
+    sent = json.dumps(request("chain-1", "a", "b", "c")).encode()
+    _, headers, _ = await post(setup, sent, **{"x-penstock-chain": "observed"})
+    assert setup.upstream.last.body == sent
+    assert "observed: dropped 2 of 3 turns" in headers["server-timing"]
+
+
+async def test_an_alias_changes_the_model_and_nothing_else(setup: Setup) -> None:
+    await post(setup, b'{"model": "alias", "messages": [{"role":"user","content":"x"}], "n": 1.0}')
+    assert setup.upstream.last.body == (b'{"model":"the-real-name","messages":[{"role":"user","content":"x"}],"n":1.0}')
+
+
+class TestHeaders:
+    async def test_the_clients_travel_on_and_those_of_the_connection_do_not(self, setup: Setup) -> None:
+        await post(
+            setup,
+            ODD_BODY,
+            **{
+                "cookie": "a=b",
+                "x-penstock-tag": "1",
+                "x-forwarded-for": "10.0.0.1",
+                "baggage": "user=1",
+                "connection": "keep-alive, x-hop",
+                "x-hop": "1",
+                "openai-organization": "org-1",
+                "x-stainless-retry-count": "0",
+                "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                "x-vendor": "yes",
+            },
+        )
+        sent = {name.lower(): value for name, value in setup.upstream.last.headers}
+        assert sent["authorization"] == "Bearer sk-client"
+        assert sent["openai-organization"] == "org-1"
+        assert sent["x-vendor"] == "yes"
+        assert sent["traceparent"].startswith("00-0af7651916cd43dd8448eb211c80319c-")
+        assert sent["host"] == f"127.0.0.1:{setup.upstream.port}"
+        assert sent["accept-encoding"] == "identity"
+        for gone in ("cookie", "x-penstock-tag", "x-forwarded-for", "baggage", "x-hop", "x-request-id"):
+            assert gone not in sent
+
+    async def test_the_upstreams_come_back(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            extra = (
+                "content-type: application/json\r\nx-request-id: req_up\r\nx-ratelimit-remaining-tokens: 7\r\n"
+                "retry-after-ms: 5\r\nset-cookie: a=b\r\nx-many: 1\r\nx-many: 2\r\nconnection: x-secret\r\nx-secret: 1\r\n"
+            )
+            await send(writer, 429, b'{"error":{"message":"slow","type":"tokens","param":null,"code":"x"}}', extra)
+
+        setup.upstream.respond = answer
+        status, headers, body = await post(setup, ODD_BODY, **{"x-request-id": "mine-1"})
+        assert status == 429
+        assert body.startswith(b'{"error":{"message":"slow"')
+        assert headers["x-request-id"] == "mine-1"
+        assert headers["x-upstream-request-id"] == "req_up"
+        assert headers["retry-after-ms"] == "5"
+        assert headers.getall("x-many") == ["1", "2"]
+        assert "set-cookie" not in headers
+        assert "x-secret" not in headers
+        assert len(setup.upstream.received) == 1, "a 4xx is never tried again"
+
+    async def test_a_request_id_that_could_forge_a_log_line_is_replaced(self, setup: Setup) -> None:
+        _, headers, _ = await post(setup, ODD_BODY, **{"x-request-id": "a b\tc"})
+        assert headers["x-request-id"].startswith("req_")
+
+    async def test_the_operators_key_replaces_the_clients(self, setup: Setup) -> None:
+        await post(setup, json.dumps(request("keyed-1")).encode())
+        assert setup.upstream.last.header("authorization") == "Bearer sk-operators-own"
+        assert setup.upstream.last.header("x-org") == "acme"
+        assert "sk-client" not in str(setup.upstream.last.headers)
+
+    async def test_a_compressed_answer_is_relayed_as_it_is(self, setup: Setup) -> None:
+        packed = gzip.compress(DEFAULT_ANSWER)
+
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await send(writer, 200, packed, "content-type: application/json\r\ncontent-encoding: gzip\r\n")
+
+        setup.upstream.respond = answer
+        _, headers, body = await post(setup, ODD_BODY)
+        assert (headers["content-encoding"], body) == ("gzip", packed)
+
+
+class TestStreams:
+    async def test_each_chunk_arrives_before_the_next_is_sent(self, setup: Setup) -> None:
+        step = asyncio.Event()
+        events = [b'data: {"n":%d}\n\n' % n for n in range(5)]
+
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer)
+            for event in events:
+                await send_chunk(writer, event)
+                await asyncio.wait_for(step.wait(), 5)
+                step.clear()
+            await send_chunk(writer, b"")
+
+        setup.upstream.respond = answer
+        async with setup.session.post(setup.url, data=json.dumps(request("plain-1", stream=True))) as response:
+            assert response.headers["content-type"] == "text/event-stream"
+            assert response.headers["cache-control"] == "no-cache"
+            for event in events:
+                assert await asyncio.wait_for(response.content.readany(), 5) == event
+                step.set()
+
+    @pytest.mark.parametrize(
+        "stream",
+        [
+            pytest.param(b": ping\n\ndata: {}\n\ndata: [DONE]\n\n", id="comments"),
+            pytest.param(b'data: {"a":1}\r\n\r\ndata: [DONE]\r\n\r\n', id="CRLF"),
+            pytest.param(b'event: x\nid: 1\ndata:{"usage":null}\n\n', id="event and id lines, no DONE"),
+            pytest.param(b'data: {"choices":[],"usage":{"prompt_tokens":1}}\n\ndata: [DONE]\n\n', id="usage"),
+            pytest.param(b"data: \xc3\xa9\xff\x00 not json", id="bytes that are no text"),
+            pytest.param(b"", id="nothing"),
+        ],
+    )
+    @pytest.mark.parametrize("split", [1, 7, 10**6])
+    async def test_a_stream_is_never_reframed(self, setup: Setup, stream: bytes, split: int) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer)
+            for start in range(0, len(stream), split):
+                await send_chunk(writer, stream[start : start + split])
+            await send_chunk(writer, b"")
+
+        setup.upstream.respond = answer
+        status, _, body = await post(setup, request("plain-1", stream=True))
+        assert (status, body) == (200, stream)
+
+    async def test_usage_that_only_the_proxy_asked_for_does_not_reach_the_client(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            asked = json.loads(received.body).get("stream_options", {}).get("include_usage")
+            await begin_stream(writer)
+            null = b',"usage":null' if asked else b""
+            await send_chunk(writer, b'data: {"choices":[{"index":0,"delta":{"content":"hi"}}]' + null + b"}\n\n")
+            if asked:
+                await send_chunk(writer, b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":1}}\n\n')
+            await send_chunk(writer, b"data: [DONE]\n\n")
+            await send_chunk(writer, b"")
+
+        setup.upstream.respond = answer
+        _, _, hidden = await post(setup, request("asking-1", stream=True))
+        assert b"usage" not in hidden
+        assert json.loads(setup.upstream.last.body)["stream_options"] == {"include_usage": True}
+        _, _, wanted = await post(setup, request("asking-1", stream=True, stream_options={"include_usage": True}))
+        assert b'"prompt_tokens":5' in wanted
+        async with setup.session.get(f"{setup.base}/metrics") as response:
+            text = await response.text()
+        assert 'penstock_tokens_total{kind="input",model="asking-*"} 10.0' in text
+
+
+class TestOtherPaths:
+    async def test_they_pass_through_untouched(self, setup: Setup) -> None:
+        body = b'{ "model": "plain-1", "input": ["a"], "encoding_format":"base64" }'
+        url = URL(f"{setup.base}/v1/embeddings?x=%2F1", encoded=True)
+        async with setup.session.post(url, data=body, headers={"content-type": "application/json"}) as response:
+            assert await response.read() == DEFAULT_ANSWER
+        assert setup.upstream.last.path == "/v1/embeddings?x=%2F1"
+        assert setup.upstream.last.body == body
+
+    async def test_without_a_model_they_go_to_the_default_upstream(self, setup: Setup) -> None:
+        async with setup.session.get(URL(f"{setup.base}/v1/files/a%2Fb", encoded=True)) as response:
+            assert response.status == 200
+        assert (setup.upstream.last.method, setup.upstream.last.path) == ("GET", "/v1/files/a%2Fb")
+
+    async def test_a_form_names_its_model_too(self, setup: Setup) -> None:
+        form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nkeyed-1\r\n--x--\r\n'
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        async with setup.session.post(f"{setup.base}/v1/audio/transcriptions", data=form, headers=headers) as response:
+            assert response.status == 200
+        assert setup.upstream.last.header("authorization") == "Bearer sk-operators-own"
+        assert setup.upstream.last.body == form
+
+    @pytest.mark.parametrize("path", ["/v1/../admin", "/v1/%2e%2e/admin", "/v1/a/./b", "/v1/a\\..\\b"])
+    async def test_no_path_leads_out_of_the_api(self, setup: Setup, path: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(setup.base.rpartition(":")[2]))
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        assert answer.split(b" ")[1] in (b"404", b"400")
+        assert setup.upstream.received == []
+
+    async def test_models_are_listed(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            listed = [
+                {"id": "plain-7", "object": "model", "x": 1},
+                {"id": "org/chain-2", "object": "model"},
+                {"id": "no"},
+            ]
+            await send(writer, 200, json.dumps({"object": "list", "data": listed}).encode())
+
+        setup.upstream.respond = answer
+        async with setup.session.get(f"{setup.base}/v1/models") as response:
+            listed = {model["id"]: model for model in (await response.json())["data"]}
+        assert set(listed) == {"echo", "alias", "plain-7", "org/chain-2"}
+        assert listed["plain-7"]["x"] == 1
+        async with setup.session.get(URL(f"{setup.base}/v1/models/org%2Fchain-2", encoded=True)) as response:
+            one = await response.json()
+        assert (one["id"], one["context_length"]) == ("org/chain-2", 8192)
+        async with setup.session.get(f"{setup.base}/v1/models/nope") as response:
+            assert response.status == 404
+            assert (await response.json())["error"]["code"] == "model_not_found"

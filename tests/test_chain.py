@@ -1,0 +1,191 @@
+"""The runner: a fault never reaches a request, a verdict always does."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from proxy.chain import BrokenRequest, Outcome, StepFailed, run
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy, Reject, Rewrite, When
+from proxy.testing import chat, context, message, script, tool
+
+STEPS: dict[str, Any] = {}
+
+
+class Scripted(Policy):
+    """Does what its `act` says."""
+
+    act: str = "keep"
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return await getattr(self, f"_{self.act}")(request, ctx)  # type: ignore[no-any-return]
+
+    async def _keep(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Keep("nothing to do")
+
+    async def _drop(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(request.messages[1:]), "dropped the first", {"dropped": 1})
+
+    async def _grow(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([message("s" + "x" * 99), *request.messages]), "grew")
+
+    async def _lose_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(request.messages[:-1]), "dropped the last")
+
+    async def _nonsense(self, request: ChatRequest, ctx: Context) -> Decision:
+        return None  # type: ignore[return-value]
+
+    async def _raise(self, request: ChatRequest, ctx: Context) -> Decision:
+        raise ValueError(f"secret: {request.messages[0].text}")
+
+    async def _wait(self, request: ChatRequest, ctx: Context) -> Decision:
+        await asyncio.Event().wait()
+        return Keep("unreachable")
+
+    async def _reject(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Reject("no", code="no_way", status=403)
+
+
+class Growing(Scripted):
+    may_grow = True
+
+
+async def ran(*steps: Policy, request: ChatRequest | None = None, **about: Any) -> Outcome:
+    incoming = request or chat("s u1 a1 u2")
+    return await run([(f"step{i}", step) for i, step in enumerate(steps)], context(incoming, **about))
+
+
+async def test_an_empty_chain_hands_on_the_very_request() -> None:
+    request = chat("u1")
+    outcome = await ran(request=request)
+    assert outcome.request is request
+    assert (outcome.before, outcome.steps) == (None, ())
+
+
+async def test_steps_that_keep_hand_on_the_very_request() -> None:
+    request = chat("u1")
+    outcome = await ran(Scripted(), Scripted(), request=request)
+    assert outcome.request is request
+    assert [(step.policy, step.verdict, step.why) for step in outcome.steps] == [
+        ("step0", "keep", "nothing to do"),
+        ("step1", "keep", "nothing to do"),
+    ]
+
+
+async def test_each_step_gets_what_the_one_before_made() -> None:
+    outcome = await ran(Scripted(act="drop"), Scripted(act="drop"))
+    assert script(outcome.request) == "a1 u2"
+    first, second = outcome.steps
+    assert first.tokens_after == second.tokens_before
+    assert outcome.before is not None
+    assert outcome.after is not None
+    assert outcome.after.total < outcome.before.total
+    assert first.facts == {"dropped": 1}
+    assert first.compressed
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        pytest.param("raise", "ValueError at _raise", id="an exception"),
+        pytest.param("wait", "not done in 0.01 s", id="a timeout"),
+        pytest.param("nonsense", "apply\\(\\) returned NoneType", id="no decision"),
+        pytest.param("lose_the_user", "the last user message was changed or lost", id="a broken wire rule"),
+        pytest.param("grow", "the request grew from", id="growth without leave"),
+    ],
+)
+class TestAFault:
+    async def test_leaves_the_request_as_it_was(self, act: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
+        request = chat("s u1 a1 u2")
+        with caplog.at_level(logging.WARNING, "penstock.chain"):
+            outcome = await ran(Scripted(act=act, timeout=0.01), Scripted(act="drop"), request=request)
+        assert script(outcome.request) == "u1 a1 u2"
+        assert outcome.steps[0].verdict == "fail"
+        assert len(caplog.records) == 1
+
+    async def test_says_why_without_quoting(self, act: str, why: str) -> None:
+        outcome = await ran(Scripted(act=act, timeout=0.01))
+        assert pytest.importorskip("re").search(why, outcome.steps[0].why)
+        assert "secret" not in outcome.steps[0].why
+
+    async def test_rejects_where_the_operator_wants_it(self, act: str, why: str) -> None:
+        with pytest.raises(StepFailed, match="policy 'step0' failed") as caught:
+            await ran(Scripted(act=act, timeout=0.01, on_error="reject"))
+        assert caught.value.status == 500
+
+    async def test_is_raised_in_strict_runs(self, act: str, why: str) -> None:
+        incoming = chat("s u1 a1 u2")
+        with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
+            await run([("step", Scripted(act=act, timeout=0.01))], context(incoming), strict=True)
+
+    async def test_in_shadow_mode_rejects_nothing(self, act: str, why: str) -> None:
+        outcome = await ran(Scripted(act=act, timeout=0.01, mode="observe", on_error="reject"))
+        assert outcome.rejected is None
+
+
+async def test_a_policy_whose_job_is_to_add_may_grow() -> None:
+    outcome = await ran(Growing(act="grow"))
+    assert outcome.steps[0].verdict == "rewrite"
+
+
+async def test_a_rejection_ends_the_chain_whatever_on_error_says() -> None:
+    outcome = await ran(Scripted(act="reject", on_error="skip"), Scripted(act="raise"))
+    assert outcome.rejected == Reject("no", code="no_way", status=403)
+    assert [step.verdict for step in outcome.steps] == ["reject"]
+
+
+@pytest.mark.parametrize("act", ["drop", "reject", "keep"])
+async def test_shadow_mode_reports_and_changes_nothing(act: str) -> None:
+    request = chat("s u1 a1 u2")
+    outcome = await ran(Scripted(act=act, mode="observe"), request=request)
+    assert outcome.request is request
+    assert outcome.rejected is None
+    assert outcome.after == outcome.before
+    step = outcome.steps[0]
+    assert (step.verdict, step.observed, step.compressed) == ({"drop": "rewrite"}.get(act, act), True, False)
+
+
+@pytest.mark.parametrize(
+    ("when", "window", "runs"),
+    [
+        pytest.param(When(context_over=0.5), 30, True, id="over half"),
+        pytest.param(When(context_over=0.5), 3000, False, id="not over half"),
+        pytest.param(When(context_under=0.5), 3000, True, id="under half"),
+        pytest.param(When(models=("gpt-*",)), 30, False, id="another model"),
+        pytest.param(When(has_tools=True), 30, False, id="no tools"),
+        pytest.param(When(header="x-team"), 30, False, id="no header"),
+    ],
+)
+async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, runs: bool) -> None:
+    outcome = await ran(Scripted(act="drop", when=when), window=window)
+    assert (outcome.steps[0].verdict == "rewrite") is runs
+    assert outcome.steps[0].verdict in ("rewrite", "skip")
+
+
+async def test_a_step_that_never_waits_runs_though_the_time_is_up() -> None:
+    past = asyncio.get_running_loop().time() - 1
+    outcome = await ran(Scripted(act="wait"), Scripted(act="drop"), deadline=past)
+    assert [step.verdict for step in outcome.steps] == ["fail", "rewrite"]
+
+
+async def test_the_deadline_bounds_all_steps_together() -> None:
+    soon = asyncio.get_running_loop().time() + 0.02
+    outcome = await ran(*(Scripted(act="wait", timeout=60),) * 3, deadline=soon)
+    assert [step.verdict for step in outcome.steps] == ["fail"] * 3
+
+
+async def test_cancelling_the_request_cancels_the_step() -> None:
+    task = asyncio.ensure_future(ran(Scripted(act="wait", timeout=60)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_flaws_that_the_client_brought_are_not_the_policys_fault() -> None:
+    orphan = chat("s t9 u1", tools=[tool()])
+    outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
+    assert script(outcome.request) == "t9 u1"

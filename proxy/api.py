@@ -217,7 +217,7 @@ async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_u
         await http.relay(reply.status, headers, without_usage(reply.chunks, note), _ignore)
     else:
         await http.relay(reply.status, headers, reply.chunks, note)
-    return reader.of_stream()
+    return reader.of_stream().completed(reply.facts)
 
 
 def _untouched(body: Body, route: Route, http: Exchange) -> Call:

@@ -125,10 +125,10 @@ class ForeignUpstream(Base):
     """litellm's name of the provider: `anthropic`, `bedrock`, `gemini`, ..."""
 
     api_key: SecretStr | None = None
-    """The provider's key. Without one the client's key is passed on."""
+    """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
 
     base_url: HttpUrl | None = None
-    """Another address than the provider's own."""
+    """Another address than the provider's own, without `/v1`."""
 
     options: dict[str, SecretStr] = Field(default_factory=dict)
     """Further arguments of the provider, such as `aws_region_name` or `vertex_project`."""

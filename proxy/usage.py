@@ -26,6 +26,14 @@ class Usage:
     finish_reasons: tuple[str, ...] = ()
 
 
+    def completed(self, facts: Mapping[str, object]) -> "Usage":
+        """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
+        if self.input is not None:
+            return self
+        known = (_count(facts.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens"))
+        return Usage(*known, self.model, self.response_id, self.finish_reasons)
+
+
 class UsageReader:
     """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
 

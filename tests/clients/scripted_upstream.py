@@ -1,0 +1,326 @@
+"""A server that speaks OpenAI's API and does what the name of the model says.
+
+`plain/rate-limited@7` is the scenario `rate-limited`; what stands before the last slash is for the proxy's routing,
+what follows `@` keeps the counts of callers apart. Names without a scenario get a good answer.
+
+    GET  /_count?model=NAME   how many requests for this model came in, and how many callers left before the end
+    GET  /_last?model=NAME    headers and body of the last one
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from tests.clients import answers
+from tests.clients.answers import Json, Refused
+from tests.clients.odd_answers import ODD, Odd
+
+PAUSE = 0.15
+"""Seconds between two chunks of a slow stream."""
+
+MODELS = [f"{chain}/{name}" for chain in ("plain", "steps", "small", "asked") for name in ("chat", "gpt-5")]
+
+Handler = Callable[["Seen", web.Request], Awaitable[web.StreamResponse]]
+
+
+class Seen:
+    """A request for a model, parsed."""
+
+    def __init__(self, raw: bytes) -> None:
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            raise Refused(400, "We could not parse the JSON body of your request.", None) from None
+        if not isinstance(body, dict):
+            raise Refused(400, "The body must be an object.", "invalid_type")
+        model = body.get("model")
+        if not isinstance(model, str) or not model:
+            raise Refused(400, "you must provide a model parameter", None, "model")
+        self.body: Json = body
+        self.model = model
+
+    @property
+    def scenario(self) -> str:
+        return self.model.rpartition("/")[2].partition("@")[0]
+
+
+class Scripted:
+    """The server, and what it remembers of its callers."""
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
+        self._last: dict[str, Json] = {}
+        self._scenarios: dict[str, Handler] = {
+            "overflow": _overflow,
+            "rate-limited": _rate_limited,
+            "flaky": self._flaky,
+            "unavailable": _unavailable,
+            "missing": _missing,
+            "broken": _broken,
+            "cut": _cut,
+            "slow": self._slow,
+            "hanging": self._hanging,
+            "length": _length,
+        }
+
+    def app(self) -> web.Application:
+        """The server, not yet listening."""
+        app = web.Application(client_max_size=64 * 2**20, middlewares=[_refusals])
+        app.add_routes(
+            [
+                web.get("/_count", self._report_count),
+                web.get("/_last", self._report_last),
+                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/embeddings", self._embeddings),
+                web.post("/v1/responses", self._responses),
+                web.post("/v1/audio/transcriptions", self._transcriptions),
+                web.get("/v1/models", _models),
+                web.get("/v1/models/{model:.+}", _model),
+            ]
+        )
+        return app
+
+    async def _report_count(self, http: web.Request) -> web.Response:
+        model = http.query["model"]
+        return web.json_response({"count": self._count[model], "left": self._left[model]})
+
+    async def _report_last(self, http: web.Request) -> web.Response:
+        return web.json_response(self._last.get(http.query["model"]))
+
+    def _remember(self, model: str, http: web.Request, raw: bytes) -> None:
+        self._count[model] += 1
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        self._last[model] = {"path": http.path_qs, "headers": headers, "body": raw.decode("utf-8", "replace")}
+
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        raw = await http.read()
+        seen = Seen(raw)
+        self._remember(seen.model, http, raw)
+        if seen.scenario in ODD:
+            return await _odd(ODD[seen.scenario], http)
+        if seen.scenario in self._scenarios:
+            return await self._scenarios[seen.scenario](seen, http)
+        return await _good(seen, http)
+
+    async def _flaky(self, seen: Seen, http: web.Request) -> web.StreamResponse:
+        return await (_good(seen, http) if self._count[seen.model] > 1 else _rate_limited(seen, http))
+
+    async def _slow(self, seen: Seen, http: web.Request) -> web.StreamResponse:
+        with self._noticing(seen.model):
+            response = await _opened(http)
+            for part in answers.stream(seen.body):
+                await response.write(part)
+                await asyncio.sleep(PAUSE)
+            return response
+
+    async def _hanging(self, seen: Seen, http: web.Request) -> web.StreamResponse:
+        with self._noticing(seen.model):
+            await asyncio.sleep(20)
+            return await _good(seen, http)
+
+    def _noticing(self, model: str) -> "_Leaving":
+        return _Leaving(self._left, model)
+
+    async def _embeddings(self, http: web.Request) -> web.StreamResponse:
+        raw = await http.read()
+        seen = Seen(raw)
+        self._remember(seen.model, http, raw)
+        texts = seen.body["input"] if isinstance(seen.body["input"], list) else [seen.body["input"]]
+        numbers = [0.25, -0.5, 1.0]
+        packed = base64.b64encode(struct.pack("<3f", *numbers)).decode()
+        vector = packed if seen.body.get("encoding_format") == "base64" else numbers
+        data = [{"object": "embedding", "index": index, "embedding": vector} for index in range(len(texts))]
+        used = {"prompt_tokens": 3, "total_tokens": 3}
+        return _json({"object": "list", "data": data, "model": seen.model, "usage": used})
+
+    async def _transcriptions(self, http: web.Request) -> web.StreamResponse:
+        form = await http.post()
+        audio, model = form["file"], form["model"]
+        assert isinstance(audio, web.FileField)
+        assert isinstance(model, str)
+        return _json({"text": f"{len(audio.file.read())} bytes for {model}"})
+
+    async def _responses(self, http: web.Request) -> web.StreamResponse:
+        raw = await http.read()
+        seen = Seen(raw)
+        self._remember(seen.model, http, raw)
+        part = {"type": "output_text", "text": "heard you", "annotations": []}
+        item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        whole = {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1_760_000_000,
+            "model": "scripted-2026-01-01",
+            "status": "completed",
+            "output": [item],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+        if not seen.body.get("stream"):
+            return _json(whole)
+        begun = {**whole, "status": "in_progress", "output": []}
+        place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+        events: list[Json] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **place, "delta": "heard you", "logprobs": []},
+            {"type": "response.completed", "response": whole},
+        ]
+        named = [
+            b"event: " + str(each["type"]).encode() + b"\n" + answers.event({**each, "sequence_number": number})
+            for number, each in enumerate(events)
+        ]
+        return await _sent(http, named)
+
+
+@web.middleware
+async def _refusals(
+    http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(http)
+    except Refused as refused:
+        return _json(refused.body, refused.status)
+
+
+class _Leaving:
+    """Counts the callers that leave while it is open."""
+
+    def __init__(self, left: Counter[str], model: str) -> None:
+        self._left = left
+        self._model = model
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None and issubclass(kind, (asyncio.CancelledError, ConnectionError)):
+            self._left[self._model] += 1
+
+
+def _json(body: Json, status: int = 200, headers: Json | None = None) -> web.Response:
+    known = {"x-request-id": "req_upstream", "openai-processing-ms": "12", "openai-version": "2020-10-01"}
+    return web.json_response(body, status=status, headers={**known, **(headers or {})})
+
+
+async def _opened(http: web.Request) -> web.StreamResponse:
+    headers = {"Content-Type": "text/event-stream; charset=utf-8", "x-request-id": "req_upstream"}
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(http)
+    return response
+
+
+async def _sent(http: web.Request, parts: Iterable[bytes]) -> web.StreamResponse:
+    response = await _opened(http)
+    for part in parts:
+        await response.write(part)
+    return response
+
+
+async def _good(seen: Seen, http: web.Request) -> web.StreamResponse:
+    answers.check(seen.body)
+    if seen.body.get("stream") is True:
+        return await _sent(http, list(answers.stream(seen.body)))
+    return _json(answers.whole(seen.body))
+
+
+async def _odd(odd: Odd, http: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(status=odd.status, headers=odd.headers)
+    await response.prepare(http)
+    for part in odd.parts:
+        await response.write(part)
+        await asyncio.sleep(0)
+    return response
+
+
+async def _overflow(seen: Seen, http: web.Request) -> web.StreamResponse:
+    raise Refused(
+        400,
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens. "
+        "Please reduce the length of the messages.",
+        "context_length_exceeded",
+        "messages",
+    )
+
+
+async def _rate_limited(seen: Seen, http: web.Request) -> web.StreamResponse:
+    body = answers.error("Rate limit reached.", "rate_limit_exceeded", None, "requests")
+    return _json(body, 429, {"retry-after-ms": "20", "retry-after": "1"})
+
+
+async def _unavailable(seen: Seen, http: web.Request) -> web.StreamResponse:
+    return _json(
+        answers.error("Overloaded.", "server_is_overloaded", None, "server_error"), 503, {"retry-after-ms": "20"}
+    )
+
+
+async def _missing(seen: Seen, http: web.Request) -> web.StreamResponse:
+    message = f"The model `{seen.model}` does not exist or you do not have access to it."
+    raise Refused(404, message, "model_not_found")
+
+
+async def _length(seen: Seen, http: web.Request) -> web.StreamResponse:
+    whole = dict(answers.whole(seen.body))
+    choice = {**whole["choices"][0], "finish_reason": "length"}
+    return _json({**whole, "choices": [choice]})
+
+
+async def _broken(seen: Seen, http: web.Request) -> web.StreamResponse:
+    event = answers.event(answers.error("The server had an error.", "server_error", None, "server_error"))
+    return await _sent(http, [*list(answers.stream(seen.body))[:3], event])
+
+
+async def _cut(seen: Seen, http: web.Request) -> web.StreamResponse:
+    response = await _sent(http, list(answers.stream(seen.body))[:3])
+    await asyncio.sleep(PAUSE)
+    if http.transport is not None:
+        http.transport.abort()
+    return response
+
+
+async def _models(http: web.Request) -> web.StreamResponse:
+    return _json({"object": "list", "data": [_described(name) for name in MODELS]})
+
+
+async def _model(http: web.Request) -> web.StreamResponse:
+    return _json(_described(http.match_info["model"]))
+
+
+def _described(name: str) -> Json:
+    return {"id": name, "object": "model", "created": 1_760_000_000, "owned_by": "scripted"}
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[str]:
+    """The server on a free port of the loopback interface; gives its address."""
+    # a caller that leaves cancels its handler, so that the server can tell
+    runner = web.AppRunner(Scripted().app(), access_log=None, handler_cancellation=True, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def _serve() -> None:
+    async with listening() as address:
+        print(f"scripted upstream: listening on {address}", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    asyncio.run(_serve())

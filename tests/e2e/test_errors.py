@@ -1,0 +1,270 @@
+"""Everything that can go wrong, as a client sees it: OpenAI's error body, the right status, and never a 500."""
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.e2e.conftest import Setup
+from tests.e2e.servers import Received, Upstream, begin_stream, send, send_chunk
+
+GOOD = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
+
+
+async def post(setup: Setup, body: bytes | Any, **headers: str) -> tuple[int, Any, dict[str, Any]]:
+    data = body if isinstance(body, (bytes, io.BytesIO)) else json.dumps(body).encode()
+    async with setup.session.post(setup.url, data=data, headers=headers) as response:
+        answer = json.loads(await response.read())
+        return response.status, response.headers, answer
+
+
+def assert_openai_error(answer: dict[str, Any]) -> None:
+    assert set(answer) == {"error"}
+    assert set(answer["error"]) == {"message", "type", "param", "code"}
+    assert isinstance(answer["error"]["message"], str)
+    assert "\n" not in answer["error"]["message"]
+
+
+def with_content(content: bytes) -> bytes:
+    return b'{"model":"echo","messages":[{"role":"user","content":' + content + b"}]}"
+
+
+BAD_BODIES = {
+    "nothing": b"",
+    "a NUL byte": b"\x00",
+    "truncated": b'{"model":"echo","messages":[{"role"',
+    "no object": b"[1,2]",
+    "100,000 nested brackets": with_content(b"[" * 100_000 + b"]" * 100_000),
+    "2,000 nested brackets": with_content(b"[" * 2000 + b"]" * 2000),
+    "NaN": with_content(b"NaN"),
+    "Infinity": with_content(b"-Infinity"),
+    "an integer of 5,000 digits": with_content(b"9" * 5000),
+    "an unpaired surrogate": with_content(b'"\\ud800 x"'),
+    "an unpaired low surrogate": with_content(b'"x \\udc00"'),
+    "a raw surrogate": with_content(b'"\xed\xa0\x80"'),
+    "a NUL byte in a string": with_content(b'"\x00"'),
+    "invalid UTF-8": with_content(b'"\xff"'),
+    "text behind the object": json.dumps(GOOD).encode() + b"x",
+    "a model that comes twice": b'{"model":"echo","messages":[{"role":"user","content":"x"}],"mod\\u0065l":"plain-1"}',
+    "no model": b'{"messages":[]}',
+    "a model that is no string": {**GOOD, "model": 5},
+    "no messages": {"model": "echo"},
+    "empty messages": {**GOOD, "messages": []},
+    "messages that are an object": {**GOOD, "messages": {"role": "user"}},
+    "a message that is a number": {**GOOD, "messages": [1]},
+    "a message without a role": {**GOOD, "messages": [{"content": "x"}]},
+    "a role that is an object": {**GOOD, "messages": [{"role": {}, "content": "x"}]},
+    "content that is a number": {**GOOD, "messages": [{"role": "user", "content": 5}]},
+    "a part that is a string": {**GOOD, "messages": [{"role": "user", "content": ["x"]}]},
+    "text that is a list": {**GOOD, "messages": [{"role": "user", "content": [{"type": "text", "text": []}]}]},
+    "tool calls that are a string": {**GOOD, "messages": [{"role": "assistant", "tool_calls": "x"}]},
+    "a tool call without an id": {**GOOD, "messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]},
+    "a tool result without a call id": {**GOOD, "messages": [{"role": "tool", "content": "x"}]},
+    "tools that are a string": {**GOOD, "tools": "x"},
+    "a tool that is a string": {**GOOD, "tools": ["x"]},
+    "a tool whose function is a list": {**GOOD, "tools": [{"type": "function", "function": []}]},
+}
+
+
+@pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
+async def test_bad_input_is_a_400(setup: Setup, body: Any) -> None:
+    status, headers, answer = await post(setup, body)
+    assert status == 400
+    assert_openai_error(answer)
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert headers["content-type"] == "application/json"
+    assert headers["x-request-id"]
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_FIELDS = [
+    "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "stop",
+    "temperature", "response_format", "parallel_tool_calls", "functions", "metadata", "user", "logit_bias",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fields=st.dictionaries(st.sampled_from(_FIELDS), _json, max_size=4),
+    message=st.dictionaries(st.sampled_from(["role", "content", "name", "tool_calls", "tool_call_id"]), _json),
+)
+async def test_no_type_anywhere_is_a_500(setup: Setup, fields: dict[str, Any], message: dict[str, Any]) -> None:
+    body = json.dumps({**GOOD, "messages": [*GOOD["messages"], message], **fields}).encode()
+    async with setup.session.post(setup.url, data=body) as response:
+        text = await response.read()
+        assert response.status in (200, 400), text
+        if response.status == 400:
+            assert_openai_error(json.loads(text))
+
+
+async def test_an_error_does_not_quote_the_prompt(setup: Setup) -> None:
+    _, _, answer = await post(setup, b'{"model":"echo","messages":[{"role":"user","content":"my secret"]}')
+    assert "secret" not in json.dumps(answer)
+
+
+async def test_a_body_over_the_limit_is_refused(setup: Setup) -> None:
+    status, _, answer = await post(setup, io.BytesIO(b"x" * (2**20 + 1)))
+    assert status == 413
+    assert_openai_error(answer)
+
+
+async def test_the_limit_holds_while_a_body_of_unknown_length_is_read(setup: Setup) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(setup.base.rpartition(":")[2]))
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    for _ in range(40):
+        writer.write(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "nonsense"])
+async def test_a_compressed_body_is_refused(setup: Setup, encoding: str) -> None:
+    status, _, answer = await post(setup, b"x", **{"content-encoding": encoding})
+    assert status == 400
+    assert_openai_error(answer)
+
+
+async def test_an_unknown_model(setup: Setup) -> None:
+    status, _, answer = await post(setup, {**GOOD, "model": "gpt-9"})
+    assert status == 404
+    assert answer["error"] == {
+        "message": "The model `gpt-9` does not exist or you do not have access to it.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "model_not_found",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("GET", "/nope", 404, id="unknown path"),
+        pytest.param("GET", "/", 404, id="root"),
+        pytest.param("PUT", "/v1/chat/completions", 404, id="chat by PUT reaches the upstream, which knows better"),
+        pytest.param("PUT", "/chat/completions", 405, id="chat by PUT"),
+        pytest.param("POST", "/healthz", 405, id="health by POST"),
+        pytest.param("PATCH", "/metrics", 405, id="metrics by PATCH"),
+    ],
+)
+async def test_the_frameworks_own_errors(setup: Setup, method: str, path: str, status: int) -> None:
+    async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await send(writer, 404, b'{"error":{"message":"m","type":"t","param":null,"code":null}}')
+
+    setup.upstream.respond = answer
+    async with setup.session.request(method, setup.base + path) as response:
+        assert response.status == status
+        assert_openai_error(json.loads(await response.read()))
+
+
+async def test_an_oversize_request_reaches_no_upstream(setup: Setup) -> None:
+    status, headers, answer = await post(
+        setup, {"model": "tiny-1", "messages": [{"role": "user", "content": "x " * 100}]}
+    )
+    assert status == 400
+    assert answer["error"]["code"] == "context_length_exceeded"
+    assert answer["error"]["param"] == "messages"
+    assert "maximum context length is 60 tokens" in answer["error"]["message"]
+    assert headers["x-should-retry"] == "false"
+    assert headers["x-penstock-context"].endswith(";60")
+    assert setup.upstream.received == []
+
+
+class TestADeadUpstream:
+    async def test_is_a_502(self, setup: Setup) -> None:
+        status, _, answer = await post(setup, {**GOOD, "model": "dead-1"})
+        assert status == 502
+        assert_openai_error(answer)
+        assert answer["error"]["code"] == "upstream_unreachable"
+
+    async def test_that_stays_silent_is_a_504(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.Event().wait()
+
+        setup.upstream.respond = answer
+        status, _, error = await post(setup, {**GOOD, "model": "impatient-1"})
+        assert status == 504
+        assert error["error"]["code"] == "upstream_timeout"
+        assert len(setup.upstream.received) == 1
+
+    async def test_that_breaks_off_is_tried_once_more(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            if len(upstream.received) == 1:
+                writer.close()
+            else:
+                await send(writer, 200, b"{}")
+
+        setup.upstream.respond = answer
+        status, _, _ = await post(setup, {**GOOD, "model": "plain-1"})
+        assert status == 200
+        assert len(setup.upstream.received) == 2
+
+    async def test_after_the_first_byte_is_an_event_that_sdks_raise(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer)
+            await send_chunk(writer, b'data: {"choices":[]}\n\n')
+            writer.close()
+
+        setup.upstream.respond = answer
+        body = {**GOOD, "model": "plain-1", "stream": True}
+        async with setup.session.post(setup.url, data=json.dumps(body)) as response:
+            assert response.status == 200
+            first, last, rest = (await response.read()).split(b"\n\n")
+        assert first == b'data: {"choices":[]}'
+        assert_openai_error(json.loads(last.removeprefix(b"data: ")))
+        assert rest == b""
+
+
+class TestAClientThatLeaves:
+    @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+    @pytest.mark.parametrize("model", ["plain-1", "chain-1"])
+    async def test_before_the_first_byte_takes_the_upstream_request_along(
+        self, setup: Setup, model: str, stream: bool
+    ) -> None:
+        arrived = asyncio.Event()
+
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            arrived.set()
+            await asyncio.Event().wait()
+
+        setup.upstream.respond = answer
+        body = json.dumps({**GOOD, "model": model, "stream": stream})
+        asking = asyncio.ensure_future(setup.session.post(setup.url, data=body))
+        await asyncio.wait_for(arrived.wait(), 5)
+        asking.cancel()
+        await asyncio.wait_for(setup.upstream.gone.wait(), 1)
+
+    async def test_in_mid_stream_too(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer)
+            while True:
+                await send_chunk(writer, b"data: {}\n\n")
+                await asyncio.sleep(0.01)
+
+        setup.upstream.respond = answer
+        response = await setup.session.post(setup.url, data=json.dumps({**GOOD, "model": "plain-1", "stream": True}))
+        await response.content.readany()
+        response.close()
+        await asyncio.wait_for(setup.upstream.gone.wait(), 1)
+
+    async def test_leaves_nothing_running(self, setup: Setup) -> None:
+        await self.test_in_mid_stream_too(setup)
+        async with setup.session.get(f"{setup.base}/metrics") as response:
+            text = await response.text()
+        assert "penstock_active_requests 0.0" in text
+        assert 'status="499"' in text
+
+
+async def test_health_needs_no_upstream(setup: Setup) -> None:
+    for path in ("/healthz", "/readyz"):
+        async with setup.session.get(setup.base + path) as response:
+            assert response.status == 200
+    assert setup.upstream.received == []

@@ -1,0 +1,98 @@
+"""The kit for policy authors: the tiny language and the counter of characters."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.chat import flaws
+from proxy.testing import CharTokens, chat, context, message, profile, script, tool
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("s u1 a1 u2", id="plain messages"),
+        pytest.param("d1 u1", id="a developer message"),
+        pytest.param("u1 a1! t1 a1 u2", id="a tool call"),
+        pytest.param("u1 a!x,y tx ty a1", id="parallel calls"),
+    ],
+)
+def test_a_conversation_reads_back_as_it_was_written(conversation: str) -> None:
+    assert script(chat(conversation)) == conversation
+
+
+names = st.text("abcxyz0189_-", min_size=1, max_size=4)
+a_word = (
+    st.builds("{}{}".format, st.sampled_from("sduat"), names)
+    | names.map("a{}!".format)
+    | st.lists(names, min_size=2, max_size=3).map(lambda ids: "a!" + ",".join(ids))
+)
+
+
+@given(st.lists(a_word).map(" ".join))
+@settings(max_examples=100, deadline=None)
+def test_every_conversation_reads_back_as_it_was_written(conversation: str) -> None:
+    assert script(chat(conversation)) == conversation
+
+
+@pytest.mark.parametrize(
+    ("word", "sent"),
+    [
+        pytest.param("s", {"role": "system", "content": "s"}, id="system"),
+        pytest.param("d1", {"role": "developer", "content": "d1"}, id="developer"),
+        pytest.param("u1", {"role": "user", "content": "u1"}, id="user"),
+        pytest.param("a1", {"role": "assistant", "content": "a1"}, id="assistant"),
+        pytest.param("tx", {"role": "tool", "tool_call_id": "x", "content": "result x"}, id="tool"),
+    ],
+)
+def test_what_a_word_stands_for(word: str, sent: dict[str, str]) -> None:
+    assert message(word) == sent
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"), [("a1!", ("1",)), ("a1!x", ("x",)), ("a1!x,y", ("x", "y")), ("a!x,y", ("x", "y"))]
+)
+def test_a_word_with_a_bang_calls_tools(word: str, ids: tuple[str, ...]) -> None:
+    made = message(word)
+
+    assert made.call_ids == ids
+    assert made.called_tools == ("look_up",) * len(ids)
+    assert made["content"] is None
+
+
+def test_a_conversation_with_calls_offers_the_tool_that_it_calls() -> None:
+    assert [item.name for item in chat("u1 ax! tx").tools] == ["look_up"]
+    assert chat("u1 a1").tools == ()
+    assert [item.name for item in chat("u1 ax! tx", tools=[tool("f")]).tools] == ["f"]
+    assert flaws(chat("s u1 a!x,y tx ty a1")) == set()
+
+
+def test_further_fields_are_the_rest() -> None:
+    request = chat("u1", model="m", stream=True, seed=7)
+
+    assert request.model == "m"
+    assert request.rest == {"stream": True, "seed": 7}
+
+
+async def test_four_characters_are_a_token() -> None:
+    tokens = CharTokens()
+    request = chat("s u1 ax! tx")
+
+    sizes = await tokens.sizes(request.messages)
+    count = await tokens.count(request)
+    assert sizes == tuple(len(item.raw) // 4 for item in request.messages)
+    assert (count.system, count.tools, count.messages) == (
+        sizes[0], (await tokens.tool_sizes(request.tools))[0], sum(sizes[1:]),
+    )  # fmt: skip
+    assert count.total == count.system + count.tools + count.messages
+    assert not count.exact
+
+
+def test_a_context_waits_for_nothing() -> None:
+    ctx = context(chat("u9"), window=100, headers={"x-team": "search"})
+
+    assert script(ctx.incoming) == "u9"
+    assert ctx.model == profile(100)
+    assert ctx.headers == {"x-team": "search"}
+    assert ctx.deadline == float("inf")

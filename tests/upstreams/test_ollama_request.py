@@ -1,0 +1,386 @@
+"""Given OpenAI, Ollama gets: the translation of requests, field by field."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.errors import BadRequest
+from proxy.testing import chat, tool
+from proxy.upstreams.ollama_request import OPTIONS, READ, translate
+
+Json = dict[str, Any]
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+def body(request: ChatRequest, num_ctx: int | None = None, keep_alive: str | int | None = None) -> Json:
+    return translate(request, num_ctx=num_ctx, keep_alive=keep_alive).body
+
+
+def messages(*given: Json) -> list[Json]:
+    said: list[Json] = body(ChatRequest("m", tuple(Message(each) for each in given)))["messages"]
+    return said
+
+
+def call(arguments: Any = "{}", **extra: Any) -> Json:
+    function = {"name": "look_up", "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_message", "expected"),
+    [
+        pytest.param({"role": "system", "content": "s"}, {"role": "system", "content": "s"}, id="system"),
+        pytest.param({"role": "developer", "content": "d"}, {"role": "system", "content": "d"}, id="developer"),
+        pytest.param({"role": "user", "content": None}, {"role": "user", "content": ""}, id="no content"),
+        pytest.param(
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "user", "content": "a\nb"},
+            id="text parts become one string",
+        ),
+        pytest.param(
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}],
+            },
+            {"role": "user", "content": "a", "images": ["iVBORw0KGgo="]},
+            id="an image loses its prefix",
+        ),
+        pytest.param(
+            {"role": "user", "content": [{"type": "image_url", "image_url": PNG}]},
+            {"role": "user", "content": "", "images": ["iVBORw0KGgo="]},
+            id="an image as a bare string",
+        ),
+        pytest.param(
+            {
+                "role": "user",
+                "content": [{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}],
+            },
+            {"role": "user", "content": "", "images": ["UklGRg=="]},
+            id="a recording goes among the images",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": "a", "reasoning_content": "hm"},
+            {"role": "assistant", "content": "a", "thinking": "hm"},
+            id="thoughts",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": "a", "reasoning": "hm"},
+            {"role": "assistant", "content": "a", "thinking": "hm"},
+            id="thoughts by their other name",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": None, "refusal": "no"},
+            {"role": "assistant", "content": "no"},
+            id="a refusal is what was said",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}],
+            },
+            id="a call of the deprecated kind",
+        ),
+        pytest.param(
+            {"role": "function", "name": "f", "content": "1"},
+            {"role": "tool", "content": "1", "tool_name": "f"},
+            id="a result of the deprecated kind",
+        ),
+        pytest.param(
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "c9", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}],
+            },
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": "c9", "function": {"index": 0, "name": "sh", "arguments": {"input": "ls -l"}}}],
+            },
+            id="a custom call in the history",
+        ),
+    ],
+)
+def test_messages(given_message: Json, expected: Json) -> None:
+    assert messages(given_message) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        pytest.param('{"b": 1, "a": [2.5, null]}', {"b": 1, "a": [2.5, None]}, id="an object"),
+        pytest.param("", {}, id="nothing"),
+        pytest.param(None, {}, id="absent"),
+        pytest.param({"a": 1}, {"a": 1}, id="already an object"),
+        pytest.param('{"a": ', {"arguments": '{"a": '}, id="broken JSON"),
+        pytest.param("[1]", {"arguments": "[1]"}, id="no object"),
+        pytest.param("NaN", {"arguments": "NaN"}, id="not JSON"),
+        pytest.param('{"a": "\\ud800"}', {"arguments": '{"a": "\\ud800"}'}, id="half a character"),
+        pytest.param("[" * 5000, {"arguments": "[" * 5000}, id="bottomless"),
+    ],
+)
+def test_arguments_become_an_object(written: Any, arguments: Json) -> None:
+    request = ChatRequest("m", (Message(call(written)),))
+
+    made = body(request)["messages"][0]["tool_calls"][0]
+
+    assert made == {"id": "c1", "function": {"index": 0, "name": "look_up", "arguments": arguments}}
+    encode(body(request))
+
+
+def test_results_name_their_call_and_its_tool() -> None:
+    said = body(chat("u1 a1!x,y tx ty a2!x tx"))["messages"]
+
+    assert [message.get("tool_call_id") for message in said] == [None, None, "x", "y", None, "x"]
+    assert [message.get("tool_name") for message in said if message["role"] == "tool"] == ["look_up"] * 3
+    assert [called["function"]["index"] for called in said[1]["tool_calls"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        pytest.param(
+            {"temperature": 0, "top_p": 0.5, "seed": 7}, {"temperature": 0, "top_p": 0.5, "seed": 7}, id="plain"
+        ),
+        pytest.param(
+            {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
+            {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
+            id="extras of Ollama's",
+        ),
+        pytest.param(
+            {"frequency_penalty": 0.5, "presence_penalty": -1},
+            {"frequency_penalty": 0.5, "presence_penalty": -1},
+            id="penalties keep name and scale",
+        ),
+        pytest.param({"stop": "END"}, {"stop": ["END"]}, id="one stop text"),
+        pytest.param({"stop": ["a", "b"]}, {"stop": ["a", "b"]}, id="several"),
+        pytest.param({"stop": []}, None, id="none: the model keeps its own"),
+        pytest.param({"max_tokens": 9}, {"num_predict": 9}, id="max_tokens"),
+        pytest.param(
+            {"max_tokens": 9, "max_completion_tokens": 5}, {"num_predict": 5}, id="max_completion_tokens wins"
+        ),
+        pytest.param(
+            {"options": {"temperature": 1, "num_predict": 3, "stop": "x"}, "temperature": 0.2},
+            {"temperature": 0.2, "num_predict": 3, "stop": ["x"]},
+            id="OpenAI's own fields win over options",
+        ),
+        pytest.param(
+            {"options": {"num_ctx": 99, "num_gpu": 0, "num_batch": 1}}, None, id="nothing that reloads the model"
+        ),
+        pytest.param({"temperature": None, "stop": None, "options": None}, None, id="nulls"),
+    ],
+)
+def test_options(fields: Json, options: Json | None) -> None:
+    assert body(chat("u1", **fields)).get("options") == options
+
+
+def test_the_context_size_and_the_time_to_stay_are_the_operators() -> None:
+    request = chat("u1", num_ctx=1, keep_alive="9h", options={"num_ctx": 2})
+
+    made = translate(request, num_ctx=8192, keep_alive="5m")
+
+    assert made.body["options"] == {"num_ctx": 8192}
+    assert made.body["keep_alive"] == "5m"
+    assert made.ignored == ("keep_alive", "num_ctx", "options.num_ctx")
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "think"),
+    [
+        ("qwen3:8b", {}, None),
+        ("qwen3:8b", {"reasoning_effort": "none"}, False),
+        ("qwen3:8b", {"reasoning_effort": "minimal"}, True),
+        ("qwen3:8b", {"reasoning_effort": "max"}, True),
+        ("gpt-oss:20b", {"reasoning_effort": "none"}, False),
+        ("gpt-oss:20b", {"reasoning_effort": "minimal"}, "low"),
+        ("me/gpt-oss-mine", {"reasoning_effort": "medium"}, "medium"),
+        ("gpt-oss:20b", {"reasoning_effort": "xhigh"}, "high"),
+        ("gpt-oss:20b", {"reasoning": {"effort": "low"}}, "low"),
+        ("gpt-oss:20b", {"reasoning_effort": "low", "think": "max"}, "max"),
+        ("qwen3:8b", {"reasoning_effort": "high", "think": False}, False),
+    ],
+)
+def test_thinking(model: str, fields: Json, think: bool | str | None) -> None:
+    made = body(chat("u1", model=model, **fields))
+
+    assert made.get("think") is think if isinstance(think, bool) else made.get("think") == think
+    assert ("think" in made) == (think is not None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "form"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, "json"),
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "array"}}}, {"type": "array"}),
+        ({"type": "json_schema", "json_schema": {"name": "x"}}, "json"),
+    ],
+)
+def test_the_form_of_the_answer(wanted: Json, form: Any) -> None:
+    assert body(chat("u1", response_format=wanted)).get("format") == form
+
+
+def test_tools_are_offered_with_whole_schemas() -> None:
+    bare = Tool({"type": "function", "function": {"name": "now", "strict": True}})
+
+    offered = body(chat("u1", tools=(tool(), bare)))["tools"]
+
+    assert offered[0] == dict(tool())
+    assert offered[1]["function"] == {"name": "now", "strict": True, "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "ignored"),
+    [
+        ("auto", ["a", "b"], ()),
+        ("none", None, ()),
+        ("required", ["a", "b"], ("tool_choice",)),
+        ({"type": "function", "function": {"name": "b"}}, ["b"], ("tool_choice",)),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "a"}}]},
+            },
+            ["a"],
+            ("tool_choice",),
+        ),
+    ],
+)
+def test_a_choice_of_tools(choice: Any, names: list[str] | None, ignored: tuple[str, ...]) -> None:
+    made = translate(chat("u1", tools=(tool("a"), tool("b")), tool_choice=choice), num_ctx=None, keep_alive=None)
+
+    offered = made.body.get("tools")
+    assert (offered and [each["function"]["name"] for each in offered]) == names
+    assert made.ignored == ignored
+
+
+def test_what_cannot_be_had_is_told() -> None:
+    fields = {"n": 2, "logit_bias": {"1": 5}, "parallel_tool_calls": False, "user": "me", "verbosity": "low", "new": 1}
+    named = Message({"role": "user", "content": "u", "name": "ann"})
+    request = ChatRequest("m", (named,), rest=JsonObject(fields))
+
+    assert translate(request, num_ctx=None, keep_alive=None).ignored == (
+        "logit_bias",
+        "messages[].name",
+        "n",
+        "new",
+        "parallel_tool_calls",
+        "verbosity",
+    )
+
+
+def test_what_happens_anyway_is_not_told() -> None:
+    neutral = {"n": 1, "logit_bias": {}, "parallel_tool_calls": True, "modalities": ["text"], "store": True}
+
+    assert translate(chat("u1", **neutral), num_ctx=None, keep_alive=None).ignored == ()
+
+
+def test_probabilities_and_the_stream_are_asked_for_explicitly() -> None:
+    assert body(chat("u1")) == {"model": "test-model", "messages": [{"role": "user", "content": "u1"}], "stream": False}
+    made = body(chat("u1", stream=True, logprobs=True, top_logprobs=3))
+    assert (made["stream"], made["logprobs"], made["top_logprobs"]) == (True, True, 3)
+
+
+def refused(request: ChatRequest) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        body(request)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "code"),
+    [
+        ({"type": "image_url", "image_url": {"url": "https://h/a.png"}}, ".image_url.url", "unsupported_parameter"),
+        ({"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}}, ".image_url.url", "invalid_type"),
+        ({"type": "image_url", "image_url": 5}, ".image_url.url", "invalid_type"),
+        ({"type": "file", "file": {"file_id": "f"}}, "", "unsupported_parameter"),
+        ({"type": "text", "text": 5}, ".text", "invalid_type"),
+    ],
+)
+def test_parts_that_ollama_cannot_take_are_named(part: Json, place: str, code: str) -> None:
+    error = refused(ChatRequest("m", (Message({"role": "user", "content": [{"type": "text", "text": "a"}, part]}),)))
+
+    assert error.param == f"messages[0].content[1]{place}"
+    assert error.code == code
+
+
+def test_custom_tools_are_refused() -> None:
+    custom = Tool({"type": "custom", "custom": {"name": "sh"}})
+
+    assert refused(chat("u1", tools=(tool(), custom))).param == "tools[1].type"
+    assert "tools" not in body(chat("u1", tools=(custom,), tool_choice="none"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"seed": 2**70}, "seed"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"stop": [1]}, "stop[0]"),
+        ({"options": []}, "options"),
+        ({"options": {"top_k": "5"}}, "options.top_k"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": 1}, "stream_options"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"reasoning_effort": "some"}, "reasoning_effort"),
+        ({"think": "much"}, "think"),
+        ({"think": []}, "think"),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+        ({"tool_choice": {"allowed_tools": {"tools": 5}}}, "tool_choice.allowed_tools.tools"),
+        ({"n": "2"}, "n"),
+    ],
+)
+def test_wrong_types_are_named(fields: Json, param: str) -> None:
+    assert refused(chat("u1", tools=(tool(),), **fields)).param == param
+
+
+def test_an_unknown_role_is_refused_because_templates_would_leave_it_out() -> None:
+    assert refused(ChatRequest("m", (Message({"role": "critic", "content": "x"}),))).param == "messages[0].role"
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+_WORDS = st.sampled_from(
+    ["function", "custom", "text", "image_url", "input_audio", "json_schema", "allowed_tools", "low"]
+)
+_NAMES = st.sampled_from(
+    ["type", "function", "name", "arguments", "custom", "input", "text", "image_url", "url", "json_schema", "schema"]
+    + ["allowed_tools", "tools", "effort", "parameters", "id", "input_audio", "data", *OPTIONS, "stop"]
+)
+_VALUES = st.recursive(
+    _SCALARS | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+_KEYS = [
+    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content", "reasoning",
+]  # fmt: skip
+_MESSAGES = st.builds(
+    lambda role, fields: Message({**role, **fields}),
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool", "function"])}),
+    st.dictionaries(st.sampled_from(_KEYS), _VALUES, max_size=5),
+)
+_TOOLS = st.builds(Tool, st.dictionaries(_NAMES, _VALUES, max_size=3))
+_FIELDS = st.sampled_from([*sorted(READ), "n", "tool_choice", "logit_bias", "parallel_tool_calls"])
+
+
+@given(st.lists(_MESSAGES, max_size=3), st.lists(_TOOLS, max_size=2), st.dictionaries(_FIELDS, _VALUES, max_size=4))
+def test_whatever_comes_there_is_a_request_or_an_error_for_the_client(
+    given_messages: list[Message], tools: list[Tool], fields: Json
+) -> None:
+    request = ChatRequest("m", tuple(given_messages), tuple(tools), JsonObject(fields))
+    try:
+        made = translate(request, num_ctx=None, keep_alive=None)
+    except BadRequest as error:
+        assert error.status == 400
+        assert error.param
+    else:
+        encode(made.body)

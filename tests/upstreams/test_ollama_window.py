@@ -1,0 +1,182 @@
+"""The window of a model on Ollama: from which of its sources, how often they are asked, how long a request waits."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proxy.upstreams import ollama_window
+from proxy.upstreams.ollama_window import Told, Windows, effective, full_name
+
+
+@pytest.mark.parametrize(
+    ("told", "configured", "otherwise", "ours", "window"),
+    [
+        pytest.param(Told(), None, None, False, 4096, id="nothing known: Ollama's own default"),
+        pytest.param(Told(), None, 16384, False, 16384, id="the configured window"),
+        pytest.param(Told(modelfile=8192), None, 16384, False, 8192, id="the model's parameter"),
+        pytest.param(Told(loaded=32768, modelfile=8192), None, None, False, 32768, id="what runs"),
+        pytest.param(Told(modelfile=65536, trained=2048), None, None, False, 2048, id="never above the trained length"),
+        pytest.param(Told(), 8192, 4096, False, 8192, id="num_ctx"),
+        pytest.param(Told(trained=2048), 8192, None, False, 2048, id="num_ctx above the trained length"),
+        pytest.param(
+            Told(loaded=65536, trained=131072), 8192, None, False, 8192, id="num_ctx over a larger one that runs"
+        ),
+        pytest.param(Told(loaded=4096, trained=131072), 8192, None, False, 8192, id="another's model will be reloaded"),
+        pytest.param(Told(loaded=4096, trained=131072), 8192, None, True, 4096, id="ours runs with less: a limit"),
+        pytest.param(Told(loaded=4096), 8192, None, False, 4096, id="it runs with less, trained length unknown"),
+        pytest.param(Told(loaded=8192, trained=131072), 8192, None, True, 8192, id="runs as configured"),
+    ],
+)
+def test_the_effective_window(
+    told: Told, configured: int | None, otherwise: int | None, ours: bool, window: int
+) -> None:
+    assert effective(told, configured=configured, otherwise=otherwise, ours=ours) == window
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama3.2", "llama3.2:latest", "library/llama3.2", "registry.ollama.ai/library/llama3.2"]
+)
+def test_names_are_compared_in_full(name: str) -> None:
+    assert full_name(name) == "llama3.2:latest"
+    assert full_name("hf.co/me/model:Q4") == "hf.co/me/model:q4"
+
+
+class Server:
+    """Answers questions from two dictionaries, and counts them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.running: Mapping[str, Any] | None = {"models": [{"name": "m:latest", "context_length": 8192}]}
+        self.shown: Mapping[str, Any] | None = {
+            "parameters": 'temperature                    0.7\nnum_ctx                        16384\nstop   "num_ctx 5"',
+            "model_info": {"general.architecture": "llama", "llama.context_length": 131072},
+        }
+        self.delay = 0.0
+
+    async def ask(self, method: str, path: str, body: Any) -> Mapping[str, Any] | None:
+        self.asked += 1
+        await asyncio.sleep(self.delay)
+        return self.running if path == "/api/ps" else self.shown
+
+
+async def test_both_sources_are_read_once_for_all_who_ask() -> None:
+    server = Server()
+    windows = Windows(server.ask)
+
+    told = await asyncio.gather(*(windows.told("m") for _ in range(5)))
+
+    assert told == [Told(loaded=8192, modelfile=16384, trained=131072)] * 5
+    assert await windows.told("m") == told[0]
+    assert server.asked == 2
+
+
+async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ollama_window, "PATIENCE", 0.05)
+    server = Server()
+    server.delay = 5
+    windows = Windows(server.ask)
+
+    async with asyncio.timeout(1):
+        assert await windows.told("m") == Told()
+        assert await windows.told("m") == Told()
+    assert server.asked == 2
+
+
+async def test_a_question_outlives_the_request_that_asked_it() -> None:
+    server = Server()
+    server.delay = 0.05
+    windows = Windows(server.ask)
+
+    first = asyncio.create_task(windows.told("m"))
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(windows.told("m"))
+    await asyncio.sleep(0.01)
+    first.cancel()
+
+    assert (await second).loaded == 8192
+    assert server.asked == 2
+
+
+async def test_what_is_known_survives_a_failure_and_an_unloaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ollama_window, "FRESH", 0.0)
+    monkeypatch.setattr(ollama_window, "RETRY", 0.0)
+    server = Server()
+    windows = Windows(server.ask)
+    known = await windows.told("m")
+
+    server.running, server.shown = {"models": []}, None
+    assert await windows.told("m") == known
+    server.running = None
+    assert await windows.told("m") == known
+
+
+async def test_a_failure_is_remembered_for_less_time_than_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ollama_window, "RETRY", 0.0)
+    server = Server()
+    windows = Windows(server.ask)
+
+    shown, server.shown = server.shown, None
+    assert (await windows.told("m")).trained is None
+    server.shown = shown
+    assert (await windows.told("m")).trained == 131072
+    await windows.told("m")
+    assert server.asked == 4
+
+
+async def test_our_first_answer_makes_it_ask_again() -> None:
+    server = Server()
+    windows = Windows(server.ask)
+    server.running = {"models": []}
+    assert (await windows.told("m")).loaded is None
+    assert not windows.served("m")
+
+    server.running = {"models": [{"model": "m:latest", "context_length": 2048}]}
+    windows.answered("m")
+    windows.answered("m")
+
+    assert windows.served("m")
+    assert (await windows.told("m")).loaded == 2048
+    assert server.asked == 4
+
+
+async def test_no_more_models_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ollama_window, "REMEMBERED", 2)
+    server = Server()
+    windows = Windows(server.ask)
+    for name in ("a", "b", "c"):
+        await windows.told(name)
+        windows.answered(name)
+    asked = server.asked
+
+    await windows.told("a")
+
+    assert server.asked == asked + 2
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    server = Server()
+    server.delay = 5
+    windows = Windows(server.ask)
+    waiting = asyncio.create_task(windows.told("m"))
+    await asyncio.sleep(0.01)
+
+    await windows.aclose()
+
+    assert await waiting == Told()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {},
+        {"models": 5, "parameters": 5, "model_info": 5},
+        {"models": [5, {"name": 5, "context_length": "x"}], "model_info": {}},
+    ],
+)
+async def test_nonsense_says_nothing(nonsense: Mapping[str, Any]) -> None:
+    server = Server()
+    server.running = server.shown = nonsense
+
+    assert await Windows(server.ask).told("m") == Told()

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -30,8 +30,12 @@ class Usage:
         """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
         if self.input is not None:
             return self
-        known = (_count(facts.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens"))
-        return Usage(*known, self.model, self.response_id, self.finish_reasons)
+        return replace(
+            self,
+            input=_count(facts.get("prompt_tokens")),
+            output=_count(facts.get("completion_tokens")),
+            cached=_count(facts.get("cached_tokens")),
+        )
 
 
 class UsageReader:

@@ -153,7 +153,10 @@ def test_what_is_no_json_is_written_as_its_type(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", ["LiteLLM", "httpx", "openai", "aiohttp.access", "uvicorn.access"])
-def test_libraries_that_log_bodies_stay_quiet_even_at_debug(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_libraries_that_log_bodies_stay_quiet_even_at_debug(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(name), "propagate", True)  # servers of other tests may have cut it off
     configure(TelemetrySettings(log_level="debug"))
     logging.getLogger(name).info(SECRET)
     logging.getLogger(name).warning("late")

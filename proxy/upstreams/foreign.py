@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from proxy.chat import encode
+from proxy.context import ModelProfile
 from proxy.errors import NotFound, PenstockError, UpstreamFailed
 from proxy.settings import ForeignUpstream
 from proxy.upstream import Call, Reply
@@ -93,6 +94,10 @@ class Foreign:
             raise refusal
         headers = [(key.encode(), value.encode()) for key, value in refusal.headers.items()]
         return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """Nothing more is known."""
+        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """Nothing: litellm knows no provider's list."""

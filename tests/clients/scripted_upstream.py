@@ -186,10 +186,10 @@ class Scripted:
 
 @web.middleware
 async def _refusals(
-    http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     try:
-        return await handler(http)
+        return await handler(request)
     except Refused as refused:
         return _json(refused.body, refused.status)
 

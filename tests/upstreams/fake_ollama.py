@@ -1,5 +1,4 @@
-"""An Ollama server on loopback that says what it is told to say, cuts prompts as silently as the real one, and remembers
-what it was asked."""
+"""An Ollama server on loopback: says what it is told to, cuts prompts as silently as the real one, remembers all."""
 
 import asyncio
 import json
@@ -50,6 +49,8 @@ class FakeOllama:
     paths: list[str] = field(default_factory=list)
     ports: set[int] = field(default_factory=set)
     """The clients' ports: one for each connection."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has arrived."""
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client leaves before its answer is complete."""
 
@@ -58,6 +59,7 @@ class FakeOllama:
         self.headers.append({key.lower(): value for key, value in request.headers.items()})
         raw = await request.read()
         self.bodies.append(json.loads(raw) if raw[:1] == b"{" else raw)
+        self.asked.set()
         assert request.transport is not None
         self.ports.add(request.transport.get_extra_info("peername")[1])
         try:
@@ -148,6 +150,7 @@ def size_of(messages: list[Said]) -> int:
 
 @asynccontextmanager
 async def fake_ollama() -> AsyncIterator[FakeOllama]:
+    """Serve on a free port of the loopback interface."""
     fake = FakeOllama()
     app = web.Application(client_max_size=2**25)
     app.router.add_route("*", "/{path:.*}", fake.serve)
@@ -156,5 +159,7 @@ async def fake_ollama() -> AsyncIterator[FakeOllama]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield fake
-    await runner.cleanup()
+    try:
+        yield fake
+    finally:
+        await runner.cleanup()

@@ -50,7 +50,7 @@ class Server:
         self.asked = 0
         self.running: Mapping[str, Any] | None = {"models": [{"name": "m:latest", "context_length": 8192}]}
         self.shown: Mapping[str, Any] | None = {
-            "parameters": 'temperature                    0.7\nnum_ctx                        16384\nstop   "num_ctx 5"',
+            "parameters": 'temperature          0.7\nnum_ctx              16384\nstop                 "num_ctx 5"',
             "model_info": {"general.architecture": "llama", "llama.context_length": 131072},
         }
         self.delay = 0.0

@@ -1,0 +1,63 @@
+# `make serve` and `make test` do all the set-up by themselves. `make help` lists the rest.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+CONFIG ?= config.yaml
+BIN = $(VENV)/bin
+
+.PHONY: help serve test lint types format docs test-clients score bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+serve: $(VENV)/.serve ## create the environment and serve CONFIG (default config.yaml)
+	$(BIN)/penstock serve --config $(CONFIG)
+
+test: $(VENV)/.dev ## all checks: format, lint, types, import rules, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.dev ## format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.serve ## make the schema and the reference again
+	$(BIN)/penstock schema > docs/config.schema.json
+	$(BIN)/penstock schema --markdown > docs/configuration.md
+
+test-clients: $(VENV)/.dev ## real clients of other projects against a running proxy; needs Node, takes minutes
+	$(BIN)/python -m tests.clients.run
+
+# The scorer and the harness are not part of this repository: SCORER and BENCH name their folders.
+DATA ?=
+METRICS ?= pass,system,limits,traj
+OUT ?= out/score.json
+SCORER ?= ../shared/eval/scorer
+score: $(VENV)/.serve ## score the chains of benchmarks/eval.yaml on DATA; METRICS, OUT and SCORER as you like
+	@test -n "$(DATA)" || { echo "make score DATA=folder [METRICS=a,b] [OUT=report.json]"; exit 2; }
+	$(BIN)/python -m benchmarks.score --scorer $(SCORER) --data $(DATA) --metrics $(METRICS) --out $(OUT)
+
+BENCH ?= ../shared/bench
+PEERS ?= ../peers
+TARGETS ?= direct,floor-aiohttp,litellm,headroom,portkey,penstock,penstock-chain
+BENCH_ARGS ?=
+bench: $(VENV)/.serve ## load Penstock beside its installed peers; TARGETS, BENCH_ARGS, PEERS and BENCH as you like
+	@mkdir -p out
+	$(BIN)/python $(BENCH)/bench.py --peers $(PEERS) --targets-file $(BENCH)/targets.toml \
+		--targets-file benchmarks/targets.toml --targets $(TARGETS) --work out/bench-work --out out/bench $(BENCH_ARGS)
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.serve

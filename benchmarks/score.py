@@ -1,0 +1,68 @@
+"""Start the proxy with `eval.yaml` and let a black-box scorer of forwarded requests judge it.
+
+The scorer is a folder with `score.py`; it starts its own recording upstream. Report: `--out`, and a table on the output.
+"""
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MODELS = "eval-4k=4096,eval-8k=8192,eval-32k=32768"
+MODEL_FOR = "tools=eval-tools,traj=eval-agent,clash=eval-clash,poison=eval-poison,system=eval-system,pass=eval-8k"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(port: int, proxy: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if proxy.poll() is not None:
+            raise SystemExit(f"the proxy ended with {proxy.returncode}")
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1)
+        except urllib.error.URLError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit(f"the proxy was not ready after {seconds:g} s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scorer", type=Path, required=True, help="folder with score.py")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data")
+    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--out", type=Path, default=Path("out/score.json"))
+    parser.add_argument("--config", type=Path, default=HERE / "eval.yaml")
+    parser.add_argument("--model-for", default=MODEL_FOR, help="metric=model,... : another chain for a metric")
+    parser.add_argument("more", nargs="*", help="behind --: further arguments of score.py")
+    options = parser.parse_args()
+    port, upstream = free_port(), free_port()
+    environment = {**os.environ, "UPSTREAM": f"http://127.0.0.1:{upstream}/v1", "PORT": str(port)}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    proxy = subprocess.Popen([sys.executable, "-m", "proxy", "serve", "--config", str(options.config)], env=environment)
+    try:
+        wait_until_ready(port, proxy)
+        scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data)]
+        scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
+        scorer += ["--metrics", options.metrics, "--models", MODELS, "--limits-models", "eval-limits=8192"]
+        scorer += ["--model-for", options.model_for, "--out", str(options.out), *options.more]
+        return subprocess.run(scorer, check=False).returncode
+    finally:
+        proxy.terminate()
+        proxy.wait(10)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,9 +25,9 @@ class ConsolidateSystem(Policy):
     may_grow: ClassVar[bool] = True
 
     later: Literal["keep", "merge", "demote"] = "keep"
-    """What happens to system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge` moves
-    them behind the others into a section that says they rank below; `demote` makes each a user message in its place,
-    which strict templates accept and which leaves the cached prefix whole."""
+    """What happens to system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge`
+    moves them behind the others into a section of their own, below the operator's; `demote` makes each a user message
+    in its place, which strict templates accept and which leaves the cached prefix whole."""
 
     role: Literal["auto", "system", "developer"] = "auto"
     """The role of the merged message. `auto` is `developer` where one of the merged messages had it."""

@@ -56,9 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: object) -> (
-    argparse.ArgumentParser
-):
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: object
+) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--config", type=Path, default=Path(_CONFIG), metavar="FILE", help=f"default: {_CONFIG}")
     command.set_defaults(run=run)
@@ -101,7 +101,7 @@ def _models(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from proxy.reference import config_schema, config_markdown
+    from proxy.reference import config_markdown, config_schema
 
     print(config_markdown() if options.markdown else config_schema(), end="")
     return 0

@@ -190,9 +190,9 @@ class Api:
             headers = observed.carry(call.headers)
             reply = await upstream.send(call if headers is call.headers else replace(call, headers=headers))
             usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
-            observed.end(status=reply.status, usage=usage, facts=reply.facts)
-            if call.request and call.counted and call.tokens and usage.input:
-                call.tokens.observe(call.request, call.counted, usage.input)
+            broken = reply.facts.get("error")
+            observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+            _learn(call, Usage().completed(reply.facts) if upstream.translates else usage, reply)
         except PenstockError as error:
             observed.end(error=error)
             raise
@@ -218,6 +218,12 @@ async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_u
     else:
         await http.relay(reply.status, headers, reply.chunks, note)
     return reader.of_stream().completed(reply.facts)
+
+
+def _learn(call: Call, usage: Usage, reply: Reply) -> None:
+    """Compare our count of the prompt with the upstream's, unless it cut the prompt."""
+    if usage.input and call.request and call.counted and call.tokens and not reply.facts.get("truncated"):
+        call.tokens.observe(call.request, call.counted, usage.input)
 
 
 def _untouched(body: Body, route: Route, http: Exchange) -> Call:

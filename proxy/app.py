@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -168,7 +168,8 @@ def _metrics(telemetry: Telemetry) -> Callable[[Request], object]:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """The framework's own 404 and 405, with OpenAI's body."""
-    assert isinstance(error, HTTPException)
+    if not isinstance(error, HTTPException):
+        raise error
     known = {
         404: ("not_found", f"there is no {request.method} {request.url.path[:200]}; the API is under /v1"),
         405: ("method_not_allowed", f"{request.method} is not allowed here"),

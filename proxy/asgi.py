@@ -1,4 +1,4 @@
-"""One HTTP exchange over bare ASGI: the body in under a limit, the answer out as it is made, a client that leaves noticed.
+"""One HTTP exchange over bare ASGI: a body under a limit, an answer as it is made, a client that leaves noticed.
 
 Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingResponse starts a task group per answer.
 """

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from proxy.chat import ChatRequest, damage
+from proxy.chat import ChatRequest
 from proxy.context import Context, TokenCount
 from proxy.errors import PenstockError
 from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
+from proxy.wire import damage
 
 _log = logging.getLogger("penstock.chain")
 

@@ -1,13 +1,13 @@
-"""The value that policies work on: a chat request, its turns and exchanges, and the rules of its wire shape.
+"""The value that policies work on: a chat request, its turns and exchanges.
 
 Everything here is immutable and needs nothing but the standard library. A message or a tool remembers the bytes that
 the client sent for it, so that a request in which one message changed re-sends all others byte for byte.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any, NoReturn, Self
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -98,7 +98,7 @@ class Message(JsonObject):
     @property
     def called_tools(self) -> tuple[str, ...]:
         """The names of the tools it calls, in order."""
-        return tuple(_called_name(call) for call in self.get("tool_calls") or ())
+        return tuple(called_name(call) for call in self.get("tool_calls") or ())
 
 
 class Tool(JsonObject):
@@ -109,7 +109,7 @@ class Tool(JsonObject):
     @property
     def name(self) -> str:
         """The name that the model calls it by; empty if the client gave none."""
-        return _called_name(self)
+        return called_name(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,78 +245,13 @@ def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
     return frozenset({0, *accumulate(len(group) for group in exchanges(messages))})
 
 
-# --- wire rules -------------------------------------------------------------------------------------------------------
-
-
-def flaws(request: ChatRequest) -> frozenset[str]:
-    """The wire rules that a request breaks, as sentences; empty for a sound one.
-
-    The rules are those that providers refuse a request for: every tool result follows the assistant message that called
-    it, every call has one result before the next other message (an open call at the very end is the client's to
-    answer), `tool_choice` names a tool that is offered.
-    """
-    found = {*_tool_flaws(request.messages), *_choice_flaws(request)}
-    if not request.messages:
-        found.add("messages is empty")
-    for message in request.messages:
-        if message.role not in ROLES:
-            found.add(f"role {message.role!r} is unknown")
-        if message.get("role") == "assistant" and not message.get("content") and not _answers(message):
-            found.add("an assistant message is empty")
-    return frozenset(found)
-
-
-def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
-    """What a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
-
-    Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
-    and the offer of each tool that the kept history calls.
-    """
-    broken = set(flaws(after) - flaws(before))
-    last_user = _last_of_role(before.messages, "user")
-    if last_user is not None and last_user not in after.messages:
-        broken.add("the last user message was changed or lost")
-    if _unread_results(before.messages) != _unread_results(after.messages):
-        broken.add("a tool result that the model has not read yet was lost or moved")
-    if after.tools is not before.tools:
-        offered = {tool.name for tool in after.tools}
-        had = {tool.name for tool in before.tools}
-        called = {name for message in after.messages for name in message.called_tools}
-        broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
-    return frozenset(broken)
-
-
-def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
-    open_calls: set[str] = set()
-    answered: set[str] = set()
-    for message in messages:
-        if message.get("role") == "tool":
-            call = str(message.get("tool_call_id", ""))
-            if call in open_calls:
-                open_calls.discard(call)
-                answered.add(call)
-            elif call in answered:
-                yield f"tool call {call!r} has two results"
-            else:
-                yield f"tool result {call!r} does not follow its call"
-            continue
-        for call in sorted(open_calls):
-            yield f"tool call {call!r} has no result"
-        open_calls = set(message.call_ids)
-        answered = set()
-
-
-def _choice_flaws(request: ChatRequest) -> Iterator[str]:
-    if (
-        "tool_choice" in request.rest
-        and not request.tools
-        and request.rest["tool_choice"] not in (None, "none", "auto")
-    ):
-        yield "tool_choice is set and no tool is offered"
-    offered = {tool.name for tool in request.tools}
-    for name in chosen_tools(request.rest.get("tool_choice")):
-        if name not in offered:
-            yield f"tool_choice names {name!r}, which is not offered"
+def called_name(call: Mapping[str, Any]) -> str:
+    """The name in a tool definition, a call or a choice: under `function` or `custom`, or beside the type."""
+    for kind in ("function", "custom"):
+        inner = call.get(kind)
+        if isinstance(inner, Mapping):
+            return str(inner.get("name", ""))
+    return str(call.get("name", ""))
 
 
 def chosen_tools(choice: Any) -> tuple[str, ...]:
@@ -325,29 +260,5 @@ def chosen_tools(choice: Any) -> tuple[str, ...]:
         return ()
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, Mapping):
-        return tuple(_called_name(tool) for tool in allowed.get("tools") or () if isinstance(tool, Mapping))
-    return (_called_name(choice),)
-
-
-def _called_name(call: Mapping[str, Any]) -> str:
-    for kind in ("function", "custom"):
-        inner = call.get(kind)
-        if isinstance(inner, Mapping):
-            return str(inner.get("name", ""))
-    return str(call.get("name", ""))
-
-
-def _answers(message: Message) -> bool:
-    return bool(
-        message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio")
-    )
-
-
-def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:
-    return next((message for message in reversed(messages) if message.get("role") == role), None)
-
-
-def _unread_results(messages: Sequence[Message]) -> list[str]:
-    """The calls whose results stand at the very end: no assistant message has followed them yet."""
-    behind = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
-    return [str(message.get("tool_call_id", "")) for message in behind]
+        return tuple(called_name(tool) for tool in allowed.get("tools") or () if isinstance(tool, Mapping))
+    return (called_name(choice),)

@@ -1,4 +1,4 @@
-"""From `config.yaml` to `Settings`: substitution, strict checks, and errors that name file, line and what would be right."""
+"""From `config.yaml` to `Settings`: strict checks, and errors that name file, line and what would be right."""
 
 import difflib
 import hashlib

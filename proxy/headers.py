@@ -5,16 +5,32 @@ import secrets
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-_OF_ONE_CONNECTION = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    "upgrade".split()
-)
+_OF_ONE_CONNECTION = {
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
 """Hop-by-hop headers (RFC 9110 §7.6.1); those of answers are left out in `transport`."""
 
-_NOT_FORWARDED = _OF_ONE_CONNECTION | frozenset(
-    "host content-length content-encoding accept-encoding cookie expect baggage forwarded via x-request-id "
-    "x-real-ip".split()
-)
+_NOT_FORWARDED = _OF_ONE_CONNECTION | {
+    "accept-encoding",
+    "baggage",
+    "content-encoding",
+    "content-length",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "via",
+    "x-real-ip",
+    "x-request-id",
+}
 """Request headers that name this server, carry state, would tell the upstream about the client, or are set anew."""
 
 _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")

@@ -85,8 +85,8 @@ def config_markdown() -> str:
         "",
         "Made from the classes by `penstock schema --markdown`; the JSON Schema beside it by `penstock schema`.",
         "",
-        "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or duplicate",
-        "keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
+        "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or",
+        "duplicate keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
     ]
     for title, kind in _SECTIONS:
         lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_table(kind)]

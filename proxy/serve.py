@@ -1,7 +1,9 @@
 """Running the server: uvicorn on uvloop and httptools, one process or several."""
 
 import os
+import signal
 import socket
+import sys
 import tempfile
 
 import uvicorn
@@ -19,6 +21,8 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
     listener = _listen(host or server.host, server.port if port is None else port)
     address, bound = listener.getsockname()[:2]
     print(f"penstock: listening on http://{address}:{bound}/v1 ({workers} worker{'s' * (workers > 1)})", flush=True)
+    # uvicorn raises the signal again once it has drained; a stop that was asked for is no failure
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
         if workers > 1:
             # counters of all processes are summed up from files; must be set before the metrics library is loaded

@@ -10,14 +10,27 @@ from yarl import URL
 
 from proxy.errors import UpstreamFailed, UpstreamTimeout
 
-_NOT_RELAYED = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    b"upgrade content-length set-cookie set-cookie2 alt-svc strict-transport-security".split()
-)
+_NOT_RELAYED = {
+    b"alt-svc",
+    b"connection",
+    b"content-length",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"set-cookie",
+    b"set-cookie2",
+    b"strict-transport-security",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
 """Response headers that concern one connection (RFC 9110 §7.6.1), carry state, or are set anew for the client."""
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 """What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -30,9 +43,9 @@ class Timeouts:
 class Response:
     """An answer whose head has arrived."""
 
-    def __init__(self, response: aiohttp.ClientResponse, where: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self._response = response
-        self._where = where
+        self._name = name
         self.status = response.status
         self.media_type = response.headers.get("content-type", "")
 
@@ -50,7 +63,7 @@ class Response:
         try:
             return await self._response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _failure(error, self._where) from None
+            raise _failure(error, self._name) from None
         finally:
             self._response.close()
 
@@ -61,7 +74,7 @@ class Response:
             while chunk := await read():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _failure(error, self._where) from None
+            raise _failure(error, self._name) from None
         finally:
             self._response.close()
 
@@ -69,7 +82,9 @@ class Response:
 class Transport:
     """A connection pool. Follows no redirect, keeps no cookie, reads no proxy setting, decodes nothing."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, name: str, timeouts: Timeouts) -> None:
+        """`name` is how errors call the server: its address is no business of a client's."""
+        self._name = name
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
         self._session: aiohttp.ClientSession | None = None
 
@@ -79,17 +94,16 @@ class Transport:
         A connection that could not be made, or that the server closed without a byte of answer, is tried once more.
         Raises `UpstreamFailed` or `UpstreamTimeout`. Cancelling it closes the connection.
         """
-        where = f"{url.host}:{url.port}"
         for last in (False, True):
             try:
                 data = None if body is None else _Bytes(body)
                 response = await self._open().request(
                     method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
                 )
-                return Response(response, where)
+                return Response(response, self._name)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if last or not _may_retry(error):
-                    raise _failure(error, where) from None
+                    raise _failure(error, self._name) from None
         raise AssertionError("unreachable")
 
     def _open(self) -> aiohttp.ClientSession:
@@ -112,8 +126,11 @@ class Transport:
 
 
 class _Bytes(aiohttp.payload.BytesPayload):
-    """A body handed to the socket in one piece. aiohttp warns of that above 1 MiB; the warning costs, the write does not
-    block, because the transport buffers what the socket does not take."""
+    """A body handed to the socket in one piece, however large.
+
+    aiohttp warns of that above 1 MiB; the warning costs, the write does not block, because the transport buffers what
+    the socket does not take.
+    """
 
     def __init__(self, value: bytes) -> None:
         aiohttp.payload.Payload.__init__(self, value, content_type="application/octet-stream")
@@ -132,11 +149,11 @@ def _may_retry(error: Exception) -> bool:
     return isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ConnectionTimeoutError))
 
 
-def _failure(error: Exception, where: str) -> UpstreamFailed:
+def _failure(error: Exception, name: str) -> UpstreamFailed:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return UpstreamTimeout(f"the upstream {where} could not be reached in time")
+        return UpstreamTimeout(f"the upstream {name!r} could not be reached in time")
     if isinstance(error, TimeoutError):
-        return UpstreamTimeout(f"the upstream {where} sent nothing for too long")
+        return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long")
     if isinstance(error, aiohttp.ClientConnectorError):
-        return UpstreamFailed(f"the upstream {where} could not be reached")
-    return UpstreamFailed(f"the upstream {where} broke off its answer", code="upstream_broke_off")
+        return UpstreamFailed(f"the upstream {name!r} could not be reached")
+    return UpstreamFailed(f"the upstream {name!r} broke off its answer", code="upstream_broke_off")

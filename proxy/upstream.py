@@ -52,7 +52,8 @@ class Reply:
     chunks: AsyncGenerator[bytes, None] | None = None
     """The body as it arrives. Closing the iterator (`aclose`) drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """What the upstream noticed, for spans and logs: `truncated`, `dropped`, and where the bytes do not show them,
+    """What the upstream noticed, for spans and logs: `truncated`, `ignored` fields, an
+    `error` in mid-stream, and where the bytes do not show them,
     `prompt_tokens`, `completion_tokens` and `cached_tokens`. May be filled until the body ends."""
 
 

@@ -25,7 +25,6 @@ class Usage:
     response_id: str | None = None
     finish_reasons: tuple[str, ...] = ()
 
-
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
         if self.input is not None:

@@ -74,7 +74,9 @@ def test_raw_is_what_the_client_sent() -> None:
 def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
     made = Message({"role": "user", "content": 'caf\xe9 "\u65e5\u672c" \U0001f600', "a": [1, 1.0, None, True]})
 
-    assert made.raw == '{"role":"user","content":"caf\xe9 \\"\u65e5\u672c\\" \U0001f600","a":[1,1.0,null,true]}'.encode()
+    assert (
+        made.raw == '{"role":"user","content":"caf\xe9 \\"\u65e5\u672c\\" \U0001f600","a":[1,1.0,null,true]}'.encode()
+    )
 
 
 def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None:
@@ -140,7 +142,14 @@ def test_a_message_without_content_has_no_text() -> None:
 
 @pytest.mark.parametrize(
     ("role", "is_system"),
-    [("system", True), ("developer", True), ("user", False), ("assistant", False), ("tool", False), ("function", False)],
+    [
+        ("system", True),
+        ("developer", True),
+        ("user", False),
+        ("assistant", False),
+        ("tool", False),
+        ("function", False),
+    ],
 )
 def test_system_and_developer_have_the_operators_authority(role: str, is_system: bool) -> None:
     assert Message({"role": role}).is_system is is_system
@@ -190,7 +199,9 @@ def test_the_output_that_a_client_reserves(fields: dict[str, Any], tokens: int |
     assert chat("u1", **fields).max_output_tokens == tokens
 
 
-@pytest.mark.parametrize(("value", "stream"), [(True, True), (False, False), (None, False), ("true", False), (1, False)])
+@pytest.mark.parametrize(
+    ("value", "stream"), [(True, True), (False, False), (None, False), ("true", False), (1, False)]
+)
 def test_only_true_asks_for_a_stream(value: Any, stream: bool) -> None:
     assert chat("u1", stream=value).stream is stream
 
@@ -222,9 +233,7 @@ RAW = (
             id="without tools, what only makes sense beside them leaves too",
         ),
         pytest.param(lambda r: r.with_model("caf\xe9"), RAW.replace(b'"m"', b'"caf\xc3\xa9"'), id="another model"),
-        pytest.param(
-            lambda r: r.with_field("temperature", 0), RAW.replace(b"1.0", b"0"), id="a field keeps its place"
-        ),
+        pytest.param(lambda r: r.with_field("temperature", 0), RAW.replace(b"1.0", b"0"), id="a field keeps its place"),
         pytest.param(
             lambda r: r.with_field("stop", None), RAW[:-1] + b',"stop":null}', id="a new field comes last, null counts"
         ),
@@ -289,7 +298,9 @@ def test_empty_tools_go_out_as_they_came(tools: bytes) -> None:
 # --- fidelity ---------------------------------------------------------------------------------------------------------
 
 texts = st.text(max_size=12)
-scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | texts
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | texts
+)
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
 )

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.chain import run
-from proxy.chat import ChatRequest, Message, damage, encode
+from proxy.chat import ChatRequest, Message, encode
 from proxy.config import policy_class, policy_names
 from proxy.policy import Keep, Policy, Rewrite
 from proxy.testing import chat, context
+from proxy.wire import damage
 
 POLICIES = policy_names()
 WINDOW = 700

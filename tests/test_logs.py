@@ -156,7 +156,9 @@ def test_what_is_no_json_is_written_as_its_type(capsys: pytest.CaptureFixture[st
 def test_libraries_that_log_bodies_stay_quiet_even_at_debug(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger(name), "propagate", True)  # servers of other tests may have cut it off
+    # servers and upstreams of other tests may have cut it off in this process
+    monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    monkeypatch.setattr(logging.getLogger(name), "disabled", False)
     configure(TelemetrySettings(log_level="debug"))
     logging.getLogger(name).info(SECRET)
     logging.getLogger(name).warning("late")

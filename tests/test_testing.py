@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import flaws
+from proxy.wire import flaws
 from proxy.testing import CharTokens, chat, context, message, profile, script, tool
 
 

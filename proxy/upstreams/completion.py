@@ -33,9 +33,7 @@ class Completion:
         self._created = int(time.time())
         self._model = model
 
-    def whole(
-        self, message: Mapping[str, Any], finish_reason: str, used: Mapping[str, Any], **extra: Any
-    ) -> bytes:
+    def whole(self, message: Mapping[str, Any], finish_reason: str, used: Mapping[str, Any], **extra: Any) -> bytes:
         """The body of an answer that is not streamed."""
         said = {"role": "assistant", "content": None, "refusal": None, **message}
         choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish_reason}

@@ -33,7 +33,9 @@ class Echo:
         used = usage(count.total, len(text.split()))
         if not call.request.stream:
             return Reply(200, JSON_HEADERS, body=answer.whole({"content": text}, "stop", used))
-        return Reply(200, STREAM_HEADERS, chunks=_stream(answer, text, used if wants_usage(call.request.rest) else None))
+        return Reply(
+            200, STREAM_HEADERS, chunks=_stream(answer, text, used if wants_usage(call.request.rest) else None)
+        )
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Nothing more is known."""

@@ -68,7 +68,7 @@ class Foreign:
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
         asked, dropped = arguments(call.request, self._settings.provider)
         asked |= self._orders(call.headers)
-        facts: dict[str, str | int | float | bool] = {"dropped": dropped} if dropped else {}
+        facts: dict[str, str | int | float | bool] = {"ignored": dropped} if dropped else {}
         library = await self._loaded()
         if misroutes(library, self._settings.provider, call.request.model):
             raise no_such_model(call.request.model)

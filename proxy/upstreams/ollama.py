@@ -3,6 +3,7 @@
 `/v1/chat/completions` is translated to `/api/chat`; every other path goes to Ollama's own `/v1` as it is.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -24,6 +25,9 @@ from proxy.upstreams.ollama_request import Translation, translate
 from proxy.upstreams.ollama_server import Server
 from proxy.upstreams.ollama_truncation import ran_full, was_truncated
 from proxy.upstreams.ollama_window import Windows, effective, full_name, loaded, tokens
+
+LISTING = 3.0
+"""Seconds that a server has to list its models; the lists of other upstreams wait for it."""
 
 LONGEST_LIST = 200
 """Characters of the list of ignored fields."""
@@ -64,7 +68,7 @@ class Ollama:
         facts: Facts = {"ignored": ",".join(translation.ignored)[:LONGEST_LIST]} if translation.ignored else {}
         response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
         if response.status != 200:
-            raise refusal(response.status, await self._server.read(response), call)
+            raise refusal(response.status, await response.read(), call)
         counted = call.counted.total if call.counted else None
         answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
         if translation.body["stream"]:
@@ -72,7 +76,7 @@ class Ollama:
             # A generator that was never begun ignores its closing: the first step waits for the first line.
             await anext(events)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
-        line = parse(await self._server.read(response))
+        line = parse(await response.read())
         error = broken(line, call)
         if error is not None:
             raise error
@@ -97,10 +101,14 @@ class Ollama:
 
         What a model was trained for is not told as its context length, because it is rarely run with that.
         """
-        listed = (await self._server.ask("GET", "/api/tags") or {}).get("models")
+        try:
+            async with asyncio.timeout(LISTING):
+                listed = (await self._server.ask("GET", "/api/tags") or {}).get("models")
+                running = loaded(await self._server.ask("GET", "/api/ps")) if listed else {}
+        except TimeoutError:
+            return []
         if not isinstance(listed, list):
             return []
-        running = loaded(await self._server.ask("GET", "/api/ps"))
         described = (self._described(model, running) for model in listed)
         return [model for model in described if model is not None]
 
@@ -114,8 +122,8 @@ class Ollama:
         path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
         response = await self._server.request(call.method, path, call.headers, call.body or None)
         if response.media_type.startswith("text/event-stream"):
-            return Reply(response.status, response.headers, chunks=self._server.chunks(response))
-        return Reply(response.status, response.headers, body=await self._server.read(response))
+            return Reply(response.status, response.headers, chunks=response.chunks())
+        return Reply(response.status, response.headers, body=await response.read())
 
     async def _events(
         self, response: Response, answer: Answer, call: Call, translation: Translation
@@ -133,14 +141,14 @@ class Ollama:
             if not begun:
                 raise
             if not answer.done:
-                answer.facts["error"] = error.code or type(error).__name__
+                answer.facts["error"] = error.code or error.type
                 yield b"data: " + error.body() + b"\n\n"
 
     async def _spoken(
         self, response: Response, answer: Answer, call: Call, translation: Translation
     ) -> AsyncGenerator[bytes, None]:
         """The events that the lines of a stream stand for. Raises what a line says went wrong."""
-        async with aclosing(lines(self._server.chunks(response))) as source:
+        async with aclosing(lines(response.chunks())) as source:
             async for line in source:
                 error = broken(line, call)
                 if error is not None:

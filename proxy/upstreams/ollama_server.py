@@ -1,13 +1,12 @@
-"""An Ollama server over HTTP: what it is sent of a client's headers, and failures that do not name its address."""
+"""An Ollama server over HTTP: what it is sent of a client's headers, and questions about itself."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any
 
 from yarl import URL
 
 from proxy.chat import encode
-from proxy.errors import PenstockError, UpstreamFailed
+from proxy.errors import PenstockError
 from proxy.settings import OllamaUpstream
 from proxy.transport import Response, Timeouts, Transport
 from proxy.upstreams.ollama_answer import parse
@@ -20,45 +19,25 @@ class Server:
     """One server and the connections to it."""
 
     def __init__(self, name: str, settings: OllamaUpstream) -> None:
-        self._name = name
         self._base = settings.base_url
         self._headers = {"accept-encoding": "identity"}
         if settings.api_key is not None:
             self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = Transport(Timeouts(settings.connect_timeout, settings.idle_timeout))
+        self._transport = Transport(name, Timeouts(settings.connect_timeout, settings.idle_timeout))
 
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raises `UpstreamFailed`."""
         kept = {name: headers[name] for name in FORWARDED if name in headers}
         if path.startswith("/api/"):
             kept["content-type"] = "application/json"
-        try:
-            url = URL(f"{self._base}{path}", encoded=True)
-            return await self._transport.request(method, url, {**kept, **self._headers}, body)
-        except UpstreamFailed as error:
-            raise self._anonymous(error) from None
-
-    async def read(self, response: Response) -> bytes:
-        """The whole body. Raises `UpstreamFailed`."""
-        try:
-            return await response.read()
-        except UpstreamFailed as error:
-            raise self._anonymous(error) from None
-
-    async def chunks(self, response: Response) -> AsyncGenerator[bytes, None]:
-        """The body as it arrives; closing the iterator drops the connection. Raises `UpstreamFailed`."""
-        try:
-            async with aclosing(response.chunks()) as source:
-                async for chunk in source:
-                    yield chunk
-        except UpstreamFailed as error:
-            raise self._anonymous(error) from None
+        url = URL(f"{self._base}{path}", encoded=True)
+        return await self._transport.request(method, url, {**kept, **self._headers}, body)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
         """The JSON answer to a question about the server; None where it has none. Never raises."""
         try:
             response = await self.request(method, path, {}, None if body is None else encode(body))
-            answer = await self.read(response)
+            answer = await response.read()
             return parse(answer) if response.status == 200 else None
         except PenstockError:
             return None
@@ -66,8 +45,3 @@ class Server:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
-
-    def _anonymous(self, error: UpstreamFailed) -> UpstreamFailed:
-        """The same failure without the server's address, which is no client's business."""
-        url = URL(self._base)
-        return type(error)(error.message.replace(f"{url.host}:{url.port}", repr(self._name)), code=error.code)

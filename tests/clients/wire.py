@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import aiohttp
 
@@ -42,6 +42,7 @@ def body_of(model: str, *, stream: bool = False) -> bytes:
     return b'{"model":"' + model.encode() + b'","messages":[{"role":"user","content":"hi"}]' + asked + b"}"
 
 
+Check = Callable[[str, str], Awaitable[None]]
 Answer = tuple[int, dict[str, str | None], bytes]
 
 
@@ -70,6 +71,13 @@ class Wire:
         direct, through = await self.post(UPSTREAM, body), await self.post(PENSTOCK, body)
         assert direct == through, f"direct {_short(direct)}, through Penstock {_short(through)}"
 
+    async def odd_answer_with_usage_asked(self, chain: str, name: str) -> None:
+        """Raises `AssertionError` if Penstock changes more than line ends of a stream in which it looks for usage."""
+        body = body_of(f"{chain}/{name}", stream=True)
+        direct, through = await self.post(UPSTREAM, body), await self.post(PENSTOCK, body)
+        unchanged = direct[:2] == through[:2] and _line_feeds(direct) == _line_feeds(through)
+        assert unchanged, f"direct {_short(direct)}, through Penstock {_short(through)}"
+
     async def request(self, chain: str, name: str) -> None:
         """Raises `AssertionError` unless a request reaches the upstream as it was sent."""
         model = f"{chain}/chat@{next(_fresh)}"
@@ -81,15 +89,18 @@ class Wire:
 
     async def pace(self, chain: str, name: str) -> None:
         """Raises `AssertionError` unless the chunks of a slow stream arrive one by one, as they are sent."""
-        times: list[float] = []
         async with self._session.post(
             f"{PENSTOCK}/v1/chat/completions", data=body_of(f"{chain}/slow", stream=True)
         ) as answer:
-            async for _ in answer.content.iter_any():
-                times.append(time.monotonic())
+            times = [time.monotonic() async for _ in answer.content.iter_any()]
         gaps = [after - before for before, after in itertools.pairwise(times)]
         assert len(gaps) >= 8, f"{len(times)} chunks arrived"
         assert max(gaps) < 6 * PAUSE, f"the longest pause was {max(gaps):.2f} seconds"
+
+
+def _line_feeds(answer: Answer) -> bytes:
+    compressed = answer[1]["content-encoding"] is not None
+    return answer[2] if compressed else answer[2].replace(b"\r\n", b"\n")
 
 
 def _short(answer: Answer) -> str:
@@ -103,13 +114,15 @@ async def main() -> None:
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(auto_decompress=False, timeout=timeout) as session:
         wire = Wire(session)
-        kinds: list[tuple[str, Callable[[str, str], Awaitable[None]], list[str]]] = [
-            ("answer", wire.odd_answer, list(ODD)),
-            ("request", wire.request, list(BODIES)),
-            ("pace", wire.pace, ["slow"]),
+        without_usage = [name for name in ODD if "usage" not in name]
+        kinds: list[tuple[str, Check, Iterable[str], tuple[str, ...]]] = [
+            ("answer", wire.odd_answer, ODD, CHAINS),
+            ("answer", wire.odd_answer_with_usage_asked, without_usage, ("asked",)),
+            ("request", wire.request, BODIES, CHAINS),
+            ("pace", wire.pace, ["slow"], (*CHAINS, "asked")),
         ]
-        for kind, check, names in kinds:
-            for name, chain in itertools.product(names, CHAINS):
+        for kind, check, names, chains in kinds:
+            for name, chain in itertools.product(names, chains):
                 print(await _verdict(f"{kind}: {name} [{chain}]", check(chain, name)), flush=True)
 
 

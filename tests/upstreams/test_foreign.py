@@ -131,7 +131,7 @@ async def test_a_client_orders_litellm_nothing(fake: FakeAnthropic, upstream: Fo
     assert "x-evil" not in fake.headers[-1]
     assert set(fake.bodies[-1]) == {"model", "messages", "max_tokens", "temperature"}
     assert "obey" not in json.dumps(fake.bodies[-1])
-    dropped = str(reply.facts["dropped"])
+    dropped = str(reply.facts["ignored"])
     assert dropped.startswith("acompletion,api_base,api_key,aws_region_name,azure,base_url,")
     assert "temperature" not in dropped
     assert len(dropped) <= 200
@@ -219,7 +219,7 @@ async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
 ) -> None:
     reply = await upstream.send(call(ask("u1 a1! t1", reasoning_effort="low", max_tokens=4000)))
     assert "thinking" not in fake.bodies[-1]
-    assert reply.facts["dropped"] == "reasoning_effort"
+    assert reply.facts["ignored"] == "reasoning_effort"
 
     await upstream.send(call(ask("u1 a1! t1 a2 u2", reasoning_effort="low", max_tokens=4000)))
     assert "thinking" in fake.bodies[-1]

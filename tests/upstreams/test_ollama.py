@@ -16,6 +16,7 @@ from proxy.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTime
 from proxy.settings import OllamaUpstream
 from proxy.testing import chat, profile, tool
 from proxy.upstream import Call, Reply
+from proxy.upstreams import ollama as ollama_module
 from proxy.upstreams.ollama import Ollama
 from tests.upstreams.fake_ollama import FakeOllama, fake_ollama, say, size_of
 
@@ -341,7 +342,7 @@ async def test_an_error_in_mid_stream_is_an_event_and_the_end(fake: FakeOllama, 
     assert (await events(reply))[-1] == {
         "error": {"message": "CUDA error", "type": "server_error", "param": None, "code": None}
     }
-    assert reply.facts["error"] == "Refused"
+    assert reply.facts["error"] == "server_error"
 
 
 @pytest.mark.parametrize("ending", ["short", "cut"])
@@ -590,6 +591,15 @@ async def test_the_first_answer_shows_what_the_model_runs_with(fake: FakeOllama,
     await upstream.send(call())
 
     assert (await upstream.profile(profile(name=MODEL))).window == 32768
+
+
+async def test_a_slow_list_of_models_is_not_waited_for(
+    fake: FakeOllama, upstream: Ollama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ollama_module, "LISTING", 0.05)
+    fake.delay = 5
+
+    assert await upstream.models({}) == []
 
 
 async def test_models(fake: FakeOllama, upstream: Ollama) -> None:

@@ -374,7 +374,6 @@ _TOOLS = st.builds(Tool, st.dictionaries(_NAMES, _VALUES, max_size=3))
 _FIELDS = st.sampled_from([*sorted(READ), "n", "tool_choice", "logit_bias", "parallel_tool_calls"])
 
 
-@__import__("hypothesis").settings(max_examples=20000, deadline=None)
 @given(st.lists(_MESSAGES, max_size=3), st.lists(_TOOLS, max_size=2), st.dictionaries(_FIELDS, _VALUES, max_size=4))
 def test_whatever_comes_there_is_a_request_or_an_error_for_the_client(
     given_messages: list[Message], tools: list[Tool], fields: Json

@@ -1,5 +1,6 @@
 """langchain-openai."""
 
+import openai
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -82,20 +83,11 @@ def structured_output(chain):
 
 
 @scenario
-def overflow_of_the_upstream(chain):
-    import openai
-
-    if openai.__version__.startswith("2."):
-        check = ContextOverflowError
-    else:
-        # the provider's own sentence does not have the code in it, which is what is looked for in openai 3 errors
-        check = openai.BadRequestError
-    try:
-        chat_model(model(chain, "overflow")).invoke("hello")
-    except check as error:
-        equal(error.code, "context_length_exceeded")
-    else:
-        raise AssertionError(f"{check.__name__} was not raised")
+async def overflow_of_the_upstream(chain):
+    # langchain-openai looks for the code in the error's text, where openai 3 does not put it
+    seen = ContextOverflowError if openai.__version__.startswith("2.") else openai.BadRequestError
+    error = await raised(seen, lambda: chat_model(model(chain, "overflow")).ainvoke("hello"))
+    equal(error.code, "context_length_exceeded")
 
 
 @scenario
@@ -120,7 +112,7 @@ def long_history(chain):
             AIMessage("sun"),
         ]
     answer = chat_model(model(chain)).invoke([*messages, HumanMessage("and now?")])
-    assert answer.content.startswith("heard 21 messages (user assistant tool assistant user"), answer.content
+    assert answer.content.startswith("heard 17 messages (user assistant tool assistant user"), answer.content
 
 
 @scenario

@@ -126,9 +126,7 @@ async def tools_streamed(chain, kind):
 
 @scenario
 async def parse(chain, kind):
-    answer = await done(
-        client(kind).chat.completions.parse(model=model(chain), messages=user(), response_format=City)
-    )
+    answer = await done(client(kind).chat.completions.parse(model=model(chain), messages=user(), response_format=City))
     equal(answer.choices[0].message.parsed, City(name="Lyon", rank=7, rivers=["Lyon"]))
 
 
@@ -313,22 +311,17 @@ async def stream_broken_off(chain, kind):
 async def slow_stream_is_not_held_back(chain, kind):
     started = time.monotonic()
     created = await done(client(kind).chat.completions.create(model=model(chain, "slow"), messages=user(), stream=True))
-    times = []
     if hasattr(created, "__aiter__"):
-        async for _ in created:
-            times.append(time.monotonic() - started)
+        times = [time.monotonic() - started async for _ in created]
     else:
-        for _ in created:
-            times.append(time.monotonic() - started)
+        times = [time.monotonic() - started for _ in created]
     assert times[0] < times[-1] / 2, times
 
 
 @scenario
 async def leaving_a_stream(chain, kind):
     name = model(chain, "slow")
-    created = await done(
-        client(kind).chat.completions.create(model=name, messages=user("a b " * 60), stream=True)
-    )
+    created = await done(client(kind).chat.completions.create(model=name, messages=user("a b " * 60), stream=True))
     if hasattr(created, "__aiter__"):
         await anext(aiter(created))
     else:
@@ -387,7 +380,7 @@ async def long_history(chain, kind):
     ask = client(kind).chat.completions.create
     answer = await done(ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none"))
     said = answer.choices[0].message.content
-    assert said.startswith("heard 22 messages (system user assistant tool assistant user"), said
+    assert said.startswith("heard 18 messages (system user assistant tool assistant user"), said
     everything = {"x-penstock-bypass": "true"}
     answer = await done(
         ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none", extra_headers=everything)
@@ -400,9 +393,7 @@ async def large_request(chain, kind):
     url = "data:image/png;base64," + "iVBORw0KGgo" + "A" * 8_000_000
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": url}}]
     name = model(chain)
-    answer = await done(
-        client(kind).chat.completions.create(model=name, messages=[{"role": "user", "content": parts}])
-    )
+    answer = await done(client(kind).chat.completions.create(model=name, messages=[{"role": "user", "content": parts}]))
     assert answer.choices[0].message.content.endswith("what is it? ")
     assert url in upstream("last", name)["body"]
 
@@ -475,9 +466,11 @@ async def base_url_without_v1(chain, kind):
 
 @scenario
 @only("steps")
-async def embeddings_without_v1(chain, kind):
-    answer = await done(client(kind, "").embeddings.create(model=model(chain), input="a"))
-    equal(answer.data[0].embedding, [0.25, -0.5, 1.0])
+async def other_endpoints_need_v1(chain, kind):
+    error = await raised(
+        openai.NotFoundError, lambda: client(kind, "").embeddings.create(model=model(chain), input="a")
+    )
+    assert "the API is under /v1" in str(error), str(error)
 
 
 @scenario

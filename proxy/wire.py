@@ -1,0 +1,93 @@
+"""The rules of the wire: what providers refuse a request for, and what no rewrite may touch."""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from proxy.chat import ROLES, ChatRequest, Message, chosen_tools
+
+
+def flaws(request: ChatRequest) -> frozenset[str]:
+    """The wire rules that a request breaks, as sentences; empty for a sound one.
+
+    The rules are those that providers refuse a request for: every tool result follows the assistant message that called
+    it, every call has one result before the next other message (an open call at the very end is the client's to
+    answer), `tool_choice` names a tool that is offered.
+    """
+    found = {*_tool_flaws(request.messages), *_choice_flaws(request)}
+    if not request.messages:
+        found.add("messages is empty")
+    for message in request.messages:
+        if message.role not in ROLES:
+            found.add(f"role {message.role!r} is unknown")
+        if message.get("role") == "assistant" and not message.get("content") and not _answers(message):
+            found.add("an assistant message is empty")
+    return frozenset(found)
+
+
+def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
+    """What a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
+
+    Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
+    and the offer of each tool that the kept history calls.
+    """
+    broken = set(flaws(after) - flaws(before))
+    last_user = _last_of_role(before.messages, "user")
+    if last_user is not None and last_user not in after.messages:
+        broken.add("the last user message was changed or lost")
+    if _unread_results(before.messages) != _unread_results(after.messages):
+        broken.add("a tool result that the model has not read yet was lost or moved")
+    if after.tools is not before.tools:
+        offered = {tool.name for tool in after.tools}
+        had = {tool.name for tool in before.tools}
+        called = {name for message in after.messages for name in message.called_tools}
+        broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
+    return frozenset(broken)
+
+
+def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
+    open_calls: set[str] = set()
+    answered: set[str] = set()
+    for message in messages:
+        if message.get("role") == "tool":
+            call = str(message.get("tool_call_id", ""))
+            if call in open_calls:
+                open_calls.discard(call)
+                answered.add(call)
+            elif call in answered:
+                yield f"tool call {call!r} has two results"
+            else:
+                yield f"tool result {call!r} does not follow its call"
+            continue
+        for call in sorted(open_calls):
+            yield f"tool call {call!r} has no result"
+        open_calls = set(message.call_ids)
+        answered = set()
+
+
+def _choice_flaws(request: ChatRequest) -> Iterator[str]:
+    if (
+        "tool_choice" in request.rest
+        and not request.tools
+        and request.rest["tool_choice"] not in (None, "none", "auto")
+    ):
+        yield "tool_choice is set and no tool is offered"
+    offered = {tool.name for tool in request.tools}
+    for name in chosen_tools(request.rest.get("tool_choice")):
+        if name not in offered:
+            yield f"tool_choice names {name!r}, which is not offered"
+
+
+def _answers(message: Message) -> bool:
+    return bool(
+        message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio")
+    )
+
+
+def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:
+    return next((message for message in reversed(messages) if message.get("role") == role), None)
+
+
+def _unread_results(messages: Sequence[Message]) -> list[str]:
+    """The calls whose results stand at the very end: no assistant message has followed them yet."""
+    behind = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
+    return [str(message.get("tool_call_id", "")) for message in behind]

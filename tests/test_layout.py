@@ -1,0 +1,56 @@
+"""The shape of the tree: what import-linter cannot say."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/*.py")]
+
+HEAVY = {
+    "aiohttp": "proxy/transport.py",
+    "litellm": "proxy/upstreams/foreign_library.py",
+    "opentelemetry": "proxy/tracing.py",
+    "prometheus_client": "proxy/metrics.py",
+    "tiktoken": "proxy/encodings.py",
+    "tiktoken_ext": "proxy/encodings.py",
+    "tokenizers": "proxy/tokenizer_files.py",
+    "transformers": "proxy/tokenizer_files.py",
+    "uvicorn": "proxy/serve.py",
+    "yaml": "proxy/document.py",
+}
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize(("library", "file"), HEAVY.items())
+def test_a_large_library_has_one_importing_file(library: str, file: str) -> None:
+    importing = {str(path.relative_to(ROOT)) for path in FILES if library in imports(path)}
+    assert importing <= {file}
+
+
+def test_chat_needs_nothing_but_the_standard_library() -> None:
+    assert imports(ROOT / "proxy/chat.py") <= {"json", "collections", "dataclasses", "itertools", "typing"}
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("policies/[a-z]*.py")], ids=lambda path: path.stem)
+def test_every_policy_has_its_own_test(path: Path) -> None:
+    assert (ROOT / f"tests/policies/test_{path.name}").exists()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_file_outgrows_a_few_screens(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 320
+
+
+def test_names_say_something() -> None:
+    assert not {path.stem for path in FILES} & {"utils", "helpers", "common", "misc", "manager", "util"}

@@ -1,0 +1,226 @@
+"""The command line, as a person uses it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.__main__ import main
+
+CONFIG = """
+upstreams: {{echo: {{kind: echo}}, up: {{kind: openai, base_url: "http://127.0.0.1:9/v1", api_key: sk-very-secret}}}}
+models: [{{match: echo, upstream: echo, window: {window}}}, {{match: "*", upstream: up}}]
+chains:
+  default: [consolidate_system: {{}}, window_history: {{keep_turns: 2, stride: 1}}, reject_oversize: {{}}]
+  empty: []
+"""
+REQUEST = {
+    "model": "echo",
+    "messages": [{"role": "user", "content": f"say {word}"} for word in ("one", "two", "three")],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.yaml").write_text(CONFIG.format(window=4096))
+    (tmp_path / "small.yaml").write_text(CONFIG.format(window=16))
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, config: str = "config.yaml") -> int:
+    return main([*arguments, "--config", str(folder / config)])
+
+
+class TestCheck:
+    def test_says_that_a_file_is_good(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "check") == 0
+        assert re.search(
+            r"config.yaml: good \(2 upstreams, 2 model entries, .*; version [0-9a-f]{12}\)", capsys.readouterr().out
+        )
+
+    def test_says_what_is_wrong_in_one_line(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "config.yaml").write_text(CONFIG.format(window=4096).replace("keep_turns", "keep_turn"))
+        assert run(folder, "check") == 1
+        error = capsys.readouterr().err
+        assert error.startswith("penstock: ")
+        assert error.count("\n") == 1
+        assert (
+            "config.yaml:5: chains.default.1.window_history.keep_turn: unknown key; did you mean 'keep_turns'?" in error
+        )
+
+    def test_shows_no_secret(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for broken in ("api_key: sk-very-secret, x: 1", "api_key: [sk-very-secret]"):
+            text = CONFIG.format(window=1).replace("api_key: sk-very-secret", broken)
+            (folder / "config.yaml").write_text(text)
+            assert run(folder, "check") == 1
+        printed = capsys.readouterr()
+        assert "sk-very-secret" not in printed.out + printed.err
+
+    def test_a_missing_file(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "check", config="none.yaml") == 1
+        assert "none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+class TestExplain:
+    def test_shows_a_table(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("model echo -> echo (echo), chain default; window 4096 (config), usable ")
+        assert lines[2].split() == ["step", "verdict", "before", "after", "ms", "why"]
+        assert [line.split()[:2] for line in lines[3:6]] == [
+            ["consolidate_system", "keep"],
+            ["window_history", "rewrite"],
+            ["reject_oversize", "keep"],
+        ]
+        assert "dropped 1 of 3 turns" in lines[4]
+
+    def test_shows_which_messages_changed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json"), "--diff") == 0
+        assert "- [0] user: say one (38 bytes)\n  2 messages unchanged" in capsys.readouterr().out
+
+    def test_speaks_json(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert [step["verdict"] for step in data["steps"]] == ["keep", "rewrite", "keep"]
+        assert data["tokens_after"] < data["tokens_before"]
+        assert data["steps"][1]["facts"] == {"dropped_turns": 1, "dropped_messages": 1}
+
+    def test_of_another_chain(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
+        assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
+
+    def test_of_a_request_that_is_rejected(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json"), config="small.yaml") == 0
+        assert "rejected with 400 context_length_exceeded: nothing would be sent" in capsys.readouterr().out
+
+    def test_of_a_broken_request(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')
+        assert run(folder, "explain", str(folder / "request.json")) == 1
+        assert capsys.readouterr().err == "penstock: messages[0] must be an object\n"
+
+    def test_of_no_request(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "none.json")) == 1
+        assert "none.json: No such file or directory" in capsys.readouterr().err
+
+
+def test_models_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "models") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:5] == ["echo", "echo", "default", "4096", "409"]
+
+
+@pytest.mark.parametrize("command", ["serve", "check", "explain", "models", "schema"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert "--config FILE" in capsys.readouterr().out
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+
+
+class Served:
+    """A `penstock serve` of its own process."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "proxy",
+            "serve",
+            "--config",
+            str(folder / "config.yaml"),
+            "--port",
+            "0",
+            *arguments,
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found is not None, line
+        self.base = found[0]
+
+    def get(self, path: str) -> str:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(self.base + path, timeout=5) as response:
+                    return str(response.read().decode())
+            except urllib.error.URLError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def ask(self) -> str:
+        body = json.dumps(REQUEST).encode()
+        with urllib.request.urlopen(self.base + "/v1/chat/completions", body, timeout=30) as response:
+            return str(response.read().decode())
+
+    def stop(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@pytest.fixture(params=[(), ("--workers", "2")], ids=["one process", "two workers"])
+def served(folder: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
+    made = Served(folder, *request.param)
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+    made.process.communicate()
+
+
+def test_serve_answers_counts_and_stops(served: Served) -> None:
+    assert json.loads(served.get("/readyz")) == {"status": "ready"}
+    for _ in range(4):
+        assert "2 messages" in served.ask()
+    metrics = served.get("/metrics")
+    assert 'penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0' in metrics
+    code, errors = served.stop()
+    assert code == 0
+    assert "say one" not in errors
+
+
+def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:
+    first = Served(folder)
+    port = first.base.rpartition(":")[2]
+    second = subprocess.run(
+        [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    first.stop()
+    assert second.returncode == 1
+    assert second.stderr == f"penstock: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
+
+
+def test_starting_loads_no_heavy_library(folder: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from proxy.config import load; from proxy.app import build\n"
+        f"build(load(Path({str(folder / 'config.yaml')!r})))\n"
+        "print([name for name in ('litellm', 'transformers', 'tokenizers', 'tiktoken', 'torch', 'opentelemetry', 'grpc')"
+        " if name in sys.modules])"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert result.stdout.strip() == "[]", result.stderr

@@ -11,13 +11,16 @@ from starlette.types import Receive, Scope, Send
 
 from proxy import chain
 from proxy.asgi import ClientGone, Exchange
+from proxy.attributes import operation_of
 from proxy.body import Body
+from proxy.catalogue import Catalogue
 from proxy.chat import encode
 from proxy.context import Context
 from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.headers import Headers, forwarded, relayed, visible_to_policies
 from proxy.identity import identify
 from proxy.observation import Observation, ObservedCall
+from proxy.policy import Reject
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
 from proxy.step import context_header, server_timing
@@ -45,6 +48,7 @@ class Api:
         self._server = settings.server
         self._chains = settings.chains
         self._routes = routes
+        self._catalogue = Catalogue(routes)
         self._tokens = tokens
         self._limit = int(settings.server.max_body_mib * 2**20)
 
@@ -59,7 +63,7 @@ class Api:
             else:
                 call = _untouched(body, route, http)
                 http.own_headers.append((b"x-penstock-context", context_header(None, None, None).encode()))
-            await self._exchange(http, seen, route.upstream, call)
+            await self._exchange(http, seen, route.upstream, call, body)
 
     def _chain(self, route: Route, http: Exchange, seen: Observation) -> Chain:
         """The steps that this request gets: its model's, those of its own choice, or none at all."""
@@ -91,9 +95,12 @@ class Api:
                 (b"x-penstock-context", context_header(before, after, profile.window).encode()),
                 (b"server-timing", server_timing(outcome.steps).encode()),
             ]
+        for step in outcome.steps:
+            if step.verdict == "fail":
+                fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
+                _log.warning("policy failed", extra={"fields": fields})
         if outcome.rejected is not None:
-            verdict = outcome.rejected
-            raise Rejected(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)
+            raise _refusal(outcome.rejected)
         request = outcome.request.with_model(route.model)
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:
@@ -145,52 +152,35 @@ class Api:
     async def models(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
         async with http.watch():
-            listed = await self._listed(forwarded(http.headers))
+            listed = await self._catalogue.listed(forwarded(http.headers))
         await http.respond(200, [_JSON], encode({"object": "list", "data": list(listed.values())}))
 
     async def model(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models/{id}`: one model; its id may have slashes."""
         name = http.scope["path_params"]["model"]
         async with http.watch():
-            listed = await self._listed(forwarded(http.headers))
-        await http.respond(200, [_JSON], encode(listed.get(name) or self._described(name)))
+            listed = await self._catalogue.listed(forwarded(http.headers))
+        await http.respond(200, [_JSON], encode(listed.get(name) or self._catalogue.described(name)))
 
-    async def _listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        listed = {name: self._described(name) for name in self._routes.names()}
-        upstreams = self._routes.upstreams
-        answers = await asyncio.gather(*(each.models(headers) for each in upstreams), return_exceptions=True)
-        for upstream, answer in zip(upstreams, answers, strict=True):
-            if isinstance(answer, BaseException):
-                _log.warning("models not listed", extra={"fields": {"upstream": upstream.name}})
-                continue
-            for model in answer:
-                if self._routes.serves(model["id"], upstream):
-                    listed[model["id"]] = {**self._described(model["id"]), **model}
-        return listed
-
-    def _described(self, name: str) -> dict[str, Any]:
-        route = self._routes.of(name)
-        return {
-            "id": name,
-            "object": "model",
-            "created": 0,
-            "owned_by": route.upstream.name,
-            "context_length": route.profile.window,
-            "max_output_tokens": route.profile.max_output,
-        }
-
-    async def _exchange(self, http: Exchange, seen: Observation, upstream: Upstream, call: Call) -> None:
+    async def _exchange(
+        self, http: Exchange, seen: Observation, upstream: Upstream, call: Call, body: Body | None = None
+    ) -> None:
         """Send a call and relay its answer, observed from the first byte to the last."""
-        fields = call.request.rest if call.request is not None else {}
-        operation = "embeddings" if call.path == "/embeddings" else "chat"
+        fields: Mapping[str, object] = {}
+        if seen.trace_id is not None:
+            fields = call.request.rest if call.request is not None else body.rest() if body is not None else {}
         observed = seen.call(
-            provider=upstream.provider, model=call.model, operation=operation, address=upstream.address, fields=fields
+            provider=upstream.provider,
+            model=call.model,
+            operation=operation_of(call.path),
+            address=upstream.address,
+            fields=fields,
         )
         try:
             headers = observed.carry(call.headers)
             reply = await upstream.send(call if headers is call.headers else replace(call, headers=headers))
             usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
-            broken = reply.facts.get("error")
+            broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
             _learn(call, Usage().completed(reply.facts) if upstream.translates else usage, reply)
         except PenstockError as error:
@@ -218,6 +208,11 @@ async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_u
     else:
         await http.relay(reply.status, headers, reply.chunks, note)
     return reader.of_stream().completed(reply.facts)
+
+
+def _refusal(verdict: Reject) -> PenstockError:
+    kind = Rejected if verdict.status < 500 else PenstockError
+    return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)
 
 
 def _learn(call: Call, usage: Usage, reply: Reply) -> None:
@@ -287,8 +282,10 @@ class Endpoint:
             if not isinstance(fault, PenstockError):
                 seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
         if isinstance(fault, PenstockError):
-            await answer_error(http, fault)
-            seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+            try:
+                await answer_error(http, fault)
+            finally:
+                seen.end(http.status or fault.status, error=fault, stream=http.streamed)
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -56,13 +56,14 @@ def build(config: Config) -> "App":
         logs.configure(settings.telemetry)
         # the first request must not wait for a vocabulary; start-up must not either
         warming = asyncio.get_running_loop().create_task(tokens.warm()) if any(settings.chains.values()) else None
-        yield
-        if warming is not None:
-            warming.cancel()
-        for upstream in upstreams.values():
-            await upstream.aclose()
-        tokens.close()
-        await telemetry.aclose()
+        try:
+            yield
+        finally:
+            if warming is not None:
+                warming.cancel()
+            await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
+            tokens.close()
+            await telemetry.aclose()
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
         return HttpRoute(path, Endpoint(handler, telemetry, route or path), methods=list(methods))

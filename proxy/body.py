@@ -64,6 +64,10 @@ class Body:
     def _has(self, name: str) -> bool:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
+    def rest(self) -> dict[str, Any]:
+        """Every field but messages and tools, parsed."""
+        return {name: self.get(name) for name in self._fields if name not in ("messages", "tools")}
+
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
         start = bytes(memoryview(self._fields.get("messages", b""))[:64]).lstrip()

@@ -1,7 +1,7 @@
 """The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
 
 import asyncio
-import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -9,22 +9,15 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.context import Context, TokenCount
-from proxy.errors import PenstockError
 from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.wire import damage
 
-_log = logging.getLogger("penstock.chain")
+_QUOTED = re.compile(r"'[^']*'")
 
 
 class BrokenRequest(Exception):
     """A policy returned a request that breaks a wire rule; the message names the rules."""
-
-
-class StepFailed(PenstockError):
-    """A step failed and its `on_error` is `reject`."""
-
-    code = "policy_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +34,8 @@ class Outcome:
 async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool = False) -> Outcome:
     """Run a chain of (name, policy) over `ctx.incoming`.
 
-    A fault leaves the request as it was before the step. With `strict`, as in tests, it is raised instead. Raises
-    `StepFailed` where a step's `on_error` says so.
+    A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
+    says so. With `strict`, as in tests, it is raised instead.
     """
     if not chain:
         return Outcome(ctx.incoming, (), None, None)
@@ -56,7 +49,8 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
         if policy.mode == "observe":
             continue
         if run_of.fault is not None and policy.on_error == "reject":
-            raise StepFailed(f"policy {name!r} failed: {run_of.fault}")
+            failure = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
+            return Outcome(request, tuple(steps), before, count, failure)
         if isinstance(decision, Reject):
             return Outcome(request, tuple(steps), before, count, decision)
         if isinstance(decision, Rewrite):
@@ -89,7 +83,6 @@ class _Run:
                 raise
             self.fault = _fault(error, self._policy.timeout)
             self._record("fail", self.fault)
-            _log.warning("policy failed", extra={"fields": {"policy": self._name, "fault": self.fault}})
             return None
         self._record(*_verdict(decision))
         return decision
@@ -147,7 +140,8 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
 def _fault(error: Exception, timeout: float) -> str:
     """What went wrong, without any text of the request: an exception's own message may quote it."""
     if isinstance(error, BrokenRequest):
-        return f"broken request: {error}"
+        # the names and ids in it are the client's own
+        return f"broken request: {_QUOTED.sub('...', str(error))}"
     if isinstance(error, TimeoutError):
         return f"not done in {timeout:g} s or by the chain's deadline"
     return f"{type(error).__name__} at {_place(error)}"

@@ -24,6 +24,8 @@ class Usage:
     """The model that answered, as the upstream names it."""
     response_id: str | None = None
     finish_reasons: tuple[str, ...] = ()
+    error: str | None = None
+    """The code of the error that the answer is, in OpenAI's error body."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
@@ -78,6 +80,7 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         model=_text(answer.get("model")),
         response_id=_text(answer.get("id")),
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
+        error=_text(_mapping(answer.get("error")).get("code")),
     )
 
 

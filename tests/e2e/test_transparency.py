@@ -146,7 +146,8 @@ class TestHeaders:
         async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
             extra = (
                 "content-type: application/json\r\nx-request-id: req_up\r\nx-ratelimit-remaining-tokens: 7\r\n"
-                "retry-after-ms: 5\r\nset-cookie: a=b\r\nx-many: 1\r\nx-many: 2\r\nconnection: x-secret\r\nx-secret: 1\r\n"
+                "retry-after-ms: 5\r\nset-cookie: a=b\r\nx-many: 1\r\nx-many: 2\r\n"
+                "connection: x-secret\r\nx-secret: 1\r\n"
             )
             await send(writer, 429, b'{"error":{"message":"slow","type":"tokens","param":null,"code":"x"}}', extra)
 

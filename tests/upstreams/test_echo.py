@@ -1,0 +1,117 @@
+"""The upstream that needs nothing."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.chat import ChatRequest
+from proxy.errors import BadRequest, NotFound
+from proxy.testing import CharTokens, chat, profile, tool
+from proxy.upstream import Call, Reply
+from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS
+from proxy.upstreams.echo import Echo
+
+ECHO = Echo("echo")
+
+
+async def asked(request: ChatRequest) -> Reply:
+    call = Call("/chat/completions", request.model, request.encode(), {}, request=request, tokens=CharTokens())
+    return await ECHO.send(call)
+
+
+async def events(reply: Reply) -> list[bytes]:
+    assert reply.body is None
+    assert reply.chunks is not None
+    return [chunk async for chunk in reply.chunks]
+
+
+def read(event: bytes) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
+    return data
+
+
+async def test_it_reports_what_reached_it() -> None:
+    request = chat("s u1 ax! tx u2", model="echo-1", tools=[tool("look_up"), tool("search")])
+    count = await CharTokens().count(request)
+
+    reply = await asked(request)
+
+    assert (reply.status, reply.headers, reply.chunks) == (200, JSON_HEADERS, None)
+    answer = json.loads(reply.body or b"")
+    text = answer["choices"][0]["message"]["content"]
+    assert answer["model"] == "echo-1"
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert text.splitlines() == [
+        "5 messages (1 system, 2 user, 1 assistant, 1 tool), 2 tools",
+        f"about {count.total} tokens: {count.system} system, {count.tools} tools, {count.messages} conversation",
+        "tools: look_up, search",
+    ]
+    assert answer["usage"]["prompt_tokens"] == count.total
+    assert answer["usage"]["completion_tokens"] == len(text.split())
+
+
+async def test_without_tools_it_names_none() -> None:
+    answer = json.loads((await asked(chat("u1"))).body or b"")
+
+    assert "tools:" not in answer["choices"][0]["message"]["content"].splitlines()[-1]
+    assert "1 messages (1 user), 0 tools" in answer["choices"][0]["message"]["content"]
+
+
+async def test_it_repeats_nothing_that_was_said() -> None:
+    assert b"u-secret" not in ((await asked(chat("u-secret"))).body or b"")
+
+
+async def test_it_streams_the_same_report() -> None:
+    request = chat("s u1", tools=[tool()])
+    whole = json.loads((await asked(request)).body or b"")["choices"][0]["message"]["content"]
+
+    reply = await asked(request.with_field("stream", True))
+    sent = await events(reply)
+
+    assert (reply.status, reply.headers) == (200, STREAM_HEADERS)
+    chunks = [read(event) for event in sent[:-1]]
+    assert sent[-1] == DONE
+    assert all(event.endswith(b"\n\n") for event in sent)
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == whole
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"include_usage": True}, True), ({"include_usage": False}, False), ({}, False), (None, False)],
+    ids=["asked for", "declined", "not said", "null"],
+)
+async def test_a_stream_tells_usage_only_when_asked(options: Any, told: bool) -> None:
+    request = chat("u1", stream=True, stream_options=options)
+
+    sent = await events(await asked(request))
+
+    assert (b'"usage"' in b"".join(sent)) is told
+    if told:
+        last = read(sent[-2])
+        assert last["choices"] == []
+        assert last["usage"]["prompt_tokens"] == (await CharTokens().count(request)).total
+
+
+@pytest.mark.parametrize("path", ["/embeddings", "/models", "/responses", "/nowhere"])
+async def test_every_other_path_is_not_found(path: str) -> None:
+    with pytest.raises(NotFound, match=f"/v1{path}"):
+        await ECHO.send(Call(path, "", b"{}", {}))
+
+
+async def test_a_request_without_messages_is_refused() -> None:
+    with pytest.raises(BadRequest) as caught:
+        await asked(chat(""))
+
+    assert (caught.value.param, caught.value.code) == ("messages", "empty_array")
+
+
+async def test_it_is_an_upstream_without_an_address_models_or_connections() -> None:
+    known = profile()
+
+    assert (ECHO.name, ECHO.provider, ECHO.address, ECHO.translates) == ("echo", "penstock.echo", None, True)
+    assert await ECHO.profile(known) is known
+    assert await ECHO.models({}) == []
+    await ECHO.aclose()

@@ -1,0 +1,334 @@
+"""Servers that speak OpenAI's API: bytes out, bytes back. Against a real server on the loopback."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
+
+from proxy.errors import UpstreamFailed
+from proxy.settings import OpenAIUpstream
+from proxy.testing import profile
+from proxy.upstream import Call, Upstream
+from proxy.upstreams.openai import OpenAI
+
+LONG = 60.0
+"""Seconds that no test waits for."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+BODY = b'{ "model" :"m",\n\t"messages":[ ], "x":1.0 , "y":"\\u00e9 \xc3\xa9" }\r\n'
+
+
+@asynccontextmanager
+async def upstream(handle: Handler, **settings: Any) -> AsyncIterator[OpenAI]:
+    """An upstream of a server with one handler for all paths."""
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", handle)
+    server = TestServer(app, host="127.0.0.1")
+    await server.start_server()
+    made = OpenAI("main", OpenAIUpstream(kind="openai", base_url=str(server.make_url("/v1/")), **settings))
+    try:
+        yield made
+    finally:
+        await made.aclose()
+        await server.close()
+
+
+def recording(answer: Callable[[], web.StreamResponse]) -> tuple[Handler, list[tuple[web.Request, bytes]]]:
+    got: list[tuple[web.Request, bytes]] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        got.append((request, await request.read()))
+        return answer()
+
+    return handle, got
+
+
+def call(path: str = "/chat/completions", body: bytes = BODY, **fields: Any) -> Call:
+    known: dict[str, Any] = {"headers": {"content-type": "application/json", "accept-encoding": "identity"}}
+    return Call(path, "m", body, **(known | fields))
+
+
+def ok() -> web.StreamResponse:
+    return web.Response(body=b'{ "id" : "x" }\n', content_type="application/json")
+
+
+async def test_a_body_goes_out_and_comes_back_byte_for_byte() -> None:
+    handle, got = recording(ok)
+    async with upstream(handle) as openai:
+        reply = await openai.send(call())
+
+    request, body = got[0]
+    assert body == BODY
+    assert (request.method, request.path_qs) == ("POST", "/v1/chat/completions")
+    assert (reply.status, reply.body, reply.chunks) == (200, b'{ "id" : "x" }\n', None)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "method", "asked"),
+    [
+        pytest.param("/chat/completions", "", "POST", "/v1/chat/completions", id="chat"),
+        pytest.param("/chat/completions", "api-version=1", "POST", "/v1/chat/completions?api-version=1", id="a query"),
+        pytest.param("/files/a%2Fb/content", "x=%20y&z", "GET", "/v1/files/a%2Fb/content?x=%20y&z",
+                     id="escapes stay as they are"),
+        pytest.param("/files/f1", "", "DELETE", "/v1/files/f1", id="another method"),
+    ],
+)  # fmt: skip
+async def test_path_query_and_method_are_the_calls(path: str, query: str, method: str, asked: str) -> None:
+    handle, got = recording(ok)
+    async with upstream(handle) as openai:
+        await openai.send(call(path, b"", query=query, method=method))
+
+    assert (got[0][0].method, got[0][0].raw_path) == (method, asked)
+    assert got[0][1] == b""
+
+
+async def test_the_clients_headers_travel_on_and_nothing_is_added() -> None:
+    sent = {
+        "authorization": "Bearer client", "accept-encoding": "identity", "content-type": "application/json; charset=utf-8",
+        "user-agent": "OpenAI/Python", "traceparent": "00-a-b-01", "x-team": "search",
+    }  # fmt: skip
+    handle, got = recording(ok)
+    async with upstream(handle) as openai:
+        await openai.send(call(headers=sent))
+        await openai.send(call(headers={"accept-encoding": "identity"}))
+
+    first, second = ({k.lower(): v for k, v in request.headers.items()} for request, _ in got)
+    assert first.pop("host").startswith("127.0.0.1:")
+    assert first == {**sent, "content-length": str(len(BODY))}
+    assert set(second) == {"host", "accept-encoding", "content-length"}
+
+
+async def test_header_values_beyond_ascii_go_out_as_the_bytes_that_came() -> None:
+    value = "Z\xfcrich \u65e5".encode()
+    handle, got = recording(ok)
+    async with upstream(handle) as openai:
+        await openai.send(call(headers={"accept-encoding": "identity", "x-title": value.decode("latin-1")}))
+
+    assert dict(got[0][0].raw_headers)[b"x-title"] == value
+
+
+async def test_a_key_of_its_own_replaces_the_clients() -> None:
+    handle, got = recording(ok)
+    async with upstream(handle, api_key=SecretStr("own")) as openai:
+        await openai.send(call(headers={"authorization": "Bearer client", "x-team": "a"}))
+        await openai.send(call(headers={}))
+        await openai.models({"authorization": "Bearer client"})
+
+    for request, _ in got:
+        assert request.headers.getall("authorization") == ["Bearer own"]
+    assert len(got) == 3
+
+
+async def test_without_one_the_clients_key_is_passed_on() -> None:
+    handle, got = recording(ok)
+    async with upstream(handle) as openai:
+        await openai.send(call(headers={"authorization": "Bearer client"}))
+
+    assert got[0][0].headers.getall("authorization") == ["Bearer client"]
+
+
+async def test_configured_headers_are_added_and_win() -> None:
+    handle, got = recording(ok)
+    headers = {"X-Team": SecretStr("ours"), "api-key": SecretStr("k")}
+    async with upstream(handle, headers=headers) as openai:
+        await openai.send(call(headers={"x-team": "theirs", "x-other": "1"}))
+
+    assert got[0][0].headers.getall("x-team") == ["ours"]
+    assert got[0][0].headers.getall("api-key") == ["k"]
+    assert got[0][0].headers.getall("x-other") == ["1"]
+
+
+async def test_status_and_headers_are_relayed_but_for_cookies_and_the_connections_own() -> None:
+    def answer() -> web.StreamResponse:
+        response = web.Response(status=429, body=b'{"error":{}}', content_type="application/json")
+        response.headers.add("Retry-After", "7")
+        response.headers.add("x-ratelimit-limit", "1")
+        response.headers.add("link", "a")
+        response.headers.add("link", "b")
+        response.headers.add("Keep-Alive", "timeout=5")
+        response.set_cookie("session", "s")
+        return response
+
+    handle, got = recording(answer)
+    async with upstream(handle) as openai:
+        reply = await openai.send(call())
+
+    assert (reply.status, reply.body) == (429, b'{"error":{}}')
+    kept = [(name, value) for name, value in reply.headers if name not in (b"date", b"server")]
+    assert kept == [
+        (b"retry-after", b"7"), (b"x-ratelimit-limit", b"1"), (b"link", b"a"), (b"link", b"b"),
+        (b"content-type", b"application/json"),
+    ] or sorted(kept) == sorted([
+        (b"retry-after", b"7"), (b"x-ratelimit-limit", b"1"), (b"link", b"a"), (b"link", b"b"),
+        (b"content-type", b"application/json"),
+    ])  # fmt: skip
+    assert len(got) == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    handle, got = recording(lambda: web.Response(status=307, headers={"location": "https://evil.example/v1"}))
+    async with upstream(handle) as openai:
+        reply = await openai.send(call(headers={"authorization": "Bearer client"}))
+
+    assert reply.status == 307
+    assert len(got) == 1
+
+
+async def test_a_large_body_goes_out_whole() -> None:
+    handle, got = recording(ok)
+    body = b'{"x":"' + b"y" * (5 * 2**20) + b'"}'
+    async with upstream(handle) as openai:
+        await openai.send(call(body=body))
+
+    assert got[0][1] == body
+
+
+@pytest.mark.parametrize("media_type", ["text/event-stream", "text/event-stream; charset=utf-8"])
+async def test_an_event_stream_is_relayed_as_it_arrives(media_type: str) -> None:
+    received = [asyncio.Event() for _ in range(3)]
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(headers={"content-type": media_type})
+        await response.prepare(request)
+        for number, event in enumerate(received):
+            await response.write(f"data: {number}\n\n".encode())
+            await event.wait()
+        return response
+
+    async with upstream(handle) as openai:
+        reply = await openai.send(call())
+        assert (reply.status, reply.body) == (200, None)
+        assert (b"content-type", media_type.encode()) in reply.headers
+        assert not {b"transfer-encoding", b"content-length"} & {name for name, _ in reply.headers}
+        assert reply.chunks is not None
+        async with aclosing(reply.chunks) as chunks:
+            for number, event in enumerate(received):
+                # the server waits for the event before it says more
+                assert await anext(chunks) == f"data: {number}\n\n".encode()
+                event.set()
+            assert [chunk async for chunk in chunks] == []
+
+
+async def test_closing_a_stream_ends_the_servers_work() -> None:
+    ended = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: 1\n\n")
+        transport = request.transport
+        assert transport is not None
+        while not transport.is_closing():
+            await asyncio.sleep(0.001)
+        ended.set()
+        return response
+
+    async with upstream(handle) as openai:
+        reply = await openai.send(call())
+        assert reply.chunks is not None
+        await anext(reply.chunks)
+        await reply.chunks.aclose()
+        await asyncio.wait_for(ended.wait(), LONG)
+
+
+async def test_an_upstream_that_is_not_there_is_a_failure() -> None:
+    openai = OpenAI("main", OpenAIUpstream(kind="openai", base_url="http://127.0.0.1:1/v1"))
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await openai.send(call(headers={"authorization": "Bearer secret"}))
+    await openai.aclose()
+
+    assert "secret" not in caught.value.message
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+async def test_its_models_are_those_that_it_lists() -> None:
+    listed = [{"id": "a", "object": "model", "created": 1, "extra": [1]}, {"id": "b"}]
+    handle, got = recording(lambda: web.json_response({"object": "list", "data": listed}))
+    async with upstream(handle) as openai:
+        assert await openai.models({"authorization": "Bearer client"}) == listed
+
+    request, body = got[0]
+    assert (request.method, request.path, body) == ("GET", "/v1/models", b"")
+    assert request.headers["authorization"] == "Bearer client"
+
+
+@pytest.mark.parametrize(
+    ("data", "ids"),
+    [
+        pytest.param({"data": [{"id": "a"}, {}, None, 7, "b", [], {"id": 7}, {"id": None}, {"id": "c"}]}, ["a", "c"],
+                     id="some entries are none"),
+        pytest.param({"data": []}, [], id="an empty list"),
+        pytest.param({"data": None}, [], id="null for a list"),
+        pytest.param({"data": {"id": "a"}}, [], id="an object for a list"),
+        pytest.param({"data": "abc"}, [], id="a word for a list"),
+        pytest.param({"data": 7}, [], id="a number for a list"),
+        pytest.param({"models": [{"id": "a"}]}, [], id="another key"),
+        pytest.param([{"id": "a"}], [], id="a bare list"),
+        pytest.param("a", [], id="a word"),
+        pytest.param(None, [], id="null"),
+    ],
+)  # fmt: skip
+async def test_a_list_of_models_may_be_any_nonsense(data: Any, ids: list[str]) -> None:
+    handle, _ = recording(lambda: web.Response(body=json.dumps(data).encode(), content_type="application/json"))
+    async with upstream(handle) as openai:
+        assert [model["id"] for model in await openai.models({})] == ids
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda: web.Response(status=404, text="<html>no such page</html>"), id="a page"),
+        pytest.param(lambda: web.Response(status=401, body=b'{"error":{"message":"no"}}'), id="an error"),
+        pytest.param(lambda: web.Response(body=b""), id="nothing"),
+        pytest.param(lambda: web.Response(body=b"\xff\x00{"), id="no JSON"),
+        pytest.param(lambda: web.Response(body=b'{"data":[{"id":"a"'), id="half an answer"),
+        pytest.param(lambda: web.Response(body=b"data: {}\n\n", content_type="text/event-stream"), id="an event stream"),
+    ],
+)
+async def test_a_server_without_a_list_of_models_has_none(answer: Callable[[], web.StreamResponse]) -> None:
+    handle, _ = recording(answer)
+    async with upstream(handle) as openai:
+        assert await openai.models({}) == []
+
+
+async def test_an_endless_answer_to_the_question_for_models_is_dropped() -> None:
+    ended = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: 1\n\n")
+        transport = request.transport
+        assert transport is not None
+        while not transport.is_closing():
+            await asyncio.sleep(0.001)
+        ended.set()
+        return response
+
+    async with upstream(handle) as openai:
+        assert await openai.models({}) == []
+        # what happens within a few turns of the event loop happens because of the call, not of garbage collection
+        await asyncio.wait_for(ended.wait(), 2)
+
+
+async def test_it_is_an_upstream_that_forwards_bytes() -> None:
+    settings = OpenAIUpstream(kind="openai", base_url="http://h:1/v1/", provider="groq", ask_usage=True)
+    openai: Upstream = OpenAI("main", settings)
+    known = profile()
+
+    assert (openai.name, openai.provider, openai.address) == ("main", "groq", "http://h:1/v1")
+    assert openai.ask_usage
+    assert not openai.translates
+    assert await openai.profile(known) is known
+    await openai.aclose()

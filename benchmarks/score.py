@@ -1,6 +1,6 @@
 """Start the proxy with `eval.yaml` and let a black-box scorer of forwarded requests judge it.
 
-The scorer is a folder with `score.py`; it starts its own recording upstream. Report: `--out`, and a table on the output.
+The scorer is a folder with `score.py`; it starts its own recording upstream. The report goes to `--out`.
 """
 
 import argparse

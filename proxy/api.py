@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from proxy import chain
 from proxy.asgi import ClientGone, Exchange
-from proxy.attributes import operation_of
 from proxy.body import Body
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
@@ -19,12 +18,13 @@ from proxy.context import Context
 from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.headers import Headers, forwarded, relayed, visible_to_policies
 from proxy.identity import identify
-from proxy.observation import Observation, ObservedCall
 from proxy.policy import Reject
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
 from proxy.step import context_header, server_timing
 from proxy.telemetry import Telemetry
+from proxy.telemetry.attributes import operation_of
+from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.tokens import TokenService
 from proxy.upstream import Call, Reply, Upstream
 from proxy.usage import Usage, UsageReader, without_usage

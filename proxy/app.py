@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from proxy import logs
 from proxy.api import Api, Endpoint, Handler
 from proxy.config import Config, load
 from proxy.context import ModelProfile
@@ -23,7 +22,7 @@ from proxy.errors import error_body
 from proxy.models import Models
 from proxy.routing import Routes
 from proxy.settings import EchoUpstream, ForeignUpstream, ModelSettings, OllamaUpstream, OpenAIUpstream, Settings
-from proxy.telemetry import Telemetry
+from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
 

@@ -4,7 +4,7 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.errors import BadRequest
 from proxy.headers import Headers, request_id
+from proxy.upstream import ByteStream
 
 Note = Callable[[bytes], None]
 
@@ -25,7 +26,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = {name.decode("latin-1"): _text(value) for name, value in scope["headers"]}
         """The request headers, names in lower case; of a repeated one the last."""
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
@@ -39,8 +40,8 @@ class Exchange:
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes."""
-        declared = self.headers.get("content-length", "0")
-        if declared.isdigit() and int(declared) > limit:
+        declared = self.headers.get("content-length", "0").lstrip("0")
+        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
             raise _too_large(limit)
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise BadRequest(
@@ -65,7 +66,7 @@ class Exchange:
         await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
         await self._send({"type": "http.response.body", "body": body})
 
-    async def relay(self, status: int, headers: Headers, chunks: AsyncGenerator[bytes, None], note: Note) -> None:
+    async def relay(self, status: int, headers: Headers, chunks: ByteStream, note: Note) -> None:
         """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through."""
         send = self._send
         async with aclosing(chunks):
@@ -116,6 +117,14 @@ class Watch:
         self._gone = True
         if self._owner is not None:
             self._owner.cancel()
+
+
+def _text(value: bytes) -> str:
+    """A header's value so that it goes out as the bytes that came, wherever they are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _too_large(limit: int) -> BadRequest:

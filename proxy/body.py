@@ -18,6 +18,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
+_EMPTY = re.compile(rb"\[\s*\]")
 _BREAK = re.compile(rb"\s*,?")
 
 _Item = TypeVar("_Item", Message, Tool)
@@ -70,10 +71,10 @@ class Body:
 
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
-        start = bytes(memoryview(self._fields.get("messages", b""))[:64]).lstrip()
-        if not start.startswith(b"["):
+        raw = memoryview(self._fields.get("messages", b"null"))
+        if bytes(raw[:1]) != b"[":
             _wrong("messages", "must be a list of messages")
-        if start[1:].lstrip().startswith(b"]"):
+        if _EMPTY.match(raw):
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
 
     def encoded(self, changes: Mapping[str, Any]) -> bytes:

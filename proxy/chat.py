@@ -4,6 +4,7 @@ Everything here is immutable and needs nothing but the standard library. A messa
 the client sent for it, so that a request in which one message changed re-sends all others byte for byte.
 """
 
+import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class JsonObject(dict[str, Any]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return type(self)(json.loads(self.raw), self._raw)
+        return type(self)(copy.deepcopy(dict(self), memo), self._raw)
 
 
 class Message(JsonObject):
@@ -223,17 +224,19 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     Results are found by id, never by neighbourhood; whatever stands between a call and its last result is part of the
     exchange, so that no cut can separate them.
     """
-    last_result: dict[str, int] = {}
+    reach = list(range(len(messages)))
+    caller: dict[str, int] = {}
     for index, message in enumerate(messages):
+        caller.update(dict.fromkeys(message.call_ids, index))
         if message.get("role") == "tool":
-            last_result[str(message.get("tool_call_id", ""))] = index
+            asked = caller.get(str(message.get("tool_call_id", "")), index)
+            reach[asked] = index
     groups: list[tuple[Message, ...]] = []
     start = 0
     while start < len(messages):
         end = index = start
         while index <= end:
-            for call in messages[index].call_ids:
-                end = max(end, last_result.get(call, index))
+            end = max(end, reach[index])
             index += 1
         groups.append(tuple(messages[start : end + 1]))
         start = end + 1
@@ -260,5 +263,8 @@ def chosen_tools(choice: Any) -> tuple[str, ...]:
         return ()
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, Mapping):
-        return tuple(called_name(tool) for tool in allowed.get("tools") or () if isinstance(tool, Mapping))
+        tools = allowed.get("tools")
+        return (
+            tuple(called_name(tool) for tool in tools if isinstance(tool, Mapping)) if isinstance(tools, list) else ()
+        )
     return (called_name(choice),)

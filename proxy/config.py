@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import importlib
+import inspect
 import os
 import pkgutil
 from collections.abc import Iterable, Mapping
@@ -54,12 +55,17 @@ def policy_class(name: str) -> type[Policy]:
         raise LookupError(f"unknown policy {name!r}; {_suggest(name, known)}")
     try:
         module = importlib.import_module(name if "." in name else f"policies.{name}")
-    except ImportError as error:
-        raise LookupError(f"policy {name!r} cannot be imported: {error}") from None
+    except Exception as error:  # the module is the operator's own, and may fail in any way
+        reason = " ".join(str(error).split())
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}") from None
     found = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, Policy)
+        and value.__module__ == module.__name__
+        and not inspect.isabstract(value)
     ]
     if len(found) != 1:
         raise LookupError(f"policy {name!r} must define one policy class, not {len(found)}")
@@ -105,7 +111,9 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
 
 def _located(document: Document, place: Place, error: ValidationError, kind: Any) -> ConfigError:
     """The first thing wrong, at its line, with what would be right."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    # of a misspelt key that is needed, the one that is there helps more than the one that is missing
+    found = sorted(error.errors(include_url=False, include_input=False), key=lambda e: e["type"] != "extra_forbidden")
+    first = found[0]
     steps = list(first["loc"])
     if steps[:1] == ["upstreams"] and len(steps) > 3:
         del steps[2]  # pydantic's name for the member of the union; no key of the file

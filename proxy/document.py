@@ -32,11 +32,14 @@ class Document:
             raise ConfigError(f"{path}: larger than {_MAX_BYTES >> 10} KiB")
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
+            self.data = {} if node is None else self._read(node, ())
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f":{mark.line + 1}" if mark else ""
-            raise ConfigError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
-        self.data = {} if node is None else self._read(node, ())
+            problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+            raise ConfigError(f"{path}{line}: not valid YAML: {problem}") from None
+        except RecursionError:
+            raise ConfigError(f"{path}: nested too deeply; does an alias stand inside itself?") from None
 
     def error(self, place: Place, message: str) -> ConfigError:
         """An error at the nearest place that the file has a line for."""
@@ -73,7 +76,7 @@ class Document:
             return _VARIABLE.sub(lambda found: self._substitute(found, place), node.value)
         try:
             return yaml.SafeLoader("").construct_object(node)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:
             raise self.error(place, f"not a plain value: {getattr(error, 'problem', error)}") from None
 
     def _substitute(self, found: re.Match[str], place: Place) -> str:

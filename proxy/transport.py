@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -67,16 +67,38 @@ class Response:
         finally:
             self._response.close()
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it arrives. Closing the iterator before its end drops the connection."""
-        read = self._response.content.readany
+    def chunks(self) -> "Chunks":
+        """The body as it arrives."""
+        return Chunks(self._response, self._name)
+
+
+class Chunks:
+    """A body as it arrives. Closing it drops the connection, also before the first chunk was asked for."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self._response = response
+        self._read = response.content.readany
+        self._name = name
+
+    def __aiter__(self) -> "Chunks":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next bytes. Raises `UpstreamFailed` or `UpstreamTimeout` where the answer breaks off."""
         try:
-            while chunk := await read():
-                yield chunk
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise _failure(error, self._name) from None
-        finally:
+            chunk = await self._read()
+        except BaseException as error:
             self._response.close()
+            if isinstance(error, (aiohttp.ClientError, TimeoutError)):
+                raise _failure(error, self._name) from None
+            raise
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """Drop what has not arrived yet."""
+        self._response.close()
 
 
 class Transport:
@@ -146,6 +168,8 @@ def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.so
 def _may_retry(error: Exception) -> bool:
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return False
+    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+        return False  # it carries the head of an answer that had begun
     return isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ConnectionTimeoutError))
 
 

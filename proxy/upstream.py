@@ -1,6 +1,6 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,19 @@ class Counter(Tokens, Protocol):
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Compare a count with the prompt tokens that an upstream reported for the same request."""
+
+
+class ByteStream(Protocol):
+    """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Itself."""
+
+    async def __anext__(self) -> bytes:
+        """The next bytes."""
+
+    async def aclose(self) -> None:
+        """Drop the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +62,8 @@ class Reply:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Response headers, names in lower case, without hop-by-hop ones, cookies and the length."""
     body: bytes | None = None
-    chunks: AsyncGenerator[bytes, None] | None = None
-    """The body as it arrives. Closing the iterator (`aclose`) drops the upstream request at once."""
+    chunks: ByteStream | None = None
+    """The body as it arrives; closing it drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """What the upstream noticed, for spans and logs: `truncated`, `ignored` fields, an
     `error` in mid-stream, and where the bytes do not show them,

@@ -1,5 +1,6 @@
 """What an answer cost, read from its bytes as they pass by."""
 
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -7,8 +8,13 @@ from typing import Any
 
 import orjson
 
+from proxy.upstream import ByteStream
+
 _TAIL = 8192
 """Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
+
+
+_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def without_usage(
-    chunks: AsyncGenerator[bytes, None], note: Callable[[bytes], None]
-) -> AsyncGenerator[bytes, None]:
+async def without_usage(chunks: ByteStream, note: Callable[[bytes], None]) -> AsyncGenerator[bytes, None]:
     """A stream as a client expects it that did not ask for usage, while the upstream was asked for it.
 
     Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
@@ -108,10 +112,11 @@ async def without_usage(
     async with aclosing(chunks):
         async for chunk in chunks:
             note(chunk)
-            *events, pending = (pending + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
-            kept = [event for event in map(_client_event, events) if event]
+            *parts, pending = _BOUNDARY.split(pending + chunk)
+            events = zip(parts[::2], parts[1::2], strict=True)
+            kept = [shown + boundary for event, boundary in events if (shown := _client_event(event))]
             if kept:
-                yield b"\n\n".join(kept) + b"\n\n"
+                yield b"".join(kept)
     if pending:
         yield pending
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from proxy.body import Body
 from proxy.chat import encode
-from proxy.wire import flaws
 from proxy.errors import BadRequest
+from proxy.wire import flaws
 
 thorough = settings(max_examples=200, deadline=None)
 

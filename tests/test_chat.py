@@ -17,15 +17,14 @@ from proxy.chat import (
     Message,
     Tool,
     chosen_tools,
-    damage,
     encode,
     exchanges,
-    flaws,
     legal_cuts,
     split_head,
     turns,
 )
 from proxy.testing import chat, message, script, tool
+from proxy.wire import damage, flaws
 
 thorough = settings(max_examples=150, deadline=None)
 

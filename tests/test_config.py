@@ -53,7 +53,10 @@ def test_the_smallest_configuration(tmp_path: Path) -> None:
 
 
 def test_a_chain_is_its_policies_in_order_with_their_names(tmp_path: Path) -> None:
-    text = BASE + "chains:\n  default:\n    - reject_oversize: {share: 0.5}\n    - window_history\n    - reject_oversize:\n"
+    text = (
+        BASE
+        + "chains:\n  default:\n    - reject_oversize: {share: 0.5}\n    - window_history\n    - reject_oversize:\n"
+    )
     chain = loaded(tmp_path, text + "  other:\n").settings.chains["default"]
 
     assert [name for name, _ in chain] == ["reject_oversize", "window_history", "reject_oversize"]
@@ -409,9 +412,7 @@ def test_a_policy_that_cannot_be_had_is_one_line(tmp_path: Path, package: Path, 
 def test_a_wrong_setting_of_such_a_policy_has_its_place(tmp_path: Path, package: Path) -> None:
     message = refusal(tmp_path, BASE + "chains:\n  default:\n    - own_policies.mine: {levle: 3}\n")
 
-    assert message == (
-        "config.yaml:8: chains.default.0.own_policies.mine.levle: unknown key; did you mean 'level'?"
-    )
+    assert message == ("config.yaml:8: chains.default.0.own_policies.mine.levle: unknown key; did you mean 'level'?")
 
 
 def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> None:

@@ -97,7 +97,7 @@ class TestEveryPolicy:
     def test_is_frozen(self, name: str) -> None:
         policy = made(name)
         with pytest.raises(ValueError, match="frozen"):
-            policy.timeout = 2.0  # type: ignore[misc]
+            policy.timeout = 2.0
 
 
 def growing() -> Iterator[ChatRequest]:

@@ -129,6 +129,30 @@ def test_what_else_a_body_tells(answer: Any, found: Usage) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()) == found
 
 
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
+                     "rate_limit_exceeded", id="OpenAI's error body"),
+        pytest.param({"error": {"message": "m", "code": None}}, None, id="no code"),
+        pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
+        pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
+        pytest.param({"detail": "Not Found"}, None, id="another shape"),
+        pytest.param({"error": None, "choices": []}, None, id="null"),
+    ],
+)  # fmt: skip
+def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
+    assert UsageReader().of_body(json.dumps(answer).encode()).error == code
+
+
+def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> None:
+    noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "truncated": True}
+
+    assert Usage(model="m").completed(noticed) == Usage(input=11, output=2, cached=8, model="m")
+    assert FOUND.completed(noticed) == FOUND
+    assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
+
+
 # --- hiding -----------------------------------------------------------------------------------------------------------
 
 

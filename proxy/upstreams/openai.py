@@ -49,6 +49,9 @@ class OpenAI:
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """The server's own list of models; empty where it has none."""
         reply = await self.send(Call("/models", "", b"", headers, method="GET"))
+        if reply.chunks is not None:
+            await reply.chunks.aclose()
+            return []
         try:
             listed = orjson.loads(reply.body or b"")["data"]
             return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]

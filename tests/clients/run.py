@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +66,7 @@ class Tally:
         self.skipped += verdict == "skip"
         if verdict == "fail":
             self.failures.append(f"{client}: {name}: {detail}")
-        print(f"{verdict:4}  {client:34}  {name}{'  ' + detail if detail and verdict != 'pass' else ''}", flush=True)
+        print(f"{verdict:4}  {client:34}  {name}{'  ' + detail if detail else ''}", flush=True)
 
 
 @dataclass(frozen=True)
@@ -209,22 +209,36 @@ def run_suite(suite: Suite, env: dict[str, str], tally: Tally) -> None:
             cwd=SCRATCH / "run",
             start_new_session=True,
         )
-        watch = threading.Timer(suite.seconds, os.killpg, (process.pid, signal.SIGKILL))
+        watch = threading.Timer(suite.seconds, _kill, [process])
         watch.start()
-        assert process.stdout is not None
-        seen = 0
-        for line in process.stdout:
-            verdict, _, rest = line.rstrip("\n").partition("\t")
-            if verdict in ("pass", "fail", "skip"):
-                name, _, detail = rest.partition("\t")
-                tally.take(suite.client, verdict, name, detail)
-                seen += 1
-        code = process.wait()
-        watch.cancel()
+        try:
+            seen = _take_lines(suite, process, tally)
+            code = process.wait()
+        finally:
+            watch.cancel()
+            _kill(process)
         if code != 0 or seen == 0:
             errors.seek(0)
             told = " ".join(errors.read().split()[-80:])
             tally.take(suite.client, "fail", "the suite itself", f"exit code {code} after {seen} scenarios: {told}")
+
+
+def _take_lines(suite: Suite, process: "subprocess.Popen[str]", tally: Tally) -> int:
+    assert process.stdout is not None
+    seen = 0
+    for line in process.stdout:
+        verdict, _, rest = line.rstrip("\n").partition("\t")
+        if verdict in ("pass", "fail", "skip"):
+            name, _, detail = rest.partition("\t")
+            tally.take(suite.client, verdict, name, detail)
+            seen += 1
+    return seen
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    """End a suite and whatever it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _unfit(command: list[str]) -> str | None:

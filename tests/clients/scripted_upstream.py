@@ -192,6 +192,9 @@ async def _refusals(
         return await handler(request)
     except Refused as refused:
         return _json(refused.body, refused.status)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        # a field of another type than expected: to tell which one is beyond a script
+        return _json(answers.error("Invalid type in the body.", "invalid_type"), 400)
 
 
 class _Leaving:

@@ -18,9 +18,9 @@ from proxy.errors import NotFound, UpstreamFailed, UpstreamTimeout
 from proxy.settings import ForeignUpstream
 from proxy.testing import chat, tool
 from proxy.upstream import Call, Reply
-from proxy.upstreams import foreign_library
 from proxy.upstreams.foreign import Foreign
-from proxy.upstreams.foreign_answer import Chunks
+from proxy.upstreams.foreign import library as foreign_library
+from proxy.upstreams.foreign.answer import Chunks
 from tests.upstreams.fake_anthropic import FakeAnthropic, fake_anthropic
 
 KEY = "sk-ant-client-key"
@@ -561,7 +561,7 @@ async def test_a_missing_litellm_is_named(upstream: Foreign, monkeypatch: pytest
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("proxy.upstreams.foreign_library.importlib.import_module", missing)
+    monkeypatch.setattr("proxy.upstreams.foreign.library.importlib.import_module", missing)
 
     with pytest.raises(UpstreamFailed, match=r"^Upstream 'claude' needs litellm: pip install 'penstock\[foreign\]'$"):
         await upstream.send(call(ask()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
 from proxy.errors import BadRequest
 from proxy.testing import chat, tool
-from proxy.upstreams.ollama_request import OPTIONS, READ, translate
+from proxy.upstreams.ollama.request import OPTIONS, READ, translate
 
 Json = dict[str, Any]
 PNG = "data:image/png;base64,iVBORw0KGgo="

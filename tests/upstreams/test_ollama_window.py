@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams import ollama_window
-from proxy.upstreams.ollama_window import Told, Windows, effective, full_name
+from proxy.upstreams.ollama import window as ollama_window
+from proxy.upstreams.ollama.window import Told, Windows, effective, full_name
 
 
 @pytest.mark.parametrize(

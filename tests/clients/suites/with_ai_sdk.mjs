@@ -61,7 +61,10 @@ scenario("generateObject", async (chain) => {
 });
 
 scenario("streamObject", async (chain) => {
-  equal(await streamObject({ model: penstock(model(chain)), schema: City, prompt: "a city" }).object, LYON);
+  const answer = streamObject({ model: penstock(model(chain)), schema: City, prompt: "a city" });
+  let last;
+  for await (const partial of answer.partialObjectStream) last = partial;
+  equal(last, LYON);
 });
 
 scenario("overflow of the upstream", async (chain) => {

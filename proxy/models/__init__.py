@@ -1,0 +1,200 @@
+"""What is known about a model: its window, how to count for it, what it costs, how its provider caches.
+
+Three layers, each over the next: the configuration, litellm's list where litellm is installed, and our own table
+(`proxy/data/models.json`), whose first matching pattern wins.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from proxy.context import CacheRules, ModelProfile, Prices
+from proxy.models.names import canonical
+from proxy.models.price_list import Listed, PriceList
+from proxy.models.table import Row, Table, load_table
+from proxy.settings import ModelSettings
+from proxy.tokens.encodings import canonical_encoding
+
+UNKNOWN_WINDOW = 128_000
+"""The window of an unknown hosted model. Too small would cut and refuse requests that the provider takes; too large
+only lets the provider refuse them itself, as it would without Penstock."""
+OLLAMA_WINDOW = 4096
+"""The window of a model on Ollama until it is told or found out: what Ollama falls back to, whatever the model was
+trained for. Too large here would be cut silently."""
+UNKNOWN_OUTPUT = 65_536
+UNKNOWN_FACTOR = 1.1
+"""Tokens of an unknown model per token of o200k_base, with a margin: newer vocabularies differ by 0 to 10 %."""
+USUAL_RESERVE = 4096
+"""Tokens of an ordinary answer, and then some."""
+
+_REMEMBERED = 4096
+
+
+class Models:
+    """Resolves names to profiles. Safe to use from any thread."""
+
+    def __init__(self, prices: PriceList | None = None) -> None:
+        """`prices` is litellm's list: that of the installed litellm, unless given."""
+        self._prices = prices or PriceList.installed()
+        self._known: dict[tuple[str, ModelSettings | None, bool], ModelProfile] = {}
+
+    def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
+        """The profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
+
+        On Ollama a model's window is the one it is run with, not the one it was trained for: `num_ctx` or `window` of
+        the configuration, or 4,096 with the source `default`, until `with_window` says what the server reports.
+        """
+        key = (name, settings, ollama)
+        profile = self._known.get(key)
+        if profile is None:
+            profile = self._resolved(name, settings, ollama)
+            if len(self._known) >= _REMEMBERED:  # names come from clients
+                self._known.clear()
+            self._known[key] = profile
+        return profile
+
+    async def warm(self) -> None:
+        """Read the table and the list in a thread, so that the first request need not."""
+        await asyncio.to_thread(self.resolve, "")
+
+    def known(self) -> tuple[ModelProfile, ...]:
+        """A profile for each line of the table, in its order, under the line's first pattern."""
+        return tuple(replace(self.resolve(row.match[0].rstrip("*")), name=row.match[0]) for row in self.table.models)
+
+    @cached_property
+    def table(self) -> Table:
+        """Our own table."""
+        return load_table()
+
+    def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
+        row = self.table.find(canonical(name))
+        facts = _of_row(self.table, row) if row else _unknown()
+        if ollama:
+            facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
+            facts |= {"prices": Prices(), "cache": CacheRules(), "source": "default"}
+        else:
+            listed = self._prices.find(name)
+            facts |= _of_list(facts, listed) if listed else {}
+        facts |= _of_settings(facts, settings, ollama) if settings else {}
+        return _profile(name, facts)
+
+
+def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile:
+    """The same model with a window that was found out, as from a running Ollama; the answer's share follows it."""
+    known = {item.name: getattr(profile, item.name) for item in fields(ModelProfile)}
+    known |= {"window": window, "source": source}
+    if profile.reserve == _usual_reserve(profile.window, profile.max_output):
+        known["reserve"] = None
+    if profile.max_output >= profile.window:
+        known["max_output"] = None
+    return _profile(profile.name, known)
+
+
+def describe(profile: ModelProfile) -> str:
+    """A profile in a line for people, with where its figures come from."""
+    prompt = f", prompt up to {profile.max_input:,}" if profile.max_input else ""
+    counting = profile.encoding if profile.factor == 1.0 else f"{profile.encoding} x {profile.factor:g}"
+    cache = profile.cache
+    parts = [
+        f"{profile.window:,} tokens{prompt}, answer up to {profile.max_output:,}, {profile.reserve:,} kept free for it",
+        f"counted with {counting} ({'exact' if profile.exact else 'an estimate'})",
+        f"${profile.prices.input:g} in, ${profile.prices.output:g} out per million tokens",
+        f"cache reads x {cache.read:g}, writes x {cache.write:g}, from {cache.minimum:,} tokens, for {cache.ttl:g} s"
+        if cache.ttl
+        else "no prompt cache",
+    ]
+    return f"{profile.name}: {'; '.join(parts)}; from: {profile.source}"
+
+
+def _unknown() -> dict[str, Any]:
+    return {"window": UNKNOWN_WINDOW, "max_output": UNKNOWN_OUTPUT, "factor": UNKNOWN_FACTOR, "source": "default"}
+
+
+def _of_row(table: Table, row: Row) -> dict[str, Any]:
+    facts = msgspec.structs.asdict(row)
+    del facts["match"]
+    return facts | {"prices": Prices(*row.prices), "cache": table.caches[row.cache], "source": "table"}
+
+
+def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
+    """What litellm's list says over the table.
+
+    Its `max_input_tokens` is the prompt's limit for some models and the whole window for others. Where our table knows
+    a limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere
+    it is read as the window: at worst some room is left unused.
+    """
+    found: dict[str, Any] = {"source": "litellm"}
+    if listed.limits:
+        read, written = listed.limits
+        found |= {"window": read, "max_output": written}
+        if facts.get("max_input") and read >= facts["window"]:
+            found |= {"max_input": read - written}
+        elif facts.get("max_input"):
+            found |= {"window": read + written, "max_input": read}
+    price = listed.input_cost_per_token
+    if price is not None and listed.output_cost_per_token is not None:
+        found["prices"] = Prices(round(price * 1e6, 6), round(listed.output_cost_per_token * 1e6, 6))
+    if price and listed.cache_read_input_token_cost:
+        rules = facts.get("cache") or CacheRules()
+        rules = rules if rules.ttl else CacheRules(minimum=1024, ttl=300)
+        written_cost = listed.cache_creation_input_token_cost
+        write = round(written_cost / price, 4) if written_cost else rules.write
+        found["cache"] = replace(rules, read=round(listed.cache_read_input_token_cost / price, 4), write=write)
+    return found
+
+
+def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool) -> dict[str, Any]:
+    given = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
+    window = settings.num_ctx or settings.window if ollama else settings.window
+    if window is not None:
+        given = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | given
+    given |= _counting(facts, settings)
+    if settings.prices is not None:
+        given["prices"] = Prices(settings.prices.input, settings.prices.output)
+    if settings.cache is not None:
+        given["cache"] = CacheRules(**settings.cache.model_dump())
+    if window is not None or (given and not ollama):
+        given["source"] = "config"
+    return given
+
+
+def _fitting_reserve(facts: Mapping[str, Any], window: int) -> int | None:
+    """The table's reserve, unless it is too much of a window that the configuration made smaller."""
+    reserve: int | None = facts.get("reserve")
+    return reserve if reserve is not None and reserve <= window // 4 else None
+
+
+def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
+    """How the configuration says to count; another tokenizer than the table's is nowhere taken for exact."""
+    if settings.tokenizer is not None and settings.tokenizer != facts.get("encoding"):
+        return {"encoding": settings.tokenizer, "factor": settings.factor or 1.0, "exact": False}
+    if settings.factor is not None:
+        exact = bool(facts.get("exact")) and settings.factor == facts.get("factor")
+        return {"factor": settings.factor, "exact": exact}
+    return {}
+
+
+def _usual_reserve(window: int, max_output: int) -> int:
+    """A tenth of the window, but no more than 4,096 tokens and no more than an answer may have.
+
+    A small window keeps nine tenths for the prompt, and in a large one an ordinary answer still fits.
+    """
+    return min(max_output, USUAL_RESERVE, window // 10)
+
+
+def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
+    """A profile in which the figures fit each other."""
+    known = dict(facts)
+    window = known["window"]
+    if known.get("max_input") and known["max_input"] >= window:
+        known["max_input"] = None
+    known["max_output"] = min(known.get("max_output") or window, window)
+    usual, reserve = _usual_reserve(window, known["max_output"]), known.get("reserve")
+    known["reserve"] = usual if reserve is None else min(reserve, window - 1)
+    known["encoding"] = canonical_encoding(known.get("encoding", "o200k_base"))
+    known["name"] = name
+    return ModelProfile(**known)

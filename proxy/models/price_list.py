@@ -1,0 +1,70 @@
+"""litellm's list of models, read as data: litellm itself is not imported."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from proxy.models.names import spellings
+
+_FILE = "model_prices_and_context_window_backup.json"
+_CHAT = frozenset({"chat", "completion", "responses"})
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A model of the list. Prices are US dollars per token; its `max_tokens` means many things and is not read."""
+
+    max_input_tokens: float | None = None
+    max_output_tokens: float | None = None
+    input_cost_per_token: float | None = None
+    output_cost_per_token: float | None = None
+    cache_read_input_token_cost: float | None = None
+    cache_creation_input_token_cost: float | None = None
+    mode: str | None = None
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """Input and output tokens; None where they are missing, or so odd that they must be a mistake."""
+        read, written = int(self.max_input_tokens or 0), int(self.max_output_tokens or 0)
+        return (read, written) if 0 < written <= read else None
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """The list, read on first use in some milliseconds; entries are only parsed when they are asked for."""
+
+    path: Path | None
+
+    @classmethod
+    def installed(cls) -> "PriceList":
+        """The list of the installed litellm; an empty one where there is none."""
+        spec = find_spec("litellm")
+        return cls(Path(spec.origin).with_name(_FILE) if spec and spec.origin else None)
+
+    def find(self, name: str) -> Listed | None:
+        """The chat model of that name, in any of its spellings."""
+        for spelling in spellings(name):
+            raw = self._entries.get(spelling)
+            found = None if raw is None else _parsed(raw)
+            if found is not None and found.mode in _CHAT:
+                return found
+        return None
+
+    @cached_property
+    def _entries(self) -> dict[str, msgspec.Raw]:
+        try:
+            data = self.path.read_bytes() if self.path else b"{}"
+            entries = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        except (OSError, msgspec.DecodeError):
+            return {}
+        entries.pop("sample_spec", None)
+        return entries
+
+
+def _parsed(raw: msgspec.Raw) -> Listed | None:
+    try:
+        return msgspec.json.decode(raw, type=Listed)
+    except msgspec.DecodeError:
+        return None

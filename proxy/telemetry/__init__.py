@@ -1,0 +1,60 @@
+"""What is seen of a request from outside: one call each for its spans, its metrics and its line in the log."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from proxy import __version__
+from proxy.settings import TelemetrySettings
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Observation
+
+if TYPE_CHECKING:
+    from proxy.telemetry.tracing import Tracing
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+class Telemetry:
+    """The telemetry of one app; nothing of it is shared with another in the same process."""
+
+    def __init__(self, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
+        self.metrics = metrics
+        self._tracing = tracing
+
+    @classmethod
+    def open(cls, settings: TelemetrySettings) -> "Telemetry":
+        """Set up what the settings and the environment ask for.
+
+        OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
+        """
+        if not _traced(settings):
+            return cls(Metrics(__version__))
+        from proxy.telemetry.tracing import Tracing
+
+        return cls(Metrics(__version__), Tracing(settings))
+
+    def begin(
+        self, method: str, route: str, headers: Mapping[str, str], *, path: str | None = None, request_id: str = ""
+    ) -> Observation:
+        """Begin to observe a request; `end` of what is returned must be called.
+
+        `route` is a path of the app's own, such as `/v1/chat/completions`, never the client's; `headers` are the
+        client's, names in lower case. Health and metrics endpoints are not to be observed.
+        """
+        span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
+        if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
+            self.metrics.retries.inc()
+        return Observation(self.metrics, span, route, request_id)
+
+    async def aclose(self, seconds: float = 5.0) -> None:
+        """Send the last spans, for at most so many seconds."""
+        self.metrics.close()
+        if self._tracing is not None:
+            await self._tracing.aclose(seconds)
+
+
+def _traced(settings: TelemetrySettings) -> bool:
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    return settings.console or settings.endpoint is not None or any(os.environ.get(name) for name in _ENDPOINTS)

@@ -1,0 +1,201 @@
+"""One request as it is observed, from its first byte to its last."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from proxy.errors import PenstockError
+from proxy.policy import Fact
+from proxy.step import Step
+from proxy.telemetry import attributes as attr
+from proxy.telemetry.metrics import Metrics, RouteMetrics
+from proxy.usage import Usage
+
+if TYPE_CHECKING:
+    from proxy.telemetry.tracing import CallSpan, RequestSpan
+
+NONE = "none"
+"""The label of what a request has not got: a model, or an upstream."""
+
+OVERFLOW = "context_length_exceeded"
+"""The error code of a prompt that does not fit; OpenAI's own."""
+
+_KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_access = logging.getLogger("penstock.access")
+
+
+class Observation:
+    """One request: its spans, its metrics and its line in the access log."""
+
+    def __init__(self, metrics: Metrics, span: "RequestSpan | None", route: str, request_id: str) -> None:
+        self._metrics = metrics
+        self._span = span
+        self._started = perf_counter()
+        self._series: RouteMetrics | None = None
+        self._said: dict[str, str | None] = {"request_id": request_id or None, "route": route}
+        self._steps: Sequence[Step] = ()
+        self._before: int | None = None
+        self._after: int | None = None
+        self._window: int | None = None
+        self._overflow = False
+        self._answering = False
+        self._ended = False
+        metrics.active.inc()
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace's id as 32 hexadecimal digits, or None without tracing."""
+        return self._span.trace_id if self._span is not None else None
+
+    def routed(self, *, model: str, upstream: str, chain: str | None = None) -> None:
+        """Say where the request goes. `model` is its label: from the configuration, never the client's text."""
+        self._series = self._metrics.route(model, upstream)
+        self._said |= {"model": model, "upstream": upstream, "chain": chain}
+
+    def ran(self, steps: Sequence[Step], *, before: int | None, after: int | None, window: int | None) -> None:
+        """Say what the chain did: tokens of the prompt before and after it, and of the usable window."""
+        self._steps, self._before, self._after, self._window = steps, before, after, window
+        self._overflow = after is not None and window is not None and after > window
+        self._route.context(before, after, window)
+        self._metrics.ran(steps)
+        if self._span is not None:
+            self._span.ran(steps)
+
+    def call(
+        self,
+        *,
+        provider: str,
+        model: str,
+        operation: str | None = "chat",
+        address: str | None = None,
+        fields: Mapping[str, object] | None = None,
+    ) -> "ObservedCall":
+        """Begin a call to the upstream, under its own name for the model; `end` of what is returned must be called.
+
+        `operation` is a name of the GenAI conventions, or None for a call that asks no model; `address` is the
+        upstream's base URL; of the request's `fields` only numbers are recorded.
+        """
+        span = self._span.call(operation, provider, model, address, fields or {}) if self._span is not None else None
+        return ObservedCall(self, span)
+
+    def end(self, status: int, *, error: "BaseException | str | None" = None, stream: bool = False) -> None:
+        """Say which status the client got and whether its answer was a stream. Further calls do nothing.
+
+        `error` is what went wrong, if anything: an exception, of which only the kind is recorded, or a code. For a
+        client that left before the end the status is 499.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        seconds = perf_counter() - self._started
+        kind = kind_of(error)
+        self._metrics.active.dec()
+        self._route.ended(status, seconds)
+        if self._overflow or kind == OVERFLOW:
+            self._route.overflowed()
+        if self._span is not None:
+            self._span.end(status, kind, self._attributes())
+        if _access.isEnabledFor(logging.INFO):
+            _access.info("request", extra={"fields": self._line(status, seconds, kind, stream)})
+
+    @property
+    def _route(self) -> RouteMetrics:
+        if self._series is None:
+            self._series = self._metrics.route(NONE, NONE)
+        return self._series
+
+    def _answered(self) -> None:
+        if not self._answering:
+            self._answering = True
+            self._route.first_chunk(perf_counter() - self._started)
+
+    def _called(self, error: str | None, usage: Usage | None) -> None:
+        if usage is not None:
+            self._route.used(usage)
+        if error is not None:
+            self._route.failed(error)
+            self._overflow = self._overflow or error == OVERFLOW
+
+    def _attributes(self) -> dict[str, object]:
+        return {
+            attr.REQUEST_ID: self._said["request_id"],
+            attr.MODEL: self._said.get("model"),
+            attr.UPSTREAM: self._said.get("upstream"),
+            attr.CHAIN: self._said.get("chain"),
+            attr.TOKENS_BEFORE: self._before,
+            attr.TOKENS_AFTER: self._after,
+            attr.WINDOW: self._window,
+        }
+
+    def _line(self, status: int, seconds: float, error: str | None, stream: bool) -> dict[str, object]:
+        known = {
+            **self._said,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "tokens_before": self._before,
+            "tokens_after": self._after,
+            "verdicts": _tally(self._steps),
+            "stream": stream,
+            "error": error,
+            "trace_id": self.trace_id,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+class ObservedCall:
+    """One call to an upstream on behalf of a request; a request may make several."""
+
+    def __init__(self, request: Observation, span: "CallSpan | None") -> None:
+        self._request = request
+        self._span = span
+        self._started = perf_counter()
+        self._first_chunk: float | None = None
+        self._ended = False
+
+    def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers for the upstream: the call's own `traceparent` where we trace, and never `baggage`."""
+        if self._span is not None:
+            return self._span.carry(headers)
+        return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
+
+    def first_chunk(self) -> None:
+        """Say that the first bytes of the answer are here; only the first time counts."""
+        if self._first_chunk is None:
+            self._first_chunk = perf_counter() - self._started
+            self._request._answered()
+
+    def end(
+        self,
+        *,
+        status: int | None = None,
+        error: "BaseException | str | None" = None,
+        usage: Usage | None = None,
+        facts: Mapping[str, Fact] | None = None,
+    ) -> None:
+        """Say how it went: the upstream's status, the usage it reported, what it noticed. Further calls do nothing.
+
+        `error` is as for the request; a status from 400 on is one by itself. For a client that left, give neither.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
+        self._request._called(kind, usage)
+        if self._span is not None:
+            self._span.end(kind, self._first_chunk, usage, facts or {})
+
+
+def kind_of(error: "BaseException | str | None") -> str | None:
+    """An error as a label: its code, else its class. Never its text, which may quote a prompt."""
+    if isinstance(error, PenstockError):
+        error = error.code or type(error).__name__
+    elif isinstance(error, BaseException):
+        error = type(error).__name__
+    return error if error is None or _KIND.fullmatch(error) else "other"
+
+
+def _tally(steps: Sequence[Step]) -> dict[str, int]:
+    return dict(Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in steps))

@@ -1,0 +1,182 @@
+"""Spans, and where they go. The only file that knows OpenTelemetry; it is imported only where traces are wanted."""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter, time_ns
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from proxy import __version__
+from proxy.errors import ConfigError
+from proxy.policy import Fact
+from proxy.settings import TelemetrySettings
+from proxy.step import Step
+from proxy.telemetry import attributes as attr
+from proxy.usage import Usage
+
+_LONGEST_VALUE = 1024
+"""Characters kept of an attribute: some values are the client's or the upstream's to choose."""
+
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
+
+_log = logging.getLogger("penstock.tracing")
+_propagator = TraceContextTextMapPropagator()
+
+
+class Tracing:
+    """The tracer of one app, and its way out."""
+
+    def __init__(self, settings: TelemetrySettings, exporters: Sequence[SpanExporter] | None = None) -> None:
+        """Send spans where the settings say, or to `exporters`. Raises `ConfigError` if that cannot work."""
+        self._exporters = _exporters(settings) if exporters is None else exporters
+        self._provider = TracerProvider(
+            sampler=ParentBased(TraceIdRatioBased(settings.sample)),
+            resource=_resource(settings),
+            span_limits=SpanLimits(max_span_attribute_length=_LONGEST_VALUE),
+            shutdown_on_exit=False,
+        )
+        for exporter in self._exporters:
+            self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("penstock", __version__)
+
+    def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
+        """Open the span of a request, as a child of the caller's if `headers` name one."""
+        return RequestSpan(self._tracer, method, route, path, headers)
+
+    async def aclose(self, seconds: float = 5.0) -> None:
+        """Send what is left, for at most so many seconds; an unreachable collector does not hold up the exit."""
+        flush = threading.Thread(target=self._provider.shutdown, name="penstock-last-spans", daemon=True)
+        flush.start()
+        await asyncio.to_thread(flush.join, seconds)
+        if flush.is_alive():
+            _log.warning("spans were lost", extra={"fields": {"why": f"the collector took none for {seconds:g} s"}})
+            for exporter in self._exporters:
+                threading.Thread(target=exporter.shutdown, daemon=True).start()
+
+
+class RequestSpan:
+    """The SERVER span of a request, and the parent of all others."""
+
+    def __init__(self, tracer: Tracer, method: str, route: str, path: str, headers: Mapping[str, str]) -> None:
+        self._tracer = tracer
+        self._epoch = time_ns() - int(perf_counter() * 1e9)
+        self._compacted = False
+        known = {attr.HTTP_METHOD: method, attr.HTTP_ROUTE: route, attr.URL_PATH: path, attr.URL_SCHEME: "http"}
+        parent = _propagator.extract(headers, Context())
+        self._span = tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
+        self._context = set_span_in_context(self._span, Context())
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id, as 32 hexadecimal digits."""
+        return f"{self._span.get_span_context().trace_id:032x}"
+
+    def ran(self, steps: Iterable[Step]) -> None:
+        """Give each step a span of its own, with its real times."""
+        if not self._span.is_recording():
+            return
+        for step in steps:
+            self._compacted = self._compacted or step.compressed
+            start = self._epoch + int(step.started * 1e9)
+            about = attr.clean(attr.of_step(step))
+            span = self._tracer.start_span(f"policy {step.policy}", self._context, attributes=about, start_time=start)
+            if step.verdict == "fail":
+                span.set_status(Status(StatusCode.ERROR))
+            span.end(start + int(step.seconds * 1e9))
+
+    def call(
+        self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
+    ) -> "CallSpan":
+        """Open the span of a call to an upstream; one that asks no model (no operation, or none named) says so."""
+        if not self._span.is_recording():
+            return CallSpan(self._span)
+        known: dict[str, object] = {**attr.of_server(address)}
+        name = f"call {provider}"
+        if operation and model:
+            name = f"{operation} {attr.model_name(model)}"
+            known |= attr.of_generation(operation, provider, model, fields)
+            known[attr.COMPACTED] = self._compacted or None
+        return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))
+
+    def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
+        """Close the span with the status that the client got, and with what became `known` about the request."""
+        if self._span.is_recording():
+            self._span.set_attributes(attr.clean({attr.HTTP_STATUS: status, attr.ERROR: error, **known}))
+            if status >= 500 or (error is not None and status < 400):
+                self._span.set_status(Status(StatusCode.ERROR))
+            self._span.end()
+
+
+class CallSpan:
+    """The CLIENT span of one call to an upstream. Of a request that is not sampled it is the request's own span."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def carry(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers for the upstream: with this span as `traceparent`, without `baggage`."""
+        carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
+        _propagator.inject(carried, set_span_in_context(self._span, Context()))
+        return carried
+
+    def end(self, error: str | None, first_chunk: float | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
+        """Close the span with what the upstream said about its answer; `first_chunk` came after so many seconds."""
+        if self._span.is_recording():
+            said = attr.of_usage(usage) if usage is not None else {}
+            known = {**said, **attr.of_facts(facts), attr.FIRST_CHUNK: first_chunk, attr.ERROR: error}
+            self._span.set_attributes(attr.clean(known))
+            if error is not None:
+                self._span.set_status(Status(StatusCode.ERROR))
+            self._span.end()
+
+
+def _resource(settings: TelemetrySettings) -> Resource:
+    named = {"service.version": __version__, "service.name": settings.service_name}
+    if "service_name" not in settings.model_fields_set and "OTEL_SERVICE_NAME" in os.environ:
+        del named["service.name"]
+    return Resource.create(named)
+
+
+def _exporters(settings: TelemetrySettings) -> list[SpanExporter]:
+    found: list[SpanExporter] = []
+    if settings.console:
+        found.append(ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"))
+    if settings.endpoint or _traces_variable("ENDPOINT"):
+        found.append(_grpc(settings.endpoint) if _protocol(settings) == "grpc" else _http(settings.endpoint))
+    return found
+
+
+def _traces_variable(name: str) -> str | None:
+    return os.environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}")
+
+
+def _protocol(settings: TelemetrySettings) -> str:
+    said = _traces_variable("PROTOCOL")
+    return said if said and "protocol" not in settings.model_fields_set else settings.protocol
+
+
+def _http(endpoint: str | None) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    path = "/v1/traces"
+    return OTLPSpanExporter(endpoint if endpoint is None or endpoint.endswith(path) else endpoint + path)
+
+
+def _grpc(endpoint: str | None) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        raise ConfigError(
+            "telemetry.protocol is grpc, which needs one more package: install penstock[grpc], or set it to http"
+        ) from None
+    return OTLPSpanExporter(endpoint)

@@ -1,0 +1,201 @@
+"""Counting tokens: memoised by content, off the event loop where it is much, corrected by what providers report."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
+from proxy.context import ModelProfile, TokenCount
+from proxy.tokens.calibration import Calibration
+from proxy.tokens.counting import REPLY_FRAME, Tally
+from proxy.tokens.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
+from proxy.tokens.families import Family, family
+from proxy.tokens.memo import Memo
+from proxy.tokens.tool_rules import count_tool
+
+logger = logging.getLogger("penstock.tokens")
+
+INLINE_BYTES = 32 * 1024
+"""New content that is counted on the event loop, in bytes: about 1.5 ms with a vocabulary of OpenAI's."""
+SLOW_INLINE_BYTES = 4 * 1024
+"""The same for a `tokenizer.json`, which is about eight times slower."""
+
+_ESTIMATED, _TEXT_BITS, _TEXT_MASK = 1, 31, 2**31 - 1
+
+
+class TokenService:
+    """Holds the vocabularies, the memo and the calibration; `bound` gives a counter for one model and tenant."""
+
+    def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
+        """`load` makes an encoder from a name, `entries` bounds the memo."""
+        self.calibration = Calibration()
+        self.memo = Memo(entries)
+        self._load = load
+        self._loading = Lock()
+        self._encoders: dict[str, Encoder] = {}
+        self._failed: set[str] = set()
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-tokens")
+
+    def bound(self, profile: ModelProfile, tenant: str) -> "BoundTokens":
+        """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
+        return BoundTokens(self, profile, tenant)
+
+    async def warm(self, encodings: Iterable[str] = ("o200k_base",)) -> None:
+        """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(self._threads, self.encoder, name) for name in encodings))
+
+    def close(self) -> None:
+        """Stop the threads; work that has not begun is dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def is_loaded(self, encoding: str) -> bool:
+        """Whether counting with this encoding needs no loading."""
+        return canonical_encoding(encoding) in self._encoders
+
+    def failed(self, encoding: str) -> bool:
+        """Whether this encoding could not be loaded, so that characters are counted in its place."""
+        return canonical_encoding(encoding) in self._failed
+
+    def encoder(self, encoding: str) -> Encoder:
+        """The encoder of a name, loaded once. Blocks while it loads: call it in a thread. It never raises."""
+        name = canonical_encoding(encoding)
+        found = self._encoders.get(name)
+        if found is not None:  # without the lock: the event loop must not wait while another vocabulary is loaded
+            return found
+        with self._loading:
+            if name not in self._encoders:
+                try:
+                    self._encoders[name] = self._load(name)
+                except Exception as error:  # whatever a file or a library has wrong, requests go on
+                    logger.warning("no tokenizer %r, counting four characters as a token: %s", name, error)
+                    self._failed.add(name)
+                    self._encoders[name] = characters
+            return self._encoders[name]
+
+    async def run(self, work: Callable[[], list[int]]) -> list[int]:
+        """Do work in one of the two counting threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+class BoundTokens:
+    """Counts for one model and one tenant: the `Tokens` of a request's context.
+
+    The correction learned so far is read once, here, so that all counts of a request agree with each other.
+    """
+
+    __slots__ = ("_family", "_inline", "_key", "_profile", "_scale", "_scopes", "_service")
+
+    def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
+        self._service = service
+        self._profile = profile
+        self._family: Family = family(profile.name)
+        encoding = canonical_encoding(profile.encoding)
+        self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
+        self._key = (tenant, profile.name, encoding, profile.factor)
+        ratio = 1.0 if profile.exact else service.calibration.ratio(self._key)
+        self._scale = profile.factor * ratio
+        scope = (tenant, encoding, self._family)
+        self._scopes = (hash((scope, "message")), hash((scope, "tool")))
+
+    async def count(self, request: ChatRequest) -> TokenCount:
+        """The tokens of a whole request. `exact` is false where anything was counted by an estimate."""
+        extras = _further_prompt(request)
+        values = await self._values(request.messages, (*request.tools, *extras))
+        system = tools = talk = estimated = 0
+        for message, value in zip(request.messages, values, strict=False):
+            estimated |= value
+            role = message.get("role")
+            if isinstance(role, str) and role in SYSTEM_ROLES:
+                system += self._size(value)
+            else:
+                talk += self._size(value)
+        for value in values[len(request.messages) :]:
+            estimated |= value
+            tools += self._size(value)
+        if request.tools or extras:
+            tools += self._scaled(self._family.tools_frame)
+        exact = self._profile.exact and not estimated & _ESTIMATED and not self._service.failed(self._profile.encoding)
+        return TokenCount(system, tools, talk + self._scaled(REPLY_FRAME), exact)
+
+    async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
+        return tuple(map(self._size, await self._values(messages, ())))
+
+    async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
+        """The tokens of each tool definition, without the instructions that come with any tools at all."""
+        return tuple(map(self._size, await self._values((), tools)))
+
+    def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
+        """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
+
+        Nothing is learned for models that are counted exactly, nor from images, sound or files.
+        """
+        if not self._profile.exact and not any(_has_media(message) for message in request.messages):
+            ratio = self._scale / self._profile.factor
+            self._service.calibration.observe(self._key, counted.total / ratio, reported)
+
+    async def _values(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
+        """The packed counts of messages, then of tools."""
+        of_message, of_tool = self._scopes
+        raws = [_raw(item) for item in (*messages, *tools)]
+        keys = [hash((of_message, raw)) for raw in raws[: len(messages)]]
+        keys += [hash((of_tool, raw)) for raw in raws[len(messages) :]]
+        values = [self._service.memo.get(key) for key in keys]
+        new = [index for index, value in enumerate(values) if value is None]
+        if new:
+            items, encoding, service = (*messages, *tools), self._profile.encoding, self._service
+
+            def work() -> list[int]:
+                encode, found = service.encoder(encoding), []
+                for index in new:
+                    found.append(self._measured(items[index], index < len(messages), encode))
+                    service.memo.put(keys[index], found[-1])  # here: what a cancelled request paid for is kept
+                return found
+
+            inline = service.is_loaded(encoding) and sum(len(raws[index]) for index in new) <= self._inline
+            for index, value in zip(new, work() if inline else await service.run(work), strict=True):
+                values[index] = value
+        return [value for value in values if value is not None]
+
+    def _measured(self, item: Mapping[str, Any], is_message: bool, encode: Encoder) -> int:
+        tally = Tally(encode, self._family)
+        if is_message:
+            tally.message(item)
+        else:
+            count_tool(tally, item)
+        return tally.media << _TEXT_BITS + 1 | max(0, tally.text) << 1 | tally.estimated
+
+    def _size(self, value: int) -> int:
+        return self._scaled(value >> 1 & _TEXT_MASK) + (value >> _TEXT_BITS + 1)
+
+    def _scaled(self, tokens: int) -> int:
+        return tokens if self._scale == 1.0 else int(tokens * self._scale + 0.5)
+
+
+def _raw(item: JsonObject) -> bytes:
+    try:
+        return item.raw
+    except (TypeError, ValueError, RecursionError):  # made by a policy, of something that JSON cannot hold
+        return repr(item).encode(errors="backslashreplace")
+
+
+def _further_prompt(request: ChatRequest) -> tuple[JsonObject, ...]:
+    """What besides messages and tools is shown to the model: deprecated functions, and the answer's JSON Schema."""
+    rest = request.rest
+    functions, answer = rest.get("functions"), rest.get("response_format")
+    found = [JsonObject(item) for item in functions if isinstance(item, dict)] if isinstance(functions, list) else []
+    if isinstance(answer, dict) and isinstance(answer.get("json_schema"), dict):
+        found.append(JsonObject({"schema": answer["json_schema"]}, request.raw_rest.get("response_format")))
+    return tuple(found)
+
+
+def _has_media(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    plain = (None, "text", "input_text", "output_text", "refusal", "thinking", "tool_result", "tool_use")
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") not in plain for part in content
+    )

@@ -1,0 +1,195 @@
+"""Every provider that does not speak OpenAI's wire form, through litellm."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+from proxy.chat import encode
+from proxy.context import ModelProfile
+from proxy.errors import NotFound, PenstockError, UpstreamFailed
+from proxy.settings import ForeignUpstream
+from proxy.upstream import Call, Reply
+from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.foreign.answer import Chunks, counts, whole
+from proxy.upstreams.foreign.arguments import arguments, no_such_model
+from proxy.upstreams.foreign.errors import explain
+from proxy.upstreams.foreign.library import knows, load, misroutes, release
+
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "cohere_chat": "cohere",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "vertex_ai_beta": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""litellm's names of providers, where `gen_ai.provider.name` has another."""
+
+SELF_SIGNED = frozenset(
+    {"bedrock", "bedrock_converse", "oci", "sagemaker", "sagemaker_chat", "vertex_ai", "vertex_ai_beta"}
+)
+"""Providers whose requests are signed with the operator's account: a client's key has no place there."""
+
+NO_KEY = "none"
+"""Sent where the client gave no key: for want of any, litellm would take one from the environment."""
+
+_CREDENTIAL = re.compile(r"key|token|secret|credential|password")
+
+
+class Foreign:
+    """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
+
+    translates = True
+    ask_usage = False
+    """litellm is always asked; the counts become facts."""
+
+    _open: ClassVar[WeakSet["Foreign"]] = WeakSet()
+    """litellm keeps the connections of the whole process in one pool: the last one here closes it."""
+
+    def __init__(self, name: str, settings: ForeignUpstream) -> None:
+        self.name = name
+        self.address = settings.base_url
+        self.provider = PROVIDERS.get(settings.provider, settings.provider)
+        self._settings = settings
+        self._library: Any = None
+        self._loading = asyncio.Lock()
+
+    async def send(self, call: Call) -> Reply:
+        """Ask the provider. A stream's reply is held back until its first chunk, so that errors keep their status."""
+        if call.request is None or call.path != "/chat/completions":
+            raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
+        asked, dropped = arguments(call.request, self._settings.provider)
+        asked |= self._orders(call.headers)
+        facts: dict[str, str | int | float | bool] = {"ignored": dropped} if dropped else {}
+        library = await self._loaded()
+        if misroutes(library, self._settings.provider, call.request.model):
+            raise no_such_model(call.request.model)
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        try:
+            if not call.request.stream:
+                async with asyncio.timeout_at(deadline):
+                    answer = await library.acompletion(**asked)
+                body = whole(answer.model_dump())
+                facts.update(counts(body["usage"]))
+                return Reply(200, list(JSON_HEADERS), encode(body), facts=facts)
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            async with asyncio.timeout_at(deadline):
+                source = await library.acompletion(**asked, **options)
+            chunks = Chunks(show_usage=wants_usage(call.request.rest) and not call.hide_usage)
+            events = self._events(source, chunks, facts, deadline, asked)
+            # A generator that was never begun ignores its closing: the first step waits for the first chunk.
+            await anext(events)
+            return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
+        except Exception as error:
+            refusal = self._explained(error, asked)
+        if isinstance(refusal, UpstreamFailed):
+            raise refusal
+        headers = [(key.encode(), value.encode()) for key, value in refusal.headers.items()]
+        return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """Nothing more is known."""
+        return known
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Nothing: litellm knows no provider's list."""
+        return []
+
+    async def aclose(self) -> None:
+        """Close litellm's connections, unless another upstream still uses them."""
+        self._open.discard(self)
+        if self._library is not None and not self._open:
+            await release(self._library)
+        self._library = None
+
+    async def _events(
+        self, source: Any, chunks: Chunks, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
+    ) -> AsyncGenerator[bytes, None]:
+        begun = False
+        try:
+            while (chunk := await _next(source, deadline)) is not None:
+                if not begun:
+                    begun = True
+                    yield b""
+                for event in chunks.events(chunk):
+                    yield event
+            if not begun:
+                raise UpstreamFailed(f"Upstream {self.name!r} sent an empty answer.")
+            for event in chunks.end():
+                yield event
+            yield DONE
+        except Exception as error:
+            if not begun:
+                raise
+            yield b"data: " + self._explained(error, asked).body() + b"\n\n"
+        finally:
+            facts.update(counts(chunks.usage) if chunks.usage else {})
+            await _close(source)
+
+    def _orders(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The arguments that are the operator's alone."""
+        settings = self._settings
+        orders: dict[str, Any] = {key: value.get_secret_value() for key, value in settings.options.items()}
+        own = settings.provider in SELF_SIGNED or any(_CREDENTIAL.search(key) for key in orders)
+        if settings.api_key is not None:
+            orders["api_key"] = settings.api_key.get_secret_value()
+        elif not own:
+            kind, _, key = headers.get("authorization", "").partition(" ")
+            orders["api_key"] = (key.strip() if kind.lower() == "bearer" else "") or NO_KEY
+        if settings.base_url is not None:
+            orders["api_base"] = settings.base_url
+        return {**orders, "timeout": settings.timeout, "num_retries": 0, "max_retries": 0, "drop_params": True}
+
+    def _explained(self, error: Exception, asked: Mapping[str, Any]) -> PenstockError:
+        hide = [value.get_secret_value() for value in self._settings.options.values()]
+        base_url = self._settings.base_url or ""
+        hide += [base_url, base_url.partition("://")[2].partition("/")[0], asked.get("api_key", "")]
+        refusal = explain(error, self.name, hide)
+        if refusal.status == 401 and asked.get("api_key") == NO_KEY:
+            refusal.message = f"No API key was given. Upstream {self.name!r} needs one as a bearer token."
+        return refusal
+
+    async def _loaded(self) -> Any:
+        async with self._loading:
+            if self._library is None:
+                try:
+                    self._library = await asyncio.to_thread(load)
+                except ImportError:
+                    needs = "needs litellm: pip install 'penstock[foreign]'"
+                    raise UpstreamFailed(f"Upstream {self.name!r} {needs}") from None
+                self._open.add(self)
+            if not knows(self._library, self._settings.provider):
+                raise UpstreamFailed(f"Upstream {self.name!r}: litellm has no provider {self._settings.provider!r}.")
+            return self._library
+
+
+async def _next(source: Any, deadline: float) -> dict[str, Any] | None:
+    """The next chunk, or None at the end. Raises `UpstreamFailed` where the provider broke off in mid-answer."""
+    async with asyncio.timeout_at(deadline):
+        chunk = await anext(source, None)
+    if chunk is None:
+        return None
+    fields: dict[str, Any] = chunk.model_dump()
+    finished = any(choice.get("finish_reason") for choice in fields.get("choices") or ())
+    # litellm ends a broken stream with a "stop" of its own making.
+    if finished and getattr(source, "received_finish_reason", finished) is None:
+        raise UpstreamFailed("The provider broke off its answer.", code="upstream_broke_off")
+    return fields
+
+
+async def _close(source: Any) -> None:
+    """Close a stream down to its connection, which litellm's own `aclose` does not reach for every provider."""
+    inner = getattr(source, "completion_stream", None)
+    for part in (source, inner, *getattr(inner, "__dict__", {}).values()):
+        close = getattr(part, "aclose", None)
+        if close is not None:
+            with suppress(Exception):
+                await close()

@@ -1,0 +1,209 @@
+"""An Ollama server through its native API: the other one can set neither the context size nor how long a model stays.
+
+`/v1/chat/completions` is translated to `/api/chat`; every other path goes to Ollama's own `/v1` as it is.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any
+
+from proxy.chat import encode
+from proxy.context import ModelProfile
+from proxy.errors import BadRequest, PenstockError, UpstreamFailed
+from proxy.models import with_window
+from proxy.settings import OllamaUpstream
+from proxy.transport import Response
+from proxy.upstream import Call, Reply
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse
+from proxy.upstreams.ollama.errors import broken, refusal
+from proxy.upstreams.ollama.request import Translation, translate
+from proxy.upstreams.ollama.server import Server
+from proxy.upstreams.ollama.truncation import ran_full, was_truncated
+from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, tokens
+
+LISTING = 3.0
+"""Seconds that a server has to list its models; the lists of other upstreams wait for it."""
+
+LONGEST_LIST = 200
+"""Characters of the list of ignored fields."""
+
+_log = logging.getLogger("penstock.ollama")
+
+
+class Ollama:
+    """Translates chat requests both ways.
+
+    A model is always run with the configured context size. No request changes it, because the server would have to load
+    the model anew.
+    """
+
+    translates = True
+    provider = "ollama"
+    ask_usage = False
+
+    def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
+        """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""
+        self.name = name
+        self.address = settings.base_url
+        self._num_ctx = num_ctx
+        self._keep_alive = _duration(settings.keep_alive)
+        self._server = Server(name, settings)
+        self._windows = Windows(self._server.ask)
+
+    async def send(self, call: Call) -> Reply:
+        """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
+
+        Raises `BadRequest` for what cannot be translated, and Ollama's refusals as errors of OpenAI's kind. Facts,
+        which for a stream are complete at its end: `prompt_tokens` and `completion_tokens` as the server counted them,
+        `truncated`, `ignored` (a list of fields with commas), `load_ms`, `prompt_ms`, `answer_ms`, `error` (a code).
+        """
+        if call.request is None:
+            return await self._pass(call)
+        translation = translate(call.request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
+        facts: Facts = {"ignored": ",".join(translation.ignored)[:LONGEST_LIST]} if translation.ignored else {}
+        response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
+        if response.status != 200:
+            raise refusal(response.status, await response.read(), call)
+        counted = call.counted.total if call.counted else None
+        answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
+        if translation.body["stream"]:
+            events = self._events(response, answer, call, translation)
+            # A generator that was never begun ignores its closing: the first step waits for the first line.
+            await anext(events)
+            return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
+        line = parse(await response.read())
+        error = broken(line, call)
+        if error is not None:
+            raise error
+        body = answer.whole(line)
+        self._check(call, translation, facts)
+        return Reply(200, list(JSON_HEADERS), body=body, facts=facts)
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """The profile with the window that the server gives the model; waits for its word for a second at most.
+
+        Where the server says nothing, the configuration counts, else Ollama's own default of 4096 tokens.
+        """
+        configured = self._num_ctx(known.name)
+        told = await self._windows.told(known.name)
+        otherwise = known.window if known.source == "config" else None
+        window = effective(told, configured=configured, otherwise=otherwise, ours=self._windows.served(known.name))
+        spoken = told.loaded or told.modelfile or (told.trained and (configured or window == told.trained))
+        return with_window(known, window, "ollama" if spoken else known.source)
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The models on the server; empty where it does not answer.
+
+        What a model was trained for is not told as its context length, because it is rarely run with that.
+        """
+        try:
+            async with asyncio.timeout(LISTING):
+                listed = (await self._server.ask("GET", "/api/tags") or {}).get("models")
+                running = loaded(await self._server.ask("GET", "/api/ps")) if listed else {}
+        except TimeoutError:
+            return []
+        if not isinstance(listed, list):
+            return []
+        described = (self._described(model, running) for model in listed)
+        return [model for model in described if model is not None]
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._windows.aclose()
+        await self._server.aclose()
+
+    async def _pass(self, call: Call) -> Reply:
+        """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""
+        path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
+        response = await self._server.request(call.method, path, call.headers, call.body or None)
+        if response.media_type.startswith("text/event-stream"):
+            return Reply(response.status, response.headers, chunks=response.chunks())
+        return Reply(response.status, response.headers, body=await response.read())
+
+    async def _events(
+        self, response: Response, answer: Answer, call: Call, translation: Translation
+    ) -> AsyncGenerator[bytes, None]:
+        """The events of a stream, after an empty chunk once it is known that there will be any."""
+        begun = False
+        try:
+            async with aclosing(self._spoken(response, answer, call, translation)) as spoken:
+                async for events in spoken:
+                    if not begun:
+                        begun = True
+                        yield b""
+                    yield events
+        except PenstockError as error:
+            if not begun:
+                raise
+            if not answer.done:
+                answer.facts["error"] = error.code or error.type
+                yield b"data: " + error.body() + b"\n\n"
+
+    async def _spoken(
+        self, response: Response, answer: Answer, call: Call, translation: Translation
+    ) -> AsyncGenerator[bytes, None]:
+        """The events that the lines of a stream stand for. Raises what a line says went wrong."""
+        async with aclosing(lines(response.chunks())) as source:
+            async for line in source:
+                error = broken(line, call)
+                if error is not None:
+                    raise error
+                events = answer.events(line)
+                if events and answer.done:
+                    self._check(call, translation, answer.facts)
+                if events:
+                    yield events
+                # What may follow the last line is read as well, so that the connection can be used again.
+        if not answer.done:
+            raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
+
+    def _check(self, call: Call, translation: Translation, facts: Facts) -> None:
+        """Note that the server has answered, and whether it has cut the prompt."""
+        self._windows.answered(call.model)
+        window = self._num_ctx(call.model)
+        if call.profile is not None and (window is None or call.profile.source == "ollama"):
+            window = call.profile.window
+        evaluated, answered = int(facts.get("prompt_tokens", 0)), int(facts.get("completion_tokens", 0))
+        comparable = call.counted if translation.countable else None
+        limit = translation.body.get("options", {}).get("num_predict")
+        if was_truncated(comparable, evaluated, window) or ran_full(evaluated, answered, window, limit):
+            facts["truncated"] = True
+            counted = call.counted.total if call.counted else None
+            fields = {"model": call.model, "counted": counted, "evaluated": evaluated, "window": window}
+            _log.warning("prompt was truncated by the server", extra={"fields": fields})
+
+    def _described(self, model: Any, running: Mapping[str, int]) -> dict[str, Any] | None:
+        name = model.get("name") or model.get("model") if isinstance(model, dict) else None
+        if not isinstance(name, str):
+            return None
+        entry = {"id": name, "object": "model", "created": _created(model.get("modified_at")), "owned_by": "ollama"}
+        details = model.get("details")
+        trained = tokens(details.get("context_length")) if isinstance(details, dict) else None
+        length = self._num_ctx(name) or running.get(full_name(name))
+        return entry if length is None else {**entry, "context_length": min(length, trained or length)}
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return encode(body)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+
+
+def _duration(keep_alive: str | int | None) -> str | int | None:
+    """How long a model stays. Ollama reads `"-1"` and `"300"`, as environment variables give them, only as numbers."""
+    if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
+        return int(keep_alive)
+    return keep_alive
+
+
+def _created(modified: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(modified).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,95 @@
+"""What Ollama refused, in OpenAI's terms. Ollama says it in a sentence (`{"error": "text"}`), so sentences are read."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.errors import PenstockError, UpstreamFailed
+from proxy.upstream import Call
+from proxy.upstreams.ollama.answer import parse
+
+OVERFLOW = re.compile(r"(longer than|exceeds?)\b.*\bcontext (length|size|window)", re.IGNORECASE | re.DOTALL)
+"""As in "the prompt is longer than the context length currently available to the model": Ollama, llama.cpp, MLX."""
+
+LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
+"""The two of a model's abilities that a request can do without."""
+
+ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
+"""What may tell a client where a server stands; Ollama quotes the address of its own runner."""
+
+BY_STATUS = {
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    503: ("service_unavailable_error", "server_is_overloaded"),
+}
+"""OpenAI's type and code; other statuses have a type of their hundred and no code."""
+
+LONGEST_MESSAGE = 2000
+"""Characters of Ollama's text that are passed on."""
+
+
+class Refused(PenstockError):
+    """Ollama answered with an error."""
+
+    def __init__(
+        self, message: str, status: int, kind: str, *, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message, status=status, code=code, param=param)
+        self.type = kind
+
+
+def refusal(status: int, body: bytes, call: Call) -> PenstockError:
+    """The error for an answer with a status other than 200; `UpstreamFailed` for one that is no error either."""
+    if status < 400:
+        return UpstreamFailed(f"the upstream answered with status {status}", code="upstream_broke_off")
+    try:
+        line = parse(body)
+    except UpstreamFailed:
+        line = {}
+    return _explained(_said(line), status, call, known="error" in line)
+
+
+def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
+    """The error that a line of a stream, or a body with status 200, stands for; None for any other."""
+    if line.get("error") is None:
+        return None
+    status = line.get("status")
+    status = status if isinstance(status, int) and 400 <= status <= 599 else 500
+    return _explained(_said(line), status, call, known=True)
+
+
+def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
+    if OVERFLOW.search(text):
+        message = _overflow(text, call)
+        return Refused(message, 400, "invalid_request_error", code="context_length_exceeded", param="messages")
+    lacking = LACKING.search(text)
+    if lacking:
+        return Refused(
+            text, 400, "invalid_request_error", code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call)
+        )
+    kind, code = BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
+    if status == 404 and known:
+        text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
+    # A 404 without Ollama's words comes from something in front of it, not from the lack of a model.
+    return Refused(text or f"The upstream answered with status {status}.", status, kind, code=code if known else None)
+
+
+def _said(line: Mapping[str, Any]) -> str:
+    said = line.get("error")
+    if isinstance(said, dict):
+        said = said.get("message")
+    return ADDRESS.sub("***", said.strip())[:LONGEST_MESSAGE] if isinstance(said, str) else ""
+
+
+def _asked_by(ability: str, call: Call) -> str:
+    if ability == "tools":
+        return "tools"
+    return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
+
+
+def _overflow(text: str, call: Call) -> str:
+    """The sentence by which clients know that the context is full, and behind it Ollama's own."""
+    window = f"{call.profile.window} tokens" if call.profile else "exceeded"
+    messages = f" However, your messages resulted in {call.counted.total} tokens." if call.counted else ""
+    advice = "Please reduce the length of the messages."
+    return f"This model's maximum context length is {window}.{messages} {advice} {text} (context_length_exceeded)"

@@ -1,0 +1,148 @@
+"""OpenAI's messages as Ollama's: content is one string beside a list of images, arguments are an object."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from proxy.chat import ROLES, Message
+from proxy.upstreams.json_types import mapping, sequence, string, unsupported, wrong
+
+ROLE = {"developer": "system", "function": "tool"}
+"""Ollama's roles for those that its templates do not know; they would leave such messages out."""
+
+THOUGHTS = ("reasoning_content", "reasoning")
+"""Where clients send back what a model thought: the name that Penstock answers with, and that of Ollama's `/v1`."""
+
+UNTRANSLATED = ("name", "audio")
+"""Keys of a message that Ollama has nothing for."""
+
+
+class Messages:
+    """A conversation, translated. Raises `BadRequest` for wrong types and for parts that Ollama cannot take."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.ignored: set[str] = set()
+        """What was left out, such as `messages[].name`."""
+        self.countable = True
+        """Whether our count of it compares with Ollama's: nobody knows the tokens of an image, and templates leave out
+        old thoughts."""
+        self._names: dict[str, str] = {}
+        """The tool that each call so far went to, by its id."""
+        for index, message in enumerate(messages):
+            self._add(message, f"messages[{index}]")
+
+    def _add(self, message: Message, place: str) -> None:
+        role = string(message.get("role"), f"{place}.role")
+        if role not in ROLES:
+            wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
+        text, media = _content(message.get("content"), f"{place}.content")
+        said: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
+        if media:
+            said["images"] = media
+        if role == "assistant":
+            said |= self._assistant(message, text, place)
+        elif role in ("tool", "function"):
+            said |= self._result(message, place)
+        # The name of a result is the tool's, and read there.
+        names = UNTRANSLATED[1:] if said["role"] == "tool" else UNTRANSLATED
+        self.ignored |= {f"messages[].{name}" for name in names if message.get(name)}
+        self.countable = self.countable and not ("images" in said or "thinking" in said)
+        self.said.append(said)
+
+    def _assistant(self, message: Message, text: str, place: str) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+        if message.get("refusal") is not None:
+            refusal = string(message["refusal"], f"{place}.refusal")
+            said = {"content": text or refusal}
+        for name in THOUGHTS:
+            if message.get(name) is not None and not said.get("thinking"):
+                said["thinking"] = string(message[name], f"{place}.{name}")
+        calls = message.get("tool_calls")
+        listed: Sequence[Any] = () if calls is None else sequence(calls, f"{place}.tool_calls")
+        if message.get("function_call") is not None:
+            listed = [*listed, {"function": message["function_call"]}]
+        if listed:
+            said["tool_calls"] = [self._call(call, i, f"{place}.tool_calls[{i}]") for i, call in enumerate(listed)]
+        return said
+
+    def _call(self, call: Any, index: int, place: str) -> dict[str, Any]:
+        fields = mapping(call, place)
+        made: dict[str, Any] = {}
+        if fields.get("id") is not None:
+            made["id"] = string(fields["id"], f"{place}.id")
+        if "function" not in fields and "custom" in fields:
+            called = mapping(fields["custom"], f"{place}.custom")
+            arguments: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
+        else:
+            called = mapping(fields.get("function"), f"{place}.function")
+            arguments = _arguments(called.get("arguments"), f"{place}.function.arguments")
+        name = string(called.get("name"), f"{place}.name")
+        if "id" in made:
+            self._names[made["id"]] = name
+        return {**made, "function": {"index": index, "name": name, "arguments": arguments}}
+
+    def _result(self, message: Message, place: str) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+        if message.get("name") is not None:
+            said["tool_name"] = string(message["name"], f"{place}.name")
+        if message.get("tool_call_id") is not None:
+            answers = string(message["tool_call_id"], f"{place}.tool_call_id")
+            said["tool_call_id"] = answers
+            if answers in self._names:
+                said["tool_name"] = self._names[answers]
+        return said
+
+
+def _arguments(written: Any, place: str) -> dict[str, Any]:
+    """The arguments of a call as the object that Ollama demands.
+
+    What a model wrote may be no JSON, or no object. It then becomes the one argument `arguments`, word for word: the
+    model sees its own mistake, and what the tool said about it still makes sense.
+    """
+    if written is None or written == "":
+        return {}
+    if isinstance(written, dict):
+        return written
+    text = string(written, place)
+    try:
+        parsed = orjson.loads(text)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"arguments": text}
+
+
+def _content(content: Any, place: str) -> tuple[str, list[str]]:
+    """The text of a content, its parts joined by line breaks, and its images and recordings in base64."""
+    if content is None or isinstance(content, str):
+        return content or "", []
+    texts: list[str] = []
+    media: list[str] = []
+    for index, item in enumerate(sequence(content, place)):
+        here = f"{place}[{index}]"
+        part = mapping(item, here)
+        match part.get("type"):
+            case "text" | "refusal" as kind:
+                texts.append(string(part.get(kind), f"{here}.{kind}"))
+            case "image_url":
+                media.append(_image(part.get("image_url"), f"{here}.image_url"))
+            case "input_audio":
+                # Ollama takes recordings among the images and tells them apart by their first bytes.
+                recording = mapping(part.get("input_audio"), f"{here}.input_audio")
+                media.append(string(recording.get("data"), f"{here}.input_audio.data"))
+            case other:
+                named = string(other, f"{here}.type")[:50]
+                raise unsupported(f"Ollama takes no part of the type {named!r}", here)
+    return "\n".join(texts), media
+
+
+def _image(image: Any, place: str) -> str:
+    """The base64 text of a `data:` URL. No other address is ever fetched: it may lie inside the operator's network."""
+    url = string(image.get("url") if isinstance(image, dict) else image, f"{place}.url")
+    head, comma, data = url.partition(",")
+    if not head.lower().startswith("data:"):
+        raise unsupported("Ollama takes images only as data: URLs, and Penstock fetches none", f"{place}.url")
+    if not comma or not head.lower().endswith(";base64") or not data:
+        wrong(f"{place}.url", "must be a data: URL with base64")
+    return data

@@ -1,0 +1,214 @@
+"""A chat request in the terms of Ollama's own API (`POST /api/chat`). Pure; every wrong JSON type is a `BadRequest`.
+
+The shapes are those of Ollama's `api/types.go`, which refuses the whole request for one value of another type.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.chat import ChatRequest, chosen_tools
+from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
+from proxy.upstreams.ollama.messages import Messages
+
+OPTIONS = {
+    "temperature": number, "top_p": number, "min_p": number, "typical_p": number, "repeat_penalty": number,
+    "presence_penalty": number, "frequency_penalty": number,
+    "top_k": integer, "seed": integer, "repeat_last_n": integer, "num_predict": integer, "num_keep": integer,
+}  # fmt: skip
+"""What a client may set in `options`, next to `stop`. All else there (`num_ctx`, `num_gpu`, `num_batch`, ...) is an
+option of the loaded model: another value makes the server load it anew, for every client."""
+
+DIRECT = OPTIONS.keys() - {"num_predict", "num_keep"}
+"""Those that a client may also set at the top level, as OpenAI's fields or as extras of its SDK."""
+
+EFFORTS = {
+    "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high", "ultra": "high",
+}  # fmt: skip
+"""Ollama's level of thinking for OpenAI's `reasoning_effort`. Its own `max` is left to `think`: older servers refuse
+it, and models that take levels read it as `high`."""
+
+LEVELS = frozenset({"low", "medium", "high", "max"})
+
+READ = DIRECT | {
+    "stop", "max_tokens", "max_completion_tokens", "options", "stream", "stream_options", "response_format", "think",
+    "reasoning_effort", "reasoning", "logprobs", "top_logprobs",
+}  # fmt: skip
+"""The fields that the translation reads."""
+
+BOOKKEEPING = frozenset({
+    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
+    "service_tier", "store", "user",
+})  # fmt: skip
+"""Fields that do not concern the answer, so that nothing is lost without them."""
+
+NEUTRAL: Mapping[str, Any] = {
+    "modalities": ["text"],
+    "n": 1,
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "verbosity": "medium",
+}
+"""Values that ask for what happens anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What Ollama gets."""
+
+    body: dict[str, Any]
+    """The JSON body of `POST /api/chat`."""
+    ignored: tuple[str, ...]
+    """The fields that the client sent and Ollama has nothing for, sorted."""
+    countable: bool
+    """Whether our count of the prompt compares with Ollama's."""
+
+
+def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> Translation:
+    """A request as Ollama wants it. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
+
+    Raises `BadRequest` for values of a wrong type and for what cannot be translated.
+    """
+    rest = {name: value for name, value in request.rest.items() if value is not None}
+    messages = Messages(request.messages)
+    options = _options(rest)
+    if num_ctx is not None:
+        options["num_ctx"] = num_ctx
+    body = {
+        "model": request.model,
+        "messages": messages.said,
+        # Ollama streams unless told not to.
+        "stream": boolean(rest.get("stream", False), "stream"),
+        "tools": _tools(request, rest),
+        "format": _format(rest),
+        "think": _think(rest, request.model),
+        "logprobs": boolean(rest["logprobs"], "logprobs") if "logprobs" in rest else None,
+        "top_logprobs": integer(rest["top_logprobs"], "top_logprobs") if "top_logprobs" in rest else None,
+        "options": options or None,
+        "keep_alive": keep_alive,
+    }
+    mapping(rest.get("stream_options", {}), "stream_options")
+    ignored = messages.ignored | _ignored(rest)
+    return Translation(
+        {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.countable
+    )
+
+
+def _options(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
+    own = mapping(rest.get("options", {}), "options")
+    found: dict[str, Any] = {
+        name: read(own[name], f"options.{name}") for name, read in OPTIONS.items() if own.get(name) is not None
+    }
+    found |= {name: OPTIONS[name](rest[name], name) for name in OPTIONS if name in DIRECT and name in rest}
+    for name in ("max_tokens", "max_completion_tokens"):
+        if name in rest:
+            found["num_predict"] = integer(rest[name], name)
+    stops = _stops(rest.get("stop"), "stop") or _stops(own.get("stop"), "options.stop")
+    if stops:
+        # An empty list would erase the stop texts of the model itself.
+        found["stop"] = stops
+    return found
+
+
+def _stops(value: Any, place: str) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    return [string(stop, f"{place}[{index}]") for index, stop in enumerate(sequence(value, place))]
+
+
+def _tools(request: ChatRequest, rest: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The tools that the model may call: none for `tool_choice: none`, only those named where the choice names some.
+
+    A choice cannot be forced on Ollama; fewer tools is the most that can be done for it.
+    """
+    choice = rest.get("tool_choice")
+    if choice == "none":
+        return None
+    offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(request.tools)]
+    named = _chosen(choice)
+    if named:
+        offered = [tool for tool in offered if tool["function"]["name"] in named]
+        if not offered:
+            wrong("tool_choice", "must name a tool that is offered")
+    return offered or None
+
+
+def _chosen(choice: Any) -> tuple[str, ...]:
+    if choice is None or isinstance(choice, str):
+        return ()
+    allowed = mapping(choice, "tool_choice").get("allowed_tools")
+    if allowed is not None:
+        sequence(mapping(allowed, "tool_choice.allowed_tools").get("tools"), "tool_choice.allowed_tools.tools")
+    return chosen_tools(choice)
+
+
+def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """A function tool. A custom one is refused: Ollama could not hold to its grammar, and gives no free text back."""
+    if tool.get("type", "function") != "function":
+        raise unsupported("Ollama only knows tools of the type function", f"{place}.type")
+    function = mapping(tool.get("function"), f"{place}.function")
+    string(function.get("name"), f"{place}.function.name")
+    if function.get("description") is not None:
+        string(function["description"], f"{place}.function.description")
+    given = function.get("parameters")
+    given = {} if given is None else mapping(given, f"{place}.function.parameters")
+    # Ollama hands `null` to the model's template where a schema lacks these.
+    parameters = {"type": "object", "properties": {}} | {key: part for key, part in given.items() if part is not None}
+    return {"type": "function", "function": {**function, "parameters": parameters}}
+
+
+def _format(rest: Mapping[str, Any]) -> Any:
+    """The form of the answer: `json`, or a JSON schema."""
+    wanted = mapping(rest.get("response_format", {"type": "text"}), "response_format")
+    match wanted.get("type"):
+        case "text":
+            return None
+        case "json_object":
+            return "json"
+        case "json_schema":
+            described = mapping(wanted.get("json_schema"), "response_format.json_schema")
+            schema = described.get("schema")
+            return "json" if schema is None else mapping(schema, "response_format.json_schema.schema")
+    return wrong("response_format.type", "must be text, json_object or json_schema")
+
+
+def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
+    """How much to think: Ollama's own `think`, or what `reasoning_effort` means for this model; None to leave it open.
+
+    Only gpt-oss takes levels on every version of Ollama; other models think or they do not.
+    """
+    own = rest.get("think")
+    if own is not None:
+        if isinstance(own, bool) or (isinstance(own, str) and own in LEVELS):
+            return own
+        wrong("think", "must be true, false, low, medium, high or max")
+    effort, place = rest.get("reasoning_effort"), "reasoning_effort"
+    nested = mapping(rest.get("reasoning", {}), "reasoning").get("effort")
+    if effort is None:
+        effort, place = nested, "reasoning.effort"
+    if effort is None:
+        return None
+    if effort == "none":
+        return False
+    if not isinstance(effort, str) or effort not in EFFORTS:
+        wrong(place, f"must be none, {', '.join(EFFORTS)}")
+    takes_levels = model.rpartition("/")[2].startswith("gpt-oss")
+    return EFFORTS[effort] if takes_levels else True
+
+
+def _ignored(rest: Mapping[str, Any]) -> set[str]:
+    if "n" in rest:
+        integer(rest["n"], "n")
+    fields = {name for name, value in rest.items() if name not in READ | BOOKKEEPING and _asks(name, value)}
+    if rest.get("tool_choice") == "none":
+        fields.discard("tool_choice")
+    own = {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS and name != "stop"}
+    return fields | own
+
+
+def _asks(name: str, value: Any) -> bool:
+    """Whether a value asks for anything that would not happen anyway."""
+    return bool(value != NEUTRAL[name]) if name in NEUTRAL else bool(value)

@@ -1,0 +1,47 @@
+"""An Ollama server over HTTP: what it is sent of a client's headers, and questions about itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from yarl import URL
+
+from proxy.chat import encode
+from proxy.errors import PenstockError
+from proxy.settings import OllamaUpstream
+from proxy.transport import Response, Timeouts, Transport
+from proxy.upstreams.ollama.answer import parse
+
+FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
+"""What Ollama needs of a request's headers; the client's credentials are none of its business."""
+
+
+class Server:
+    """One server and the connections to it."""
+
+    def __init__(self, name: str, settings: OllamaUpstream) -> None:
+        self._base = settings.base_url
+        self._headers = {"accept-encoding": "identity"}
+        if settings.api_key is not None:
+            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        self._transport = Transport(name, Timeouts(settings.connect_timeout, settings.idle_timeout))
+
+    async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """Send a request and wait for the head of its answer; `path` is encoded. Raises `UpstreamFailed`."""
+        kept = {name: headers[name] for name in FORWARDED if name in headers}
+        if path.startswith("/api/"):
+            kept["content-type"] = "application/json"
+        url = URL(f"{self._base}{path}", encoded=True)
+        return await self._transport.request(method, url, {**kept, **self._headers}, body)
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
+        """The JSON answer to a question about the server; None where it has none. Never raises."""
+        try:
+            response = await self.request(method, path, {}, None if body is None else encode(body))
+            answer = await response.read()
+            return parse(answer) if response.status == 200 else None
+        except PenstockError:
+            return None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

@@ -1,0 +1,315 @@
+"""What is known about models: configuration over litellm's list over our own table."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.context import CacheRules, Prices
+from proxy.models import Models, describe, with_window
+from proxy.models.names import canonical
+from proxy.models.price_list import PriceList
+from proxy.settings import ModelSettings
+from proxy.testing import chat
+
+TABLE = Models(PriceList(None))
+
+
+def settings(**given: Any) -> ModelSettings:
+    return ModelSettings(match=("*",), upstream="u", **given)
+
+
+def listing(tmp_path: Path, **entries: Any) -> Models:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"sample_spec": {"max_input_tokens": "text", "mode": "one of"}, **entries}))
+    return Models(PriceList(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "max_output", "encoding", "source"),
+    [
+        ("gpt-3.5-turbo", 16385, 4096, "cl100k_base", "table"),
+        ("gpt-3.5-turbo-0613", 4096, 4096, "cl100k_base", "table"),
+        ("azure/gpt-35-turbo", 16385, 4096, "cl100k_base", "table"),
+        ("gpt-4", 8192, 4096, "cl100k_base", "table"),
+        ("gpt-4-0613", 8192, 4096, "cl100k_base", "table"),
+        ("gpt-4-32k", 32768, 4096, "cl100k_base", "table"),
+        ("gpt-4-turbo", 128_000, 4096, "cl100k_base", "table"),
+        ("gpt-4-1106-preview", 128_000, 4096, "cl100k_base", "table"),
+        ("gpt-4o", 128_000, 16384, "o200k_base", "table"),
+        ("openai/gpt-4o-mini-2024-07-18", 128_000, 16384, "o200k_base", "table"),
+        ("ft:gpt-4o-mini-2024-07-18:acme::abc", 128_000, 16384, "o200k_base", "table"),
+        ("gpt-4.1-mini", 1_047_576, 32768, "o200k_base", "table"),
+        ("o1", 200_000, 100_000, "o200k_base", "table"),
+        ("o3-2025-04-16", 200_000, 100_000, "o200k_base", "table"),
+        ("o4-mini", 200_000, 100_000, "o200k_base", "table"),
+        ("gpt-5", 400_000, 128_000, "o200k_base", "table"),
+        ("gpt-5-nano-2025-08-07", 400_000, 128_000, "o200k_base", "table"),
+        ("gpt-5.5", 1_050_000, 128_000, "o200k_base", "table"),
+        ("gpt-5.6-sol", 1_050_000, 128_000, "o200k_base", "table"),
+        ("gpt-oss:20b", 131_072, 131_072, "o200k_base", "table"),
+        ("claude-2", 100_000, 4096, "o200k_base", "table"),
+        ("claude-2.1", 200_000, 4096, "o200k_base", "table"),
+        ("claude-3-sonnet", 200_000, 4096, "o200k_base", "table"),
+        ("claude-3-sonnet-20240229", 200_000, 4096, "o200k_base", "table"),
+        ("claude-3-opus", 200_000, 4096, "o200k_base", "table"),
+        ("claude-3-5-sonnet", 200_000, 8192, "o200k_base", "table"),
+        ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", 200_000, 8192, "o200k_base", "table"),
+        ("claude-3-5-sonnet@20240620", 200_000, 8192, "o200k_base", "table"),
+        ("claude-sonnet-4-5", 200_000, 64_000, "o200k_base", "table"),
+        ("openrouter/anthropic/claude-opus-5", 1_000_000, 128_000, "o200k_base", "table"),
+        ("gemini-1.5-pro", 2_105_344, 8192, "o200k_base", "table"),
+        ("gemini/gemini-2.5-flash", 1_114_112, 65536, "o200k_base", "table"),
+        ("deepseek-chat", 131_072, 8192, "o200k_base", "table"),
+        ("mistral/mistral-large-latest", 262_144, 262_144, "o200k_base", "table"),
+        ("meta-llama/Llama-3.1-8B-Instruct", 131_072, 8192, "o200k_base", "table"),
+        ("qwen3:8b", 40_960, 32768, "o200k_base", "table"),
+        ("ollama/llama2", 4096, 4096, "o200k_base", "table"),
+        ("ollama/llama3", 8192, 8192, "o200k_base", "table"),
+        ("ollama/mistral", 32768, 8192, "o200k_base", "table"),
+        ("gemma3:27b", 131_072, 8192, "o200k_base", "table"),
+        ("no-such-model", 128_000, 65536, "o200k_base", "default"),
+        ("", 128_000, 65536, "o200k_base", "default"),
+    ],
+)
+def test_the_table(name: str, window: int, max_output: int, encoding: str, source: str) -> None:
+    found = TABLE.resolve(name)
+    assert (found.name, found.window, found.max_output) == (name, window, max_output)
+    assert (found.encoding, found.source) == (encoding, source)
+
+
+def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
+    for row, found in zip(TABLE.table.models, TABLE.known(), strict=True):
+        assert found.name == row.match[0]
+        assert found.window == row.window, f"an earlier line hides {row.match[0]}"
+        assert found.max_output == row.max_output, f"an earlier line hides {row.match[0]}"
+        assert found.prices == Prices(*row.prices), f"an earlier line hides {row.match[0]}"
+        assert 0 < found.reserve < found.window
+        assert found.exact is (row.exact and row.factor == 1.0)
+        assert describe(found).endswith("from: table")
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("gpt-4", CacheRules()),
+        ("gpt-4o", CacheRules(0.5, 1.0, 1024, 600)),
+        ("gpt-4.1", CacheRules(0.25, 1.0, 1024, 600)),
+        ("gpt-5", CacheRules(0.1, 1.0, 1024, 600)),
+        ("gpt-5.5", CacheRules(0.1, 1.0, 1024, 600)),
+        ("gpt-5.6-terra", CacheRules(0.1, 1.25, 1024, 1800)),
+        ("claude-2", CacheRules()),
+        ("claude-3-haiku", CacheRules(0.1, 1.25, 2048, 300)),
+        ("claude-sonnet-4-5", CacheRules(0.1, 1.25, 1024, 300)),
+        ("claude-sonnet-4-6", CacheRules(0.1, 1.25, 2048, 300)),
+        ("claude-haiku-4-5", CacheRules(0.1, 1.25, 4096, 300)),
+        ("claude-opus-4-1", CacheRules(0.1, 1.25, 1024, 300)),
+        ("claude-opus-4-5", CacheRules(0.1, 1.25, 4096, 300)),
+        ("claude-opus-4-7", CacheRules(0.1, 1.25, 2048, 300)),
+        ("claude-opus-5", CacheRules(0.1, 1.25, 512, 300)),
+        ("gemini-2.0-flash", CacheRules(0.25, 1.0, 4096, 3600)),
+        ("gemini-2.5-pro", CacheRules(0.1, 1.0, 2048, 3600)),
+        ("gemini-3-pro", CacheRules(0.1, 1.0, 4096, 3600)),
+        ("deepseek-chat", CacheRules(0.1, 1.0, 64, 3600)),
+        ("qwen3:8b", CacheRules()),
+        ("no-such-model", CacheRules()),
+    ],
+)
+def test_cache_rules(name: str, rules: CacheRules) -> None:
+    assert TABLE.resolve(name).cache == rules
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "usable"),
+    [
+        pytest.param("gpt-4o", None, 128_000 - 4096, id="an ordinary answer is kept free"),
+        pytest.param("gpt-4o", 1000, 127_000, id="what the client wants is kept free"),
+        pytest.param("gpt-4o", 10**6, 128_000 - 16384, id="but no more than it can get"),
+        pytest.param("gpt-5", None, 272_000, id="the prompt has a limit of its own"),
+        pytest.param("gpt-5", 1000, 272_000, id="however short the answer"),
+        pytest.param("gpt-5", 10**6, 272_000, id="and however long"),
+        pytest.param("o3", None, 175_000, id="a reasoning model thinks first"),
+        pytest.param("gemini-2.5-pro", 65536, 1_048_576, id="input and output apart"),
+        pytest.param("gpt-4", None, 8192 - 819, id="a tenth of a small window"),
+    ],
+)
+def test_usable(name: str, wanted: int | None, usable: int) -> None:
+    rest: dict[str, Any] = {} if wanted is None else {"max_completion_tokens": wanted}
+    assert TABLE.resolve(name).usable(chat("u1", **rest)) == usable
+
+
+# --- litellm's list ---------------------------------------------------------------------------------------------------
+
+
+def entry(limit: Any, output: Any, mode: str = "chat", **more: Any) -> dict[str, Any]:
+    return {"max_input_tokens": limit, "max_output_tokens": output, "max_tokens": 1, "mode": mode, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "listed", "window", "max_output", "max_input"),
+    [
+        pytest.param("gpt-4o", entry(200_000, 20_000), 200_000, 20_000, None, id="the whole window"),
+        pytest.param("gpt-5", entry(300_000, 100_000), 400_000, 100_000, 300_000, id="the prompt's limit"),
+        pytest.param("gpt-5.4", entry(1_050_000, 128_000), 1_050_000, 128_000, 922_000, id="the whole, limit known"),
+        pytest.param("gpt-5-pro", entry(128_000, 272_000), 400_000, 128_000, 272_000, id="figures the wrong way round"),
+        pytest.param("new", entry(64_000, 8_000), 64_000, 8_000, None, id="a model that only the list has"),
+        pytest.param("new", entry(2e6, 2e6), 2_000_000, 2_000_000, None, id="floats"),
+        pytest.param("gpt-4o", entry(9, 9, mode="embedding"), 128_000, 16384, None, id="not a chat model"),
+        pytest.param("gpt-4o", {"mode": "chat"}, 128_000, 16384, None, id="no figures"),
+        pytest.param("gpt-4o", entry("many", 1), 128_000, 16384, None, id="text for figures"),
+        pytest.param("gpt-4o", ["odd"], 128_000, 16384, None, id="no object"),
+    ],
+)
+def test_the_list_over_the_table(
+    name: str, listed: Any, window: int, max_output: int, max_input: int | None, tmp_path: Path
+) -> None:
+    found = listing(tmp_path, **{name: listed}).resolve(name)
+    assert (found.window, found.max_output) == (window, max_output)
+    assert found.max_input == max_input
+
+
+def test_prices_and_cache_rules_of_the_list(tmp_path: Path) -> None:
+    costs: dict[str, Any] = {
+        "input_cost_per_token": 2e-6,
+        "output_cost_per_token": 8e-6,
+        "cache_read_input_token_cost": 2e-7,
+    }
+    models = listing(
+        tmp_path,
+        **{
+            "gpt-4o": entry(1, 1, **costs),
+            "new": entry(1, 1, **costs, cache_creation_input_token_cost=2.5e-6),
+            "free": entry(1, 1, input_cost_per_token=0.0, output_cost_per_token=0.0),
+        },
+    )
+    assert models.resolve("gpt-4o").prices == Prices(2, 8)
+    assert models.resolve("gpt-4o").cache == CacheRules(0.1, 1.0, 1024, 600)
+    assert models.resolve("new").cache == CacheRules(0.1, 1.25, 1024, 300)
+    assert models.resolve("free").cache == CacheRules()
+    assert models.resolve("gpt-4o").source == "litellm"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4o", "gpt-4o-latest"])
+def test_spellings_find_the_listed_model(name: str, tmp_path: Path) -> None:
+    assert listing(tmp_path, **{"gpt-4o": entry(777_777, 7)}).resolve(name).window == 777_777
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1'])
+def test_a_damaged_list_is_no_list(content: str, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(content)
+    assert Models(PriceList(tmp_path / "list.json")).resolve("gpt-4o") == TABLE.resolve("gpt-4o")
+    assert Models(PriceList(tmp_path / "absent.json")).resolve("gpt-4o") == TABLE.resolve("gpt-4o")
+
+
+async def test_the_installed_list_is_read_without_importing_litellm() -> None:
+    models, before = Models(), "litellm" in sys.modules
+    await models.warm()
+    assert models.resolve("gpt-4o").window == 128_000
+    assert models.resolve("sample_spec").source == "default"
+    assert ("litellm" in sys.modules) is before
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-5", "gpt-5.4", "gpt-5.5", "claude-sonnet-4-5", "gemini-2.5-pro", "o3", "gpt-4.1"]
+)
+def test_the_installed_list_and_the_table_agree(name: str) -> None:
+    listed, tabled = Models().resolve(name), TABLE.resolve(name)
+    assert listed.window == pytest.approx(tabled.window, abs=1)
+    assert listed.usable(chat("u1")) == tabled.usable(chat("u1"))
+    assert listed.cache == tabled.cache
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({"window": 50_000}, {"window": 50_000, "max_output": 16384, "source": "config"}, id="window"),
+        pytest.param({"window": 3000}, {"window": 3000, "max_output": 3000, "reserve": 300}, id="a small window"),
+        pytest.param({"max_output": 99}, {"max_output": 99, "reserve": 99, "source": "config"}, id="answer"),
+        pytest.param({"reserve": 0}, {"reserve": 0}, id="no reserve"),
+        pytest.param({"window": 100, "reserve": 500}, {"reserve": 99}, id="a reserve that leaves something"),
+        pytest.param({"tokenizer": "chars"}, {"encoding": "chars", "factor": 1.0, "exact": False}, id="tokenizer"),
+        pytest.param({"tokenizer": "o200k_base"}, {"factor": 1.0, "exact": True}, id="the same tokenizer"),
+        pytest.param({"factor": 1.3}, {"encoding": "o200k_base", "factor": 1.3, "exact": False}, id="factor"),
+        pytest.param({"prices": {"input": 1, "output": 2}}, {"prices": Prices(1, 2)}, id="prices"),
+        pytest.param({"cache": {"read": 0.2, "ttl": 9}}, {"cache": CacheRules(0.2, 1.0, 0, 9)}, id="cache"),
+        pytest.param({"num_ctx": 9}, {"window": 128_000, "source": "table"}, id="num_ctx is Ollama's"),
+        pytest.param({}, {"source": "table"}, id="nothing"),
+    ],
+)
+def test_configuration_over_everything(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = TABLE.resolve("gpt-4o", settings(**given))
+    assert {key: getattr(found, key) for key in expected} == expected
+
+
+def test_configuration_over_the_list(tmp_path: Path) -> None:
+    models = listing(tmp_path, **{"gpt-4o": entry(200_000, 20_000)})
+    found = models.resolve("gpt-4o", settings(window=10_000))
+    assert (found.window, found.max_output, found.source) == (10_000, 10_000, "config")
+
+
+def test_a_configured_window_is_the_whole_truth() -> None:
+    found = TABLE.resolve("gpt-5", settings(window=8000))
+    assert found.max_input is None
+    assert (found.window, found.reserve) == (8000, 800)
+
+
+@pytest.mark.parametrize(
+    ("given", "window", "source"),
+    [({}, 4096, "default"), ({"window": 9000}, 9000, "config"), ({"num_ctx": 8000, "window": 9000}, 8000, "config")],
+)
+def test_ollama_runs_models_with_its_own_window(given: dict[str, Any], window: int, source: str) -> None:
+    found = TABLE.resolve("qwen3:8b", settings(**given), ollama=True)
+    assert (found.window, found.max_output, found.source) == (window, window, source)
+    assert (found.encoding, found.factor, found.prices) == ("o200k_base", 1.05, Prices())
+
+
+def test_a_window_that_was_found_out() -> None:
+    guessed = TABLE.resolve("qwen3:8b", settings(prices={"input": 1}), ollama=True)
+    found = with_window(guessed, 32768, "ollama")
+    assert (found.window, found.max_output, found.reserve, found.source) == (32768, 32768, 3276, "ollama")
+    assert found.prices == guessed.prices
+    chosen = with_window(TABLE.resolve("qwen3:8b", settings(reserve=100), ollama=True), 32768, "ollama")
+    assert chosen.reserve == 100
+
+
+# --- names and text ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        ("gpt-4o", "gpt-4o"),
+        (" OpenAI/GPT-4o ", "gpt-4o"),
+        ("qwen3:8b", "qwen3-8b"),
+        ("ft:gpt-4o:acme::x", "gpt-4o"),
+        ("ft:", ""),
+        ("accounts/fireworks/models/llama-v3p1", "llama-v3p1"),
+        ("eu.anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1-20250805"),
+        ("deepseek.v3-v1:0", "deepseek-v3"),
+        ("", ""),
+    ],
+)
+def test_canonical_names(name: str, bare: str) -> None:
+    assert canonical(name) == bare
+
+
+def test_a_description_says_where_its_figures_come_from() -> None:
+    assert describe(TABLE.resolve("gpt-5")) == (
+        "gpt-5: 400,000 tokens, prompt up to 272,000, answer up to 128,000, 25,000 kept free for it; "
+        "counted with o200k_base (an estimate); $1.25 in, $10 out per million tokens; "
+        "cache reads x 0.1, writes x 1, from 1,024 tokens, for 600 s; from: table"
+    )
+    assert describe(TABLE.resolve("no-such-model")).endswith("no prompt cache; from: default")
+
+
+def test_names_that_clients_make_up_do_not_pile_up() -> None:
+    models = Models(PriceList(None))
+    for index in range(10_000):
+        models.resolve(f"made-up-{index}")
+    assert len(models._known) <= 4096
+    assert models.resolve("gpt-4o") is models.resolve("gpt-4o")

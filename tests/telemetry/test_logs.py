@@ -1,0 +1,192 @@
+"""The lines that reach an operator, and what must never be in them."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from proxy.errors import UpstreamFailed
+from proxy.settings import TelemetrySettings
+from proxy.step import Step
+from proxy.telemetry import Telemetry
+from proxy.telemetry.logs import configure
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.tracing import Tracing
+
+SECRET = "the-prompt-text"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    out, err = capsys.readouterr()
+    assert out == ""
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def request(telemetry: Telemetry) -> None:
+    seen = telemetry.begin("POST", "/v1/chat/completions", {"authorization": SECRET}, request_id="req_1")
+    seen.routed(model="gpt-*", upstream="main", chain="default")
+    steps = [
+        Step("window_history", "rewrite", "dropped 10 of 47 turns", 0.1, 0.0, 900, 400),
+        Step("filter_tools", "keep", "12 tools", 0.1, 0.0, 400, 400),
+        Step("summarise", "keep", "nothing to do", 0.1, 0.0, 400, 400),
+        Step("trim", "rewrite", "dropped 3", 0.1, 0.0, 400, 100, observed=True),
+    ]
+    seen.ran(steps, before=900, after=400, window=8192)
+    seen.call(provider="openai", model="gpt-4o", fields={"user": SECRET}).end(status=200)
+    seen.end(200, stream=True)
+
+
+def test_a_request_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings())
+    request(Telemetry(Metrics("1")))
+
+    (line,) = lines(capsys)
+    assert isinstance(line.pop("ms"), float)
+    assert datetime.fromisoformat(str(line.pop("time"))).utcoffset() is not None
+    assert line == {
+        "level": "info",
+        "logger": "penstock.access",
+        "event": "request",
+        "request_id": "req_1",
+        "route": "/v1/chat/completions",
+        "model": "gpt-*",
+        "upstream": "main",
+        "chain": "default",
+        "status": 200,
+        "tokens_before": 900,
+        "tokens_after": 400,
+        "verdicts": {"rewrite": 1, "keep": 2, "observed_rewrite": 1},
+        "stream": True,
+    }
+
+
+def test_an_error_is_named_by_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings())
+    Telemetry(Metrics("1")).begin("POST", "/v1/chat/completions", {}).end(502, error=UpstreamFailed(SECRET))
+
+    (line,) = lines(capsys)
+    assert line["error"] == "upstream_unreachable"
+    assert SECRET not in str(line)
+
+
+async def test_a_line_leads_to_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings())
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    telemetry = Telemetry(Metrics("1"), Tracing(TelemetrySettings(), []))
+    telemetry.begin("GET", "/v1/models", {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}).end(200)
+    await telemetry.aclose()
+
+    assert lines(capsys)[0]["trace_id"] == trace
+
+
+def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings(log_format="text"))
+    logging.getLogger("penstock.access").info("request", extra={"fields": {"status": 200, "why": "two words", "a": ""}})
+
+    time, _, rest = capsys.readouterr().err.partition(" ")
+    assert time.endswith("Z")
+    assert rest == 'INFO penstock.access request status=200 why="two words" a=""\n'
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+@pytest.mark.parametrize(
+    "strange", ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"']
+)
+def test_no_value_can_start_a_line_or_drive_a_terminal(
+    strange: str, log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(TelemetrySettings.model_validate({"log_format": log_format}))
+    logging.getLogger("penstock.x").info("%s", strange, extra={"fields": {"value": strange, strange: 1}})
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+    if log_format == "json":
+        assert json.loads(line)["value"] == strange
+
+
+def test_a_field_cannot_pretend_to_be_the_lines_head(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings())
+    logging.getLogger("penstock.x").warning("true", extra={"fields": {"event": "false", "level": "debug"}})
+
+    (line,) = lines(capsys)
+    assert (line["event"], line["level"]) == ("true", "warning")
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_an_exception_is_its_class_and_place_without_its_text(
+    log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(TelemetrySettings.model_validate({"log_format": log_format}))
+    try:
+        int(SECRET)
+    except ValueError:
+        logging.getLogger("penstock.x").exception("failed")
+
+    text = capsys.readouterr().err
+    assert "ValueError" in text
+    assert "test_logs.py:" in text
+    assert "int(" not in text
+    assert SECRET not in text
+    assert len(text.splitlines()) == 1
+
+
+def test_what_is_no_json_is_written_as_its_type(capsys: pytest.CaptureFixture[str]) -> None:
+    class Key:
+        def __str__(self) -> str:
+            return SECRET
+
+    configure(TelemetrySettings())
+    logging.getLogger("penstock.x").info("odd", extra={"fields": {"value": Key()}})
+
+    assert lines(capsys)[0]["value"] == "Key"
+
+
+@pytest.mark.parametrize("name", ["LiteLLM", "httpx", "openai", "aiohttp.access", "uvicorn.access"])
+def test_libraries_that_log_bodies_stay_quiet_even_at_debug(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # servers and upstreams of other tests may have cut it off in this process
+    monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+    configure(TelemetrySettings(log_level="debug"))
+    logging.getLogger(name).info(SECRET)
+    logging.getLogger(name).warning("late")
+
+    assert [line["event"] for line in lines(capsys)] == ["late"]
+
+
+def test_the_level_holds_for_everybody(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings(log_level="error"))
+    request(Telemetry(Metrics("1")))
+    logging.getLogger("httpx").warning("late")
+    logging.getLogger("penstock.x").error("real")
+
+    assert [line["event"] for line in lines(capsys)] == ["real"]
+
+
+def test_configuring_again_does_not_double_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings())
+    configure(TelemetrySettings(log_format="text"))
+    logging.getLogger("penstock.x").info("once")
+
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_nothing_that_a_request_brings_is_in_any_output(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(TelemetrySettings(log_level="debug"))
+    telemetry = Telemetry(Metrics("1"))
+    request(telemetry)
+
+    assert SECRET not in capsys.readouterr().err
+    assert SECRET.encode() not in telemetry.metrics.render("")[1]

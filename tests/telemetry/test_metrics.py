@@ -1,0 +1,249 @@
+"""What a scraper reads after requests of every kind."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import ConfigError, UpstreamTimeout
+from proxy.settings import TelemetrySettings
+from proxy.step import Step, Verdict
+from proxy.telemetry import Telemetry
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Observation
+from proxy.usage import Usage
+
+GPT = 'model="gpt-4o",upstream="openai"'
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry(Metrics("1.2.3"))
+
+
+def step(verdict: Verdict, policy: str = "window_history", after: int = 400, *, observed: bool = False) -> Step:
+    return Step(policy, verdict, "why", 0.003, 0.0, 1000, after, observed=observed)
+
+
+def begun(telemetry: Telemetry, headers: Mapping[str, str] | None = None) -> Observation:
+    seen = telemetry.begin("POST", "/v1/chat/completions", headers or {})
+    seen.routed(model="gpt-4o", upstream="openai", chain="default")
+    return seen
+
+
+def scraped(telemetry: Telemetry) -> dict[str, float]:
+    content_type, body = telemetry.metrics.render("")
+    assert content_type.startswith("text/plain")
+    lines = [line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_the_size_of_a_context_is_seen_before_and_after_the_chain(telemetry: Telemetry) -> None:
+    begun(telemetry).ran([], before=1000, after=400, window=2000)
+
+    found = scraped(telemetry)
+    assert found['penstock_context_size_tokens_sum{model="gpt-4o",phase="before"}'] == 1000
+    assert found['penstock_context_size_tokens_sum{model="gpt-4o",phase="after"}'] == 400
+    assert found['penstock_context_size_tokens_bucket{le="1024.0",model="gpt-4o",phase="before"}'] == 1
+    assert found['penstock_context_size_tokens_bucket{le="256.0",model="gpt-4o",phase="after"}'] == 0
+
+
+def test_average_and_percentiles_of_the_windows_use_can_be_derived(telemetry: Telemetry) -> None:
+    begun(telemetry).ran([], before=1000, after=400, window=2000)
+
+    found = scraped(telemetry)
+    assert found['penstock_context_utilization_sum{model="gpt-4o",phase="before"}'] == 0.5
+    assert found['penstock_context_utilization_count{model="gpt-4o",phase="after"}'] == 1
+    assert found['penstock_context_utilization_bucket{le="0.2",model="gpt-4o",phase="after"}'] == 1
+
+
+def test_a_rewrite_that_saves_tokens_is_a_compression(telemetry: Telemetry) -> None:
+    steps = [step("rewrite"), step("rewrite", after=1000), step("keep"), step("rewrite", observed=True)]
+    begun(telemetry).ran(steps, before=1000, after=400, window=2000)
+
+    found = scraped(telemetry)
+    assert found['penstock_context_compressions_total{strategy="window_history"}'] == 1
+    assert found['penstock_compression_ratio_sum{strategy="window_history"}'] == 0.4
+    assert found['penstock_compression_ratio_bucket{le="0.3",strategy="window_history"}'] == 0
+    assert found['penstock_compression_ratio_bucket{le="0.4",strategy="window_history"}'] == 1
+
+
+@pytest.mark.parametrize(
+    ("after", "error", "overflows"),
+    [
+        pytest.param(2000, None, 0, id="exactly full"),
+        pytest.param(2001, None, 1, id="over the window"),
+        pytest.param(1900, "context_length_exceeded", 1, id="refused"),
+        pytest.param(2001, "context_length_exceeded", 1, id="both count once"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_an_overflow(
+    telemetry: Telemetry, after: int, error: str | None, overflows: int
+) -> None:
+    seen = begun(telemetry)
+    seen.ran([], before=3000, after=after, window=2000)
+    seen.end(400, error=error)
+
+    assert scraped(telemetry)['penstock_context_overflows_total{model="gpt-4o"}'] == overflows
+
+
+def test_every_policy_has_its_time_and_its_verdicts(telemetry: Telemetry) -> None:
+    begun(telemetry).ran([step("fail"), step("keep", observed=True), step("skip")], before=1, after=1, window=9)
+
+    found = scraped(telemetry)
+    verdicts = "penstock_policy_verdicts_total"
+    assert found[f'{verdicts}{{mode="enforce",policy="window_history",verdict="fail"}}'] == 1
+    assert found[f'{verdicts}{{mode="observe",policy="window_history",verdict="keep"}}'] == 1
+    assert found[f'{verdicts}{{mode="enforce",policy="window_history",verdict="skip"}}'] == 1
+    ran = found['penstock_policy_duration_seconds_count{policy="window_history"}']
+    assert ran == 2, "a step that did not run has no duration"
+
+
+def test_requests_are_counted_by_status_and_only_once(telemetry: Telemetry) -> None:
+    seen = begun(telemetry)
+    assert scraped(telemetry)["penstock_active_requests"] == 1
+    seen.end(200)
+    seen.end(500)
+
+    found = scraped(telemetry)
+    assert found['penstock_requests_total{model="gpt-4o",status="200",upstream="openai"}'] == 1
+    assert 'penstock_requests_total{model="gpt-4o",status="500",upstream="openai"}' not in found
+    assert found[f"penstock_request_duration_seconds_count{{{GPT}}}"] == 1
+    assert found["penstock_active_requests"] == 0
+
+
+def test_a_request_for_no_known_model_has_a_fixed_label(telemetry: Telemetry) -> None:
+    telemetry.begin("POST", "/v1/chat/completions", {}).end(404, error="model_not_found")
+
+    assert scraped(telemetry)['penstock_requests_total{model="none",status="404",upstream="none"}'] == 1
+
+
+def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Telemetry) -> None:
+    seen = begun(telemetry)
+    for _ in range(2):
+        call = seen.call(provider="openai", model="gpt-4o")
+        call.first_chunk()
+        call.first_chunk()
+        call.end(status=200, usage=Usage(input=1000, output=50, cached=900))
+        call.end(status=500)
+    seen.end(200)
+
+    found = scraped(telemetry)
+    assert found['penstock_tokens_total{kind="input",model="gpt-4o"}'] == 2000
+    assert found['penstock_tokens_total{kind="output",model="gpt-4o"}'] == 100
+    assert found['penstock_tokens_total{kind="cached_input",model="gpt-4o"}'] == 1800
+    assert found[f"penstock_time_to_first_chunk_seconds_count{{{GPT}}}"] == 1, "clients wait once, not per call"
+    assert not [name for name in found if name.startswith("penstock_upstream_errors_total")]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "reason"),
+    [
+        pytest.param(None, UpstreamTimeout("secret"), "upstream_timeout", id="an error with a code"),
+        pytest.param(None, ConnectionResetError("secret"), "ConnectionResetError", id="any other exception"),
+        pytest.param(429, None, "429", id="a status"),
+        pytest.param(400, "context_length_exceeded", "context_length_exceeded", id="the upstream's own code"),
+        pytest.param(400, 'x"} 1\npenstock_fake 2', "other", id="a code that is none"),
+    ],
+)
+def test_upstream_errors_are_counted_by_kind(
+    telemetry: Telemetry, status: int | None, error: Exception | str | None, reason: str
+) -> None:
+    begun(telemetry).call(provider="openai", model="gpt-4o").end(status=status, error=error)
+
+    assert scraped(telemetry)[f'penstock_upstream_errors_total{{reason="{reason}",upstream="openai"}}'] == 1
+
+
+def test_an_upstream_cannot_make_up_endless_reasons(telemetry: Telemetry) -> None:
+    for number in range(500):
+        begun(telemetry).call(provider="openai", model="gpt-4o").end(error=f"code_{number}")
+
+    reasons = [name for name in scraped(telemetry) if name.startswith("penstock_upstream_errors_total")]
+    assert len(reasons) == 51
+    assert scraped(telemetry)['penstock_upstream_errors_total{reason="other",upstream="openai"}'] == 450
+
+
+@pytest.mark.parametrize(("sent", "counted"), [("0", 0), ("1", 1), ("10", 1), ("x", 0), (None, 0)])
+def test_retries_of_sdks_are_counted(telemetry: Telemetry, sent: str | None, counted: int) -> None:
+    begun(telemetry, {} if sent is None else {"x-stainless-retry-count": sent})
+
+    assert scraped(telemetry)["penstock_client_retries_total"] == counted
+
+
+def test_the_version_is_a_label(telemetry: Telemetry) -> None:
+    assert scraped(telemetry)['penstock_build_info{version="1.2.3"}'] == 1
+
+
+def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:
+    content_type, body = telemetry.metrics.render("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith(b"# EOF\n")
+
+
+def test_every_metric_is_documented(telemetry: Telemetry) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
+    text = telemetry.metrics.render("")[1].decode()
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP penstock_")}
+    named = {name for name in helped if not name.endswith("_created")}
+
+    assert len(named) == 15
+    assert [name for name in named if f"| `{name}` |" not in page] == []
+
+
+async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> None:
+    other = Telemetry.open(TelemetrySettings())
+    begun(telemetry).end(200)
+
+    assert "penstock_requests_total" in str(scraped(telemetry))
+    assert "penstock_requests_total" not in str(scraped(other))
+    await other.aclose()
+
+
+WORKER = """
+import asyncio, sys
+from proxy.settings import TelemetrySettings
+from proxy.telemetry import Telemetry
+
+telemetry = Telemetry.open(TelemetrySettings())
+for _ in range(3):
+    seen = telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.routed(model="gpt-4o", upstream="openai")
+    if sys.argv[1] == "ends":
+        seen.end(200)
+if sys.argv[1] != "runs":
+    asyncio.run(telemetry.aclose())
+sys.stdout.write(telemetry.metrics.render("")[1].decode())
+"""
+
+
+def worker(directory: Path, behaviour: str) -> str:
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(directory)}
+    command = [sys.executable, "-W", "error", "-c", WORKER, behaviour]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_processes_that_share_a_directory_are_scraped_as_one(tmp_path: Path) -> None:
+    worker(tmp_path, "ends")
+    text = worker(tmp_path, "ends")
+
+    assert 'penstock_requests_total{model="gpt-4o",status="200",upstream="openai"} 6.0' in text
+    assert f"penstock_request_duration_seconds_count{{{GPT}}} 6.0" in text
+    assert text.count("penstock_build_info{") == 1
+    assert "pid=" not in text
+
+
+def test_a_process_that_ended_leaves_no_active_requests_behind(tmp_path: Path) -> None:
+    worker(tmp_path, "drops its requests")
+
+    assert "penstock_active_requests 3.0" in worker(tmp_path, "runs")
+
+
+def test_a_missing_directory_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "missing"))
+
+    with pytest.raises(ConfigError, match="PROMETHEUS_MULTIPROC_DIR"):
+        Metrics("1")

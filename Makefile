@@ -32,12 +32,12 @@ test-clients: $(VENV)/.dev ## real clients of other projects against a running p
 
 # The scorer and the harness are not part of this repository: SCORER and BENCH name their folders.
 DATA ?=
-METRICS ?= pass,system,limits,traj
+METRICS ?=
 OUT ?= out/score.json
 SCORER ?= ../shared/eval/scorer
-score: $(VENV)/.serve ## score the chains of benchmarks/eval.yaml on DATA; METRICS, OUT and SCORER as you like
+score: $(VENV)/.serve ## score the chains of benchmarks/eval.yaml on DATA; all METRICS unless you name some; OUT, SCORER
 	@test -n "$(DATA)" || { echo "make score DATA=folder [METRICS=a,b] [OUT=report.json]"; exit 2; }
-	$(BIN)/python -m benchmarks.score --scorer $(SCORER) --data $(DATA) --metrics $(METRICS) --out $(OUT)
+	$(BIN)/python -m benchmarks.score --scorer $(SCORER) --data $(DATA) --out $(OUT) $(if $(METRICS),--metrics $(METRICS))
 
 BENCH ?= ../shared/bench
 PEERS ?= ../peers

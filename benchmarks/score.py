@@ -42,7 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scorer", type=Path, required=True, help="folder with score.py")
     parser.add_argument("--data", type=Path, required=True, help="folder with the data")
-    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--metrics", help="some of the scorer's metrics, with commas between; all, if not given")
     parser.add_argument("--out", type=Path, default=Path("out/score.json"))
     parser.add_argument("--config", type=Path, default=HERE / "eval.yaml")
     parser.add_argument("--model-for", default=MODEL_FOR, help="metric=model,... : another chain for a metric")
@@ -56,7 +56,8 @@ def main() -> int:
         wait_until_ready(port, proxy)
         scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data)]
         scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
-        scorer += ["--metrics", options.metrics, "--models", MODELS, "--limits-models", "eval-limits=8192"]
+        scorer += ["--models", MODELS, "--limits-models", "eval-limits=8192"]
+        scorer += ["--metrics", options.metrics] if options.metrics else []
         scorer += ["--model-for", options.model_for, "--out", str(options.out), *options.more]
         return subprocess.run(scorer, check=False).returncode
     finally:

@@ -62,7 +62,9 @@ class Api:
                 call = await self._rewritten(body, route, steps, http, seen)
             else:
                 call = _untouched(body, route, http)
-                http.own_headers.append((b"x-penstock-context", context_header(None, None, None).encode()))
+                http.own_headers.append(
+                    (b"x-penstock-context", context_header(None, None, route.profile.window).encode())
+                )
             await self._exchange(http, seen, route.upstream, call, body)
 
     def _chain(self, route: Route, http: Exchange, seen: Observation) -> Chain:

@@ -57,6 +57,19 @@ async def test_header_names_are_in_lower_case_and_the_last_of_a_repeated_one_cou
 
 
 @pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        pytest.param("Z\xfcrich \u65e5".encode(), "Z\xfcrich \u65e5", id="UTF-8"),
+        pytest.param(b"Z\xfcrich", "Z\xfcrich", id="latin-1"),
+        pytest.param(b"\xff\xfe", "\xff\xfe", id="any bytes"),
+        pytest.param(b"", "", id="nothing"),
+    ],
+)
+async def test_a_header_value_is_text_whatever_its_bytes(sent: bytes, text: str) -> None:
+    assert Server(headers=[(b"x-title", sent)]).http.headers == {"x-title": text}
+
+
+@pytest.mark.parametrize(
     ("sent", "kept"), [(b"req-1", True), (b"a b", False), (b"", False), (b"x" * 129, False)],
     ids=["harmless", "with a blank", "empty", "too long"],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.errors import BadRequest, NotFound
 from proxy.upstream import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
+from proxy.upstreams.request_fields import check_fields
 
 
 class Echo:
@@ -27,6 +28,7 @@ class Echo:
             raise NotFound(f"the echo upstream only answers /v1/chat/completions, not /v1{call.path}")
         if not call.request.messages:
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
+        check_fields(call.request.rest)
         count = await call.tokens.count(call.request)
         text = _report(call.request, count)
         answer = Completion(call.request.model)

@@ -1,4 +1,4 @@
-"""The JSON types of a client's values, checked before Ollama sees them: what is wrong is named by its place."""
+"""The JSON types of a client's values, for upstreams that translate: what is wrong is named by its place."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -59,5 +59,5 @@ def wrong(place: str, must: str) -> NoReturn:
 
 
 def unsupported(what: str, place: str) -> BadRequest:
-    """The error for what Ollama has no form for."""
+    """The error for what an upstream has no form for."""
     return BadRequest(f"{what} ({place})", param=place, code="unsupported_parameter")

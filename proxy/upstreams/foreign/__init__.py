@@ -17,6 +17,7 @@ from proxy.upstreams.foreign.answer import Chunks, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import knows, load, misroutes, release
+from proxy.upstreams.request_fields import check_fields
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -66,6 +67,7 @@ class Foreign:
         """Ask the provider. A stream's reply is held back until its first chunk, so that errors keep their status."""
         if call.request is None or call.path != "/chat/completions":
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
+        check_fields(call.request.rest)
         asked, dropped = arguments(call.request, self._settings.provider)
         asked |= self._orders(call.headers)
         facts: dict[str, str | int | float | bool] = {"ignored": dropped} if dropped else {}

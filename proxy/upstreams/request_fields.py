@@ -1,0 +1,56 @@
+"""The types of OpenAI's own request fields, for upstreams that read them themselves.
+
+Where bytes pass through, the server behind checks them; it may be laxer than OpenAI, and a gateway must not be stricter
+than what it stands for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, wrong
+
+Check = Callable[[Any, str], Any]
+
+
+def _string_or_list(value: Any, place: str) -> Any:
+    return value if isinstance(value, str) else sequence(value, place)
+
+
+def _string_or_object(value: Any, place: str) -> Any:
+    return value if isinstance(value, str) else mapping(value, place)
+
+
+CHECKS: Mapping[str, Check] = {
+    "frequency_penalty": number,
+    "logit_bias": mapping,
+    "logprobs": boolean,
+    "max_completion_tokens": integer,
+    "max_tokens": integer,
+    "metadata": mapping,
+    "modalities": sequence,
+    "n": integer,
+    "parallel_tool_calls": boolean,
+    "presence_penalty": number,
+    "reasoning_effort": string,
+    "response_format": mapping,
+    "seed": integer,
+    "stop": _string_or_list,
+    "stream": boolean,
+    "stream_options": mapping,
+    "temperature": number,
+    "tool_choice": _string_or_object,
+    "top_logprobs": integer,
+    "top_p": number,
+    "user": string,
+}
+"""How each field is checked where it is not null (OpenAI's API reference, `POST /chat/completions`)."""
+
+
+def check_fields(rest: Mapping[str, Any]) -> None:
+    """Raises `BadRequest` for a field of OpenAI's that has the wrong type; other fields are nobody's business here."""
+    for name, check in CHECKS.items():
+        value = rest.get(name)
+        if value is not None:
+            check(value, name)
+    if isinstance(rest.get("n"), int) and rest["n"] < 1:
+        wrong("n", "must be at least 1")

@@ -26,8 +26,8 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.headers = {name.decode("latin-1"): _text(value) for name, value in scope["headers"]}
-        """The request headers, names in lower case; of a repeated one the last."""
+        self.headers = _headers(scope["headers"])
+        """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
         """The headers that Penstock adds to the answer; more come as they become known."""
@@ -117,6 +117,16 @@ class Watch:
         self._gone = True
         if self._owner is not None:
             self._owner.cancel()
+
+
+def _headers(sent: Headers) -> dict[str, str]:
+    headers = {name.decode("latin-1"): _text(value) for name, value in sent}
+    if len(headers) == len(sent):
+        return headers
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in sent:
+        values.setdefault(name, []).append(value)
+    return {name.decode("latin-1"): _text(b", ".join(each)) for name, each in values.items()}
 
 
 def _text(value: bytes) -> str:

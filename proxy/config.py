@@ -121,6 +121,11 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
     if first["type"] == "extra_forbidden":
         known = _siblings(kind, first["loc"])
         return document.error(where, f"unknown key; {_suggest(str(steps[-1]), known)}")
+    if first["type"].startswith("union_tag"):
+        kinds = [tag.strip("' ") for tag in first.get("ctx", {}).get("expected_tags", "").split(",") if tag]
+        given = first.get("ctx", {}).get("tag")
+        told = f"unknown kind {given!r}; {_suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
+        return document.error(where, told)
     message = first["msg"].removeprefix("Value error, ")
     return document.error(where, message[0].lower() + message[1:])
 

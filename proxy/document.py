@@ -17,6 +17,8 @@ _VARIABLE = re.compile(
     r"\$\$|\$\{(?:(?P<file>file:)(?P<path>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
+_MISSPELT = re.compile(r"\$\{")
+
 Place = tuple[str | int, ...]
 
 
@@ -73,10 +75,15 @@ class Document:
 
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
         if isinstance(node.value, str) and "$" in node.value:
-            return _VARIABLE.sub(lambda found: self._substitute(found, place), node.value)
+            text = _VARIABLE.sub(lambda found: self._substitute(found, place), node.value)
+            if _MISSPELT.search(_VARIABLE.sub("", node.value)):
+                raise self.error(
+                    place, "a variable is written ${NAME}, ${NAME:-default} or ${file:/path}; $$ is a dollar"
+                )
+            return text
         try:
             return yaml.SafeLoader("").construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
             raise self.error(place, f"not a plain value: {getattr(error, 'problem', error)}") from None
 
     def _substitute(self, found: re.Match[str], place: Place) -> str:

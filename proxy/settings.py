@@ -17,6 +17,13 @@ def _one_or_more(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+"""A secret; an empty one, as an unset variable with an empty default gives it, is none."""
+
 Globs = Annotated[
     tuple[str, ...],
     Field(min_length=1),
@@ -75,7 +82,7 @@ class OpenAIUpstream(Base):
     base_url: HttpUrl = "https://api.openai.com/v1"
     """The address up to and including `/v1`."""
 
-    api_key: SecretStr | None = None
+    api_key: Key = None
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
 
     headers: dict[str, SecretStr] = Field(default_factory=dict)
@@ -103,7 +110,7 @@ class OllamaUpstream(Base):
     base_url: HttpUrl = "http://127.0.0.1:11434"
     """The address, without `/v1` or `/api`."""
 
-    api_key: SecretStr | None = None
+    api_key: Key = None
     """A bearer token, where the server stands behind something that wants one."""
 
     keep_alive: str | int | None = None
@@ -124,7 +131,7 @@ class ForeignUpstream(Base):
     provider: str = Field(pattern=r"^[a-z0-9_]+$")
     """litellm's name of the provider: `anthropic`, `bedrock`, `gemini`, ..."""
 
-    api_key: SecretStr | None = None
+    api_key: Key = None
     """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
 
     base_url: HttpUrl | None = None

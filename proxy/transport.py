@@ -47,7 +47,7 @@ class Response:
         self._response = response
         self._name = name
         self.status = response.status
-        self.media_type = response.headers.get("content-type", "")
+        self.is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

@@ -14,6 +14,9 @@ _TAIL = 8192
 """Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
 
 
+_NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
+"""Only a key can look like this: inside a string its quotes would be escaped."""
+
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
 
@@ -59,12 +62,14 @@ class UsageReader:
         """What the end of the stream said; empty where it said nothing."""
         found = Usage()
         finish: tuple[str, ...] = ()
+        error: str | None = None
         for line in self._tail.splitlines():
             if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
                 usage = self.of_body(line[5:])
                 finish = usage.finish_reasons or finish
+                error = usage.error or error
                 found = usage if usage.input is not None or found.input is None else found
-        return Usage(found.input, found.output, found.cached, found.model, found.response_id, finish)
+        return replace(found, finish_reasons=finish, error=error)
 
     def of_body(self, body: bytes) -> Usage:
         """What a whole answer says."""
@@ -122,15 +127,19 @@ async def without_usage(chunks: ByteStream, note: Callable[[bytes], None]) -> As
 
 
 def _client_event(event: bytes) -> bytes:
-    if b'"usage"' not in event or not event.startswith(b"data:"):
+    """An event without usage: nothing at all where it carries nothing else, its own bytes where there is none in it."""
+    if b'"usage"' not in event:
         return event
+    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     try:
-        data = orjson.loads(event[5:])
+        answer = orjson.loads(data)
     except orjson.JSONDecodeError:
         return event
-    if not isinstance(data, dict) or "usage" not in data:
+    if not isinstance(answer, dict) or "usage" not in answer:
         return event
-    usage = data.pop("usage")
-    if usage is not None and data.get("choices") == []:
+    if answer["usage"] is not None and answer.get("choices") == []:
         return b""
-    return b"data: " + orjson.dumps(data)
+    if answer["usage"] is None:
+        return _NO_USAGE.sub(b"", event)
+    del answer["usage"]
+    return b"data: " + orjson.dumps(answer)

@@ -50,10 +50,10 @@ def ignore(chunk: bytes) -> None:
 # --- request ----------------------------------------------------------------------------------------------------------
 
 
-async def test_header_names_are_in_lower_case_and_the_last_of_a_repeated_one_counts() -> None:
+async def test_header_names_are_in_lower_case_and_a_repeated_one_has_all_its_values() -> None:
     server = Server(headers=[(b"x-team", b"a"), (b"x-team", b"b"), (b"x-name", b"caf\xe9")])
 
-    assert server.http.headers == {"x-team": "b", "x-name": "caf\xe9"}
+    assert server.http.headers == {"x-team": "a, b", "x-name": "caf\xe9"}
 
 
 @pytest.mark.parametrize(

@@ -432,3 +432,15 @@ def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> Non
 def test_an_unknown_policy_is_looked_up_in_vain() -> None:
     with pytest.raises(LookupError, match="unknown policy 'x'; known: "):
         policy_class("x")
+
+
+def test_a_misspelt_variable_is_not_sent_as_text(tmp_path: Path) -> None:
+    for written in ("${NO-PE}", "${}", "a${VAR:default}"):
+        with pytest.raises(ConfigError, match=r"a variable is written \$\{NAME\}"):
+            loaded(tmp_path, BASE + f"default_upstream: '{written}'\n")
+
+
+def test_an_empty_key_is_none(tmp_path: Path) -> None:
+    text = BASE.replace("kind: openai", "kind: openai, api_key: '${KEY:-}'") if "kind: openai" in BASE else BASE
+    settings = loaded(tmp_path, text).settings
+    assert all(getattr(upstream, "api_key", None) is None for upstream in settings.upstreams.values())

@@ -33,7 +33,7 @@ class OpenAI:
         response = await self._transport.request(
             call.method, self._url(call), {**call.headers, **self._own_headers}, call.body or None
         )
-        if response.media_type.startswith("text/event-stream"):
+        if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
         return Reply(response.status, response.headers, body=await response.read())
 

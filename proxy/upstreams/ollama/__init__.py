@@ -121,7 +121,7 @@ class Ollama:
         """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""
         path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
         response = await self._server.request(call.method, path, call.headers, call.body or None)
-        if response.media_type.startswith("text/event-stream"):
+        if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
         return Reply(response.status, response.headers, body=await response.read())
 

@@ -441,6 +441,10 @@ def test_a_misspelt_variable_is_not_sent_as_text(tmp_path: Path) -> None:
 
 
 def test_an_empty_key_is_none(tmp_path: Path) -> None:
-    text = BASE.replace("kind: openai", "kind: openai, api_key: '${KEY:-}'") if "kind: openai" in BASE else BASE
-    settings = loaded(tmp_path, text).settings
-    assert all(getattr(upstream, "api_key", None) is None for upstream in settings.upstreams.values())
+    text = BASE.replace("{kind: echo}", "{kind: openai, api_key: '${KEY:-}'}")
+    (upstream,) = loaded(tmp_path, text).settings.upstreams.values()
+    assert isinstance(upstream, OpenAIUpstream)
+    assert upstream.api_key is None
+    (keyed,) = loaded(tmp_path, text, {"KEY": "sk-1"}).settings.upstreams.values()
+    assert isinstance(keyed, OpenAIUpstream)
+    assert keyed.api_key is not None

@@ -35,6 +35,9 @@ _JSON = (b"content-type", b"application/json")
 
 _CHAT = "/chat/completions"
 
+_CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
+"""What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
+
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
 
@@ -88,7 +91,7 @@ class Api:
         profile = await route.upstream.profile(route.profile)
         tokens = self._tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        ctx = Context(incoming, profile, identity, tokens, deadline, visible_to_policies(http.headers))
+        ctx = Context(incoming, profile, identity, tokens, deadline, headers=visible_to_policies(http.headers))
         outcome = await chain.run(steps, ctx)
         if outcome.before is not None and outcome.after is not None:
             before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
@@ -114,6 +117,7 @@ class Api:
             route.model,
             raw,
             headers,
+            query=http.query,
             request=request,
             profile=profile,
             counted=outcome.after,
@@ -123,12 +127,14 @@ class Api:
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
+        if http.scope["method"] == "POST" and _CHAT_SPELT.fullmatch(http.scope["path"]):
+            await self.chat(http, seen)
+            return
         raw = await http.read(self._limit)
         async with http.watch():
             upstream, model, raw = self._upstream_of(raw, http, seen)
-            query = http.scope.get("query_string", b"").decode("latin-1")
             method, path = http.scope["method"], _below_v1(http.scope)
-            call = Call(path, model, raw, forwarded(http.headers), method=method, query=query)
+            call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query)
             await self._exchange(http, seen, upstream, call)
 
     def _upstream_of(self, raw: bytes, http: Exchange, seen: Observation) -> tuple[Upstream, str, bytes]:
@@ -159,10 +165,9 @@ class Api:
 
     async def model(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models/{id}`: one model; its id may have slashes."""
-        name = http.scope["path_params"]["model"]
         async with http.watch():
-            listed = await self._catalogue.listed(forwarded(http.headers))
-        await http.respond(200, [_JSON], encode(listed.get(name) or self._catalogue.described(name)))
+            model = await self._catalogue.one(http.scope["path_params"]["model"], forwarded(http.headers))
+        await http.respond(200, [_JSON], encode(model))
 
     async def _exchange(
         self, http: Exchange, seen: Observation, upstream: Upstream, call: Call, body: Body | None = None
@@ -194,11 +199,6 @@ class Api:
 
 async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_usage: bool) -> Usage:
     reader = UsageReader()
-
-    def note(chunk: bytes) -> None:
-        observed.first_chunk()
-        reader.feed(chunk)
-
     if reply.chunks is None:
         body = reply.body or b""
         observed.first_chunk()
@@ -206,9 +206,9 @@ async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_u
         return reader.of_body(body)
     headers = relayed(reply.headers, stream=True)
     if hide_usage:
-        await http.relay(reply.status, headers, without_usage(reply.chunks, note), _ignore)
+        await http.relay(reply.status, headers, without_usage(reply.chunks, reader.feed), observed.first_chunk, _ignore)
     else:
-        await http.relay(reply.status, headers, reply.chunks, note)
+        await http.relay(reply.status, headers, reply.chunks, observed.first_chunk, reader.feed)
     return reader.of_stream().completed(reply.facts)
 
 
@@ -231,7 +231,7 @@ def _untouched(body: Body, route: Route, http: Exchange) -> Call:
     if ask:
         changes["stream_options"] = _asking(body.get("stream_options"))
     raw = body.encoded(changes) if changes else body.raw
-    return Call(_CHAT, route.model, raw, forwarded(http.headers), hide_usage=ask)
+    return Call(_CHAT, route.model, raw, forwarded(http.headers), query=http.query, hide_usage=ask)
 
 
 def _must_ask(upstream: Upstream, options: Any) -> bool:
@@ -293,7 +293,7 @@ class Endpoint:
 async def answer_error(http: Exchange, error: PenstockError) -> None:
     """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
     if http.status is not None:
-        await http.finish(b"data: " + error.body() + b"\n\n")
+        await http.finish((b"" if http.between_events else b"\n\n") + b"data: " + error.body() + b"\n\n")
         return
     headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
     await http.respond(error.status, [*headers, _JSON], error.body())

@@ -14,6 +14,9 @@ from proxy.errors import BadRequest
 from proxy.headers import Headers, request_id
 from proxy.upstream import ByteStream
 
+_MOMENT = 0.05
+"""Seconds before a request begins to listen for its client's leaving."""
+
 Note = Callable[[bytes], None]
 
 
@@ -31,10 +34,13 @@ class Exchange:
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
         """The headers that Penstock adds to the answer; more come as they become known."""
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        """The query string as the client encoded it."""
         self.status: int | None = None
         """The status of the answer once it has been sent."""
         self.streamed = False
         """Whether the answer was sent chunk by chunk."""
+        self._last = b""
         self._receive = receive
         self._send = send
 
@@ -66,19 +72,31 @@ class Exchange:
         await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
         await self._send({"type": "http.response.body", "body": body})
 
-    async def relay(self, status: int, headers: Headers, chunks: ByteStream, note: Note) -> None:
-        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through."""
+    async def relay(
+        self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None], note: Note
+    ) -> None:
+        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through.
+
+        `begun` is called once, with the first chunk.
+        """
         send = self._send
         async with aclosing(chunks):
             async for chunk in chunks:
                 if self.status is None:
                     self.streamed = True
+                    begun()
                     await self._begin(status, [*headers, *self.own_headers])
                 note(chunk)
+                self._last = chunk
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         if self.status is None:
             await self._begin(status, [*headers, *self.own_headers])
         await self.finish()
+
+    @property
+    def between_events(self) -> bool:
+        """Whether what was sent of a stream ends with a whole event."""
+        return self._last.endswith((b"\n\n", b"\r\n\r\n")) or not self._last
 
     async def finish(self, last: bytes = b"") -> None:
         """End an answer that was begun."""
@@ -94,22 +112,35 @@ class Exchange:
 
 
 class Watch:
-    """Turns a client's leaving into `ClientGone`, also while the first byte of the answer is still awaited."""
+    """Turns a client's leaving into `ClientGone`, also while the first byte of the answer is still awaited.
+
+    It begins to listen after a moment: an answer that is there by then needs no listener, and the task for one, with
+    the exception that ends it, would be a tenth of what a small request costs here.
+    """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._gone = False
+        self._owner: asyncio.Task[Any] | None = None
+        self._listener: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         self._owner = asyncio.current_task()
-        self._listener = asyncio.get_running_loop().create_task(self._listen())
+        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._begin)
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._listener.cancel()
+        self._timer.cancel()
+        owner, self._owner = self._owner, None
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None  # it knows this object: together they would wait for the garbage collector
         if self._gone and isinstance(error, asyncio.CancelledError):
-            if self._owner is not None:
-                self._owner.uncancel()
+            if owner is not None:
+                owner.uncancel()
             raise ClientGone from None
+
+    def _begin(self) -> None:
+        self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.routing import Routes
+from proxy.upstream import Upstream
+
+_PATIENCE = 3.0
+"""Seconds that an upstream has to list its models."""
 
 _log = logging.getLogger("penstock.catalogue")
 
@@ -17,19 +21,25 @@ class Catalogue:
         self._routes = routes
 
     async def listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """All models by id. An upstream that cannot be asked is left out; `headers` are the client's, for its key."""
+        """All models by id; `headers` are the client's, for its key.
+
+        What an upstream does not tell in time is left out.
+        """
         listed = {name: self.described(name) for name in self._routes.names()}
         upstreams = self._routes.upstreams
-        answers = await asyncio.gather(*(each.models(headers) for each in upstreams), return_exceptions=True)
+        answers = await asyncio.gather(*(_ask(upstream, headers) for upstream in upstreams))
         for upstream, answer in zip(upstreams, answers, strict=True):
-            if isinstance(answer, BaseException):
-                fields = {"upstream": upstream.name, "error": type(answer).__name__}
-                _log.warning("models not listed", extra={"fields": fields})
-                continue
             for model in answer:
                 if self._routes.serves(model["id"], upstream):
                     listed[model["id"]] = {**self.described(model["id"]), **model}
         return listed
+
+    async def one(self, name: str, headers: Mapping[str, str]) -> dict[str, Any]:
+        """One model, with what its upstream says about it. Raises `NotFound` for one that nothing serves."""
+        known = self.described(name)
+        route = self._routes.of(name)
+        told = next((model for model in await _ask(route.upstream, headers) if model["id"] == route.model), {})
+        return {**known, **told, "id": name}
 
     def described(self, name: str) -> dict[str, Any]:
         """One model in OpenAI's words, and its limits in tokens. Raises `NotFound` for one that nothing serves."""
@@ -42,3 +52,13 @@ class Catalogue:
             "context_length": route.profile.window,
             "max_output_tokens": route.profile.max_output,
         }
+
+
+async def _ask(upstream: Upstream, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await upstream.models(headers)
+    except Exception as error:  # a list with a gap is better than none
+        fields = {"upstream": upstream.name, "error": type(error).__name__}
+        _log.warning("models not listed", extra={"fields": fields})
+        return []

@@ -90,6 +90,16 @@ class Tokens(Protocol):
         """The tokens of each tool definition."""
 
 
+class Archive(Protocol):
+    """Keeps what leaves the context, for one tenant and session. Content has one handle, whoever keeps it and when."""
+
+    async def keep(self, content: str) -> str | None:
+        """Store content durably and return its handle; None where it cannot be stored: then it must not leave."""
+
+    async def fetch(self, handle: str) -> str | None:
+        """The content of a handle; None for one that this tenant and session do not have, or no longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Whose request this is. Everything that is kept is keyed by the tenant first."""
@@ -109,5 +119,7 @@ class Context:
     tokens: Tokens
     deadline: float
     """When the chain must be done, on the event loop's monotonic clock, in seconds."""
+    archive: Archive | None = None
+    """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The client's request headers, names in lower case, credentials left out."""

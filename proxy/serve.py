@@ -18,6 +18,7 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
 
     server = config.settings.server
     os.environ[CONFIG_VARIABLE] = str(config.path.resolve())
+    # from here on connections are taken; they wait until the app is built
     listener = _listen(host or server.host, server.port if port is None else port)
     address, bound = listener.getsockname()[:2]
     print(f"penstock: listening on http://{address}:{bound}/v1 ({workers} worker{'s' * (workers > 1)})", flush=True)
@@ -59,6 +60,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from None
+    listener.listen(2048)
     listener.set_inheritable(True)
     return listener
 

@@ -6,6 +6,7 @@ the tool's result, an assistant's and a user's message. `d` is a developer messa
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
@@ -76,6 +77,26 @@ class CharTokens:
         """It has nothing to learn."""
 
 
+class MemoryArchive:
+    """Keeps content in memory; with `broken`, nothing can be kept."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.kept: dict[str, str] = {}
+        self.broken = broken
+
+    async def keep(self, content: str) -> str | None:
+        """A handle that depends on the content alone."""
+        if self.broken:
+            return None
+        handle = sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+        self.kept[handle] = content
+        return handle
+
+    async def fetch(self, handle: str) -> str | None:
+        """What was kept under a handle."""
+        return self.kept.get(handle)
+
+
 def profile(window: int = 8192, **fields: Any) -> ModelProfile:
     """A model with a window of so many tokens."""
     known: dict[str, Any] = {"name": "test-model", "window": window, "max_output": window // 4, "reserve": 0}
@@ -90,5 +111,6 @@ def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields
         "identity": Identity(tenant="test"),
         "tokens": CharTokens(),
         "deadline": float("inf"),
+        "archive": MemoryArchive(),
     }
     return Context(**(known | fields))

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -77,28 +77,27 @@ class Chunks:
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self._response = response
-        self._read = response.content.readany
-        self._name = name
+        self._arriving = self._read(response, name)
 
-    def __aiter__(self) -> "Chunks":
-        return self
-
-    async def __anext__(self) -> bytes:
-        """The next bytes. Raises `UpstreamFailed` or `UpstreamTimeout` where the answer breaks off."""
-        try:
-            chunk = await self._read()
-        except BaseException as error:
-            self._response.close()
-            if isinstance(error, (aiohttp.ClientError, TimeoutError)):
-                raise _failure(error, self._name) from None
-            raise
-        if not chunk:
-            raise StopAsyncIteration
-        return chunk
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        """The chunks. Raises `UpstreamFailed` or `UpstreamTimeout` where the answer breaks off."""
+        return self._arriving
 
     async def aclose(self) -> None:
         """Drop what has not arrived yet."""
+        await self._arriving.aclose()
         self._response.close()
+
+    @staticmethod
+    async def _read(response: aiohttp.ClientResponse, name: str) -> AsyncGenerator[bytes, None]:
+        read = response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _failure(error, name) from None
+        finally:
+            response.close()
 
 
 class Transport:

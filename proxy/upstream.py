@@ -19,10 +19,7 @@ class ByteStream(Protocol):
     """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Itself."""
-
-    async def __anext__(self) -> bytes:
-        """The next bytes."""
+        """The chunks in order; to be asked for once."""
 
     async def aclose(self) -> None:
         """Drop the rest."""

@@ -52,18 +52,23 @@ class UsageReader:
     """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._recent: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take note of the next bytes of a stream."""
-        self._tail = (self._tail + chunk if len(chunk) < _TAIL else chunk)[-_TAIL:]
+        self._recent.append(chunk)
+        self._size += len(chunk)
+        if self._size > 8 * _TAIL:  # now and then: it happens for each chunk of each stream
+            self._recent = [b"".join(self._recent)[-_TAIL:]]
+            self._size = len(self._recent[0])
 
     def of_stream(self) -> Usage:
         """What the end of the stream said; empty where it said nothing."""
         found = Usage()
         finish: tuple[str, ...] = ()
         error: str | None = None
-        for line in self._tail.splitlines():
+        for line in b"".join(self._recent)[-_TAIL:].splitlines():
             if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
                 usage = self.of_body(line[5:])
                 finish = usage.finish_reasons or finish

@@ -47,6 +47,10 @@ def ignore(chunk: bytes) -> None:
     pass
 
 
+def begun() -> None:
+    pass
+
+
 # --- request ----------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +175,7 @@ async def test_a_stream_goes_out_chunk_by_chunk_each_noted_before_it_is_sent() -
     noted: list[tuple[bytes, int]] = []
 
     await server.http.relay(
-        200, [(b"content-type", b"text/event-stream")], stream(b"a", b"b"),
+        200, [(b"content-type", b"text/event-stream")], stream(b"a", b"b"), begun,
         lambda chunk: noted.append((chunk, len(server.sent))),
     )  # fmt: skip
 
@@ -196,7 +200,7 @@ async def test_headers_that_become_known_before_the_first_chunk_still_come() -> 
         server.http.own_headers.append((b"x-late", b"1"))
         yield b"a"
 
-    await server.http.relay(200, [], late(), ignore)
+    await server.http.relay(200, [], late(), begun, ignore)
 
     assert (b"x-late", b"1") in server.sent[0]["headers"]
 
@@ -210,7 +214,7 @@ async def test_a_chunk_is_sent_before_the_next_one_is_there() -> None:
             sent_by_then.append(len(server.sent))
             yield chunk
 
-    await server.http.relay(200, [], watched(), ignore)
+    await server.http.relay(200, [], watched(), begun, ignore)
 
     assert sent_by_then == [0, 2]
 
@@ -218,7 +222,7 @@ async def test_a_chunk_is_sent_before_the_next_one_is_there() -> None:
 async def test_a_stream_without_a_chunk_is_an_empty_answer() -> None:
     server = Server()
 
-    await server.http.relay(204, [], stream(), ignore)
+    await server.http.relay(204, [], stream(), begun, ignore)
 
     assert [message["type"] for message in server.sent] == ["http.response.start", "http.response.body"]
     assert (server.http.status, server.http.streamed) == (204, False)
@@ -228,7 +232,7 @@ async def test_an_upstream_that_fails_before_its_first_chunk_leaves_the_status_o
     server = Server()
 
     with pytest.raises(UpstreamFailed):
-        await server.http.relay(200, [], stream(error=UpstreamFailed("gone")), ignore)
+        await server.http.relay(200, [], stream(error=UpstreamFailed("gone")), begun, ignore)
 
     assert server.sent == []
     assert server.http.status is None
@@ -238,7 +242,7 @@ async def test_an_upstream_that_fails_later_leaves_the_answer_open_for_a_last_ev
     server = Server()
 
     with pytest.raises(UpstreamFailed):
-        await server.http.relay(200, [], stream(b"a", error=UpstreamFailed("gone")), ignore)
+        await server.http.relay(200, [], stream(b"a", error=UpstreamFailed("gone")), begun, ignore)
     await server.http.finish(b"data: {}\n\n")
 
     assert [message.get("body") for message in server.sent] == [None, b"a", b"data: {}\n\n"]
@@ -301,7 +305,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_closes_it() -> Non
 
     with pytest.raises(ClientGone):
         async with server.http.watch():
-            await server.http.relay(200, [], chunks(), ignore)
+            await server.http.relay(200, [], chunks(), begun, ignore)
 
     assert closed.is_set()
     assert [message.get("body") for message in server.sent] == [None, b"a"]

@@ -281,7 +281,7 @@ async def test_a_stream_arrives_chunk_by_chunk() -> None:
         async with aclosing(response.chunks()) as chunks:
             for number, event in enumerate(received):
                 # the server waits for the event before it says more
-                assert await anext(chunks) == f"data: {number}\n\n".encode()
+                assert await anext(aiter(chunks)) == f"data: {number}\n\n".encode()
                 event.set()
             assert [chunk async for chunk in chunks] == []
 
@@ -314,7 +314,7 @@ async def test_closing_a_stream_closes_the_connection() -> None:
 
     async with listening(lambda connection: endless(connection, closed)) as url, transport() as http:
         chunks = (await http.request("POST", url, {}, b"{}")).chunks()
-        assert await anext(chunks) == b"data: 1\n\n"
+        assert await anext(aiter(chunks)) == b"data: 1\n\n"
         await chunks.aclose()
         await asyncio.wait_for(closed.wait(), LONG)
 
@@ -576,7 +576,7 @@ async def test_a_server_that_falls_silent_is_a_timeout(chunks: list[bytes], cloc
 
     async with listening(lambda connection: silent(connection, sent)) as url, transport() as http:
         received = (await http.request("POST", url, {}, b"{}")).chunks()
-        assert [await anext(received) for _ in chunks] == chunks
-        await clock.waits_in_vain(anext(received))
+        assert [await anext(aiter(received)) for _ in chunks] == chunks
+        await clock.waits_in_vain(anext(aiter(received)))
         whole = await http.request("POST", url, {}, b"{}")
         await clock.waits_in_vain(whole.read())

@@ -7,6 +7,7 @@ import orjson
 from yarl import URL
 
 from proxy.context import ModelProfile
+from proxy.errors import UpstreamFailed
 from proxy.settings import OpenAIUpstream
 from proxy.transport import Timeouts, Transport
 from proxy.upstream import Call, Reply
@@ -33,6 +34,10 @@ class OpenAI:
         response = await self._transport.request(
             call.method, self._url(call), {**call.headers, **self._own_headers}, call.body or None
         )
+        if 300 <= response.status < 400 and call.method == "POST":
+            await response.chunks().aclose()
+            # clients would follow it, past the proxy
+            raise UpstreamFailed(f"the upstream {self.name!r} moved: its base_url must be its final address")
         if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
         return Reply(response.status, response.headers, body=await response.read())

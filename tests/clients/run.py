@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -276,6 +277,7 @@ def main() -> int:
             with serving(penstock, log) as (address, code):
                 for name in chosen:
                     run_suite(known[name], environment(address, scripted), tally)
+                _check_policies(address, tally)
         tally.take("penstock", "pass" if code == [0] else "fail", "stops on SIGTERM", f"exit code {code}")
         _check_log(log, tally)
     finally:
@@ -285,6 +287,15 @@ def main() -> int:
     print(f"{time.monotonic() - started:.0f} seconds, {tally.skipped} skipped")
     print(f"{tally.passed} passed, {len(tally.failures)} failed")
     return 1 if tally.failures else 0
+
+
+def _check_policies(address: str, tally: Tally) -> None:
+    """No policy may have had a fault: the runner would have skipped it, and the client not noticed."""
+    with urllib.request.urlopen(f"{address}/metrics", timeout=_PATIENCE) as answer:
+        lines = answer.read().decode().splitlines()
+    verdicts = [line for line in lines if line.startswith("penstock_policy_verdicts_total")]
+    faults = [line for line in verdicts if 'verdict="fail"' in line and not line.endswith(" 0.0")]
+    tally.take("penstock", "fail" if faults else "pass", "no policy had a fault", " ".join(faults or verdicts)[:600])
 
 
 def _check_log(log: Path, tally: Tally) -> None:

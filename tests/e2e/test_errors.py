@@ -222,6 +222,30 @@ class TestADeadUpstream:
         assert_openai_error(json.loads(last.removeprefix(b"data: ")))
         assert rest == b""
 
+    async def test_in_the_middle_of_an_event_the_error_still_is_one_of_its_own(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer)
+            await send_chunk(writer, b'data: {"choi')
+            writer.close()
+
+        setup.upstream.respond = answer
+        async with setup.session.post(
+            setup.url, data=json.dumps({**GOOD, "model": "plain-1", "stream": True})
+        ) as response:
+            cut, last, _ = (await response.read()).split(b"\n\n")
+        assert cut == b'data: {"choi'
+        assert_openai_error(json.loads(last.removeprefix(b"data: ")))
+
+    async def test_that_moved_is_a_502_and_no_redirect(self, setup: Setup) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await send(writer, 307, b"", "location: http://elsewhere.example/v1/chat/completions\r\n")
+
+        setup.upstream.respond = answer
+        status, headers, error = await post(setup, {**GOOD, "model": "plain-1"})
+        assert status == 502
+        assert "location" not in headers
+        assert "its base_url must be its final address" in error["error"]["message"]
+
 
 class TestAClientThatLeaves:
     @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])

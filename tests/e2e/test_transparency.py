@@ -114,6 +114,24 @@ async def test_an_alias_changes_the_model_and_nothing_else(setup: Setup) -> None
     assert setup.upstream.last.body == (b'{"model":"the-real-name","messages":[{"role":"user","content":"x"}],"n":1.0}')
 
 
+async def test_the_query_rides_along(setup: Setup) -> None:
+    for model in ("plain-1", "chain-1"):
+        url = URL(f"{setup.url}?api-version=2024%2D10", encoded=True)
+        async with setup.session.post(url, data=json.dumps(request(model))) as response:
+            assert response.status == 200
+        assert setup.upstream.last.path == "/v1/chat/completions?api-version=2024%2D10"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions/", "/v1//chat/completions", "//v1/chat//completions", "/v1/Chat/completions"]
+)
+async def test_no_spelling_of_the_path_goes_around_the_chain(setup: Setup, path: str) -> None:
+    body = json.dumps(request("tiny-1", "x " * 200))
+    async with setup.session.post(URL(setup.base + path, encoded=True), data=body) as response:
+        assert response.status in (400, 404)
+    assert setup.upstream.received == []
+
+
 class TestHeaders:
     async def test_the_clients_travel_on_and_those_of_the_connection_do_not(self, setup: Setup) -> None:
         await post(
@@ -280,6 +298,18 @@ class TestOtherPaths:
         writer.close()
         assert answer.split(b" ")[1] in (b"404", b"400")
         assert setup.upstream.received == []
+
+    async def test_an_upstream_that_never_lists_its_models_is_left_out(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("proxy.catalogue._PATIENCE", 0.1)
+        setup.upstream.respond = answer
+        for path in ("/v1/models", "/v1/models/alias"):
+            async with setup.session.get(setup.base + path) as response:
+                assert response.status == 200
 
     async def test_models_are_listed(self, setup: Setup) -> None:
         async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:

@@ -513,7 +513,7 @@ async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, up
     reply = await upstream.send(call(ask(stream=True)))
     assert reply.chunks is not None
     for _ in range(read):
-        await anext(reply.chunks)
+        await anext(aiter(reply.chunks))
 
     await reply.chunks.aclose()
 

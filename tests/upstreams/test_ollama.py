@@ -398,7 +398,7 @@ async def test_closing_a_stream_stops_the_server(fake: FakeOllama, upstream: Oll
     fake.ending = "never"
     reply = await upstream.send(call(streamed()))
     assert reply.chunks is not None
-    await anext(reply.chunks)
+    await anext(aiter(reply.chunks))
 
     await reply.chunks.aclose()
 

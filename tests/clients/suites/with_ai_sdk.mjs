@@ -1,5 +1,6 @@
 // The AI SDK: ai with @ai-sdk/openai-compatible.
 
+import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, embed, generateObject, generateText, stepCountIs, streamObject, streamText, tool } from "ai";
 import { z } from "zod";
@@ -39,6 +40,13 @@ scenario("streamText", async (chain) => {
   check(parts.length > 3, `the text came in ${parts.length} parts`);
   equal((await answer.usage).outputTokens, 12);
 }, ["plain", "steps", "asked"]);
+
+scenario("@ai-sdk/openai, chat and Responses API", async (chain) => {
+  const openai = createOpenAI({ baseURL: PENSTOCK + "/v1", apiKey: KEY });
+  const chat = await generateText({ model: openai.chat(model(chain)), prompt: "hello" });
+  equal(chat.text, "heard 1 messages (user), the last says: hello");
+  equal((await generateText({ model: openai(model(chain)), prompt: "hello" })).text, "heard you");
+});
 
 scenario("tools", async (chain) => {
   const answer = await generateText({

@@ -1,0 +1,82 @@
+"""What a request costs under a provider's prompt cache, and whether an edit of what was sent before pays. Pure.
+
+Costs are in input tokens at full price: a token that is read from the cache counts as the rules' `read`, one that enters
+it as `write`. Multiply by the model's input price for money. A provider caches the longest unchanged prefix of tools,
+system and messages, so an edit re-prices all that stands behind it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from proxy.context import CacheRules, Prices
+
+UNCACHED = CacheRules()
+"""No prompt cache: every token costs the same in every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a request that the cache sees as a whole: the tool block, or one message."""
+
+    key: object
+    """Equal for equal bytes: the bytes themselves, or a hash."""
+    tokens: int
+
+
+def shared_tokens(before: Sequence[Piece], after: Sequence[Piece]) -> int:
+    """The tokens of the longest prefix that two requests have in common, piece by piece."""
+    same = takewhile(lambda pair: pair[0].key == pair[1].key, zip(before, after, strict=False))
+    return sum(piece.tokens for _, piece in same)
+
+
+def cached_tokens(rules: CacheRules, shared: int) -> int:
+    """How many tokens of a shared prefix are read from the cache: none below the provider's minimum."""
+    return shared if rules.ttl and shared >= rules.minimum else 0
+
+
+def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Sequence[Piece]) -> float:
+    """What a request costs after another of the same conversation, in input tokens.
+
+    `before` is None where nothing is in the cache: the first request, or one after a pause longer than `rules.ttl`.
+    """
+    total = sum(piece.tokens for piece in after)
+    read = cached_tokens(rules, shared_tokens(before, after)) if before is not None else 0
+    # what is too short to be cached is not written either
+    rest = rules.write if rules.ttl and total >= rules.minimum else 1.0
+    return read * rules.read + (total - read) * rest
+
+
+def money(prices: Prices, cost: float, output_tokens: int = 0) -> float:
+    """US dollars for a cost in input tokens, and for the answer."""
+    return (cost * prices.input + output_tokens * prices.output) / 1e6
+
+
+def is_cold(rules: CacheRules, idle: float | None) -> bool:
+    """Whether nothing of a conversation is in the cache: after `idle` seconds without a request, None for its first.
+
+    Then an edit costs nothing, because the whole prompt is written anyway.
+    """
+    return not rules.ttl or idle is None or idle > rules.ttl
+
+
+def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
+    """After how many further requests an edit has paid for itself; 0 at once, infinity for never.
+
+    The edit removes `removed` tokens, each of which would be read again with every request, and changes bytes in front
+    of `rewritten` tokens, which are written again instead of read: N = (write - read) * P / (read * S).
+    """
+    if removed <= 0:
+        return float("inf")
+    if not rules.ttl or rewritten <= 0:
+        return 0.0
+    if rules.read <= 0:
+        return float("inf")
+    return max(0.0, (rules.write - rules.read) * rewritten / (rules.read * removed))
+
+
+def pays(rules: CacheRules, removed: int, rewritten: int, turns: float, *, idle: float | None = 0.0) -> bool:
+    """Whether an edit pays within so many further requests; on a cold cache any edit does that removes something."""
+    if is_cold(rules, idle):
+        return removed > 0
+    return turns_to_pay(rules, removed, rewritten) < turns

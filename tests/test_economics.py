@@ -1,0 +1,125 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.context import CacheRules, Prices
+from proxy.economics import (
+    UNCACHED,
+    Piece,
+    cached_tokens,
+    is_cold,
+    money,
+    pays,
+    request_cost,
+    shared_tokens,
+    turns_to_pay,
+)
+
+FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
+ONE_HOUR = CacheRules(read=0.1, write=2.0, minimum=1024, ttl=3600)
+FREE_WRITES = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
+
+
+def pieces(*parts: str | int) -> list[Piece]:
+    """`pieces("a", 1000, "b", 500)`: a piece "a" of 1000 tokens and a piece "b" of 500."""
+    return [Piece(key, int(tokens)) for key, tokens in zip(parts[::2], parts[1::2], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shared"),
+    [
+        pytest.param(pieces("a", 10, "b", 5), pieces("a", 10, "b", 5, "c", 1), 15, id="appending shares all there was"),
+        pytest.param(pieces("a", 10, "b", 5), pieces("a", 10, "x", 5, "b", 5), 10, id="an insertion ends it"),
+        pytest.param(pieces("a", 10, "b", 5), pieces("b", 5), 0, id="a dropped head ends it at once"),
+        pytest.param([], pieces("a", 10), 0, id="nothing was sent"),
+    ],
+)
+def test_what_two_requests_share(before: list[Piece], after: list[Piece], shared: int) -> None:
+    assert shared_tokens(before, after) == shared
+
+
+def test_a_prefix_below_the_minimum_is_not_cached() -> None:
+    assert cached_tokens(FIVE_MINUTES, 1023) == 0
+    assert cached_tokens(FIVE_MINUTES, 1024) == 1024
+    assert cached_tokens(UNCACHED, 10**6) == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "before", "cost"),
+    [
+        pytest.param(FIVE_MINUTES, None, 1.25 * 3000, id="the first request writes all"),
+        pytest.param(FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1.25 * 1000, id="a prefix is read, the rest written"),
+        pytest.param(FIVE_MINUTES, pieces("x", 2000), 1.25 * 3000, id="a changed prefix is written again"),
+        pytest.param(FREE_WRITES, pieces("a", 2000), 0.1 * 2000 + 1000, id="writing may be free"),
+        pytest.param(UNCACHED, pieces("a", 2000), 3000, id="without a cache all tokens are the same"),
+    ],
+)
+def test_the_cost_of_a_request(rules: CacheRules, before: list[Piece] | None, cost: float) -> None:
+    assert request_cost(rules, before, pieces("a", 2000, "b", 1000)) == pytest.approx(cost)
+
+
+def test_what_is_too_short_to_be_cached_has_no_premium() -> None:
+    assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("rules", "factor"),
+    [
+        pytest.param(FIVE_MINUTES, 11.5, id="five minutes: 11.5 P / S"),
+        pytest.param(ONE_HOUR, 19.0, id="one hour: 19 P / S"),
+        pytest.param(FREE_WRITES, 9.0, id="no write premium: 9 P / S"),
+    ],
+)
+def test_when_an_edit_has_paid(rules: CacheRules, factor: float) -> None:
+    assert turns_to_pay(rules, removed=1000, rewritten=3000) == pytest.approx(factor * 3)
+    assert pays(rules, 1000, 3000, turns=factor * 3 + 0.01)
+    assert not pays(rules, 1000, 3000, turns=factor * 3 - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("rules", "removed", "rewritten", "turns"),
+    [
+        pytest.param(FIVE_MINUTES, 0, 100, math.inf, id="removing nothing never pays"),
+        pytest.param(FIVE_MINUTES, -5, 0, math.inf, id="adding never pays"),
+        pytest.param(FIVE_MINUTES, 5, 0, 0, id="at the very end it pays at once"),
+        pytest.param(UNCACHED, 5, 10**6, 0, id="without a cache it pays at once"),
+        pytest.param(CacheRules(read=0, ttl=300), 5, 5, math.inf, id="where reading is free nothing is worth a rewrite"),
+    ],
+)
+def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float) -> None:
+    assert turns_to_pay(rules, removed, rewritten) == turns
+
+
+@pytest.mark.parametrize(
+    ("rules", "idle", "cold"),
+    [
+        pytest.param(FIVE_MINUTES, None, True, id="the first request"),
+        pytest.param(FIVE_MINUTES, 300.0, False, id="within the lifetime"),
+        pytest.param(FIVE_MINUTES, 301.0, True, id="beyond it"),
+        pytest.param(UNCACHED, 0.0, True, id="no cache is always cold"),
+    ],
+)
+def test_cold_or_warm(rules: CacheRules, idle: float | None, cold: bool) -> None:
+    assert is_cold(rules, idle) is cold
+    assert pays(rules, 1, 10**6, turns=1, idle=idle) is cold
+
+
+def test_money() -> None:
+    assert money(Prices(input=2.5, output=10), cost=1_000_000, output_tokens=100_000) == pytest.approx(3.5)
+
+
+sizes = st.integers(0, 5000)
+
+
+@given(st.lists(sizes, min_size=1, max_size=8), sizes, st.integers(1, 40))
+def test_the_formula_agrees_with_counting_every_request(behind: list[int], removed: int, turns: int) -> None:
+    """Drop a piece from the middle of a warm conversation: the sum over the requests says the same as the formula."""
+    head, rules = Piece("head", 4096), FIVE_MINUTES
+    tail = [Piece(index, size) for index, size in enumerate(behind)]
+    full, cut = [head, Piece("old", removed), *tail], [head, *tail]
+    keep = turns * request_cost(rules, full, full)
+    edit = request_cost(rules, full, cut) + (turns - 1) * request_cost(rules, cut, cut)
+    # the request that makes the edit already saves the reading of what it removes
+    assert (edit < keep) == (turns_to_pay(rules, removed, sum(behind)) < turns) or math.isclose(edit, keep)

@@ -104,7 +104,6 @@ ODD: dict[str, Odd] = {
     "html-error": Odd([_HTML], 502, {"Content-Type": "text/html"}),
     "created": _json(_PLAIN, 201),
     "teapot": _json(b"{}", 418),
-    "redirect": _json(b"", 307, Location="http://127.0.0.1:9/elsewhere"),
     "rate-headers": _json(b"{}", 429, Retry_After="7", X_RateLimit_Remaining_Tokens="0", Openai_Processing_Ms="12"),
 }
 """By name."""

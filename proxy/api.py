@@ -278,7 +278,7 @@ class Endpoint:
             fault = error
         except Exception as error:
             fields = {"error": type(error).__name__, "request_id": http.request_id}
-            _log.error("unexpected error", exc_info=_log.isEnabledFor(logging.DEBUG), extra={"fields": fields})
+            _log.error("unexpected error", exc_info=True, extra={"fields": fields})
             fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
         finally:
             if not isinstance(fault, PenstockError):

@@ -50,7 +50,9 @@ def test_a_prefix_below_the_minimum_is_not_cached() -> None:
     ("rules", "before", "cost"),
     [
         pytest.param(FIVE_MINUTES, None, 1.25 * 3000, id="the first request writes all"),
-        pytest.param(FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1.25 * 1000, id="a prefix is read, the rest written"),
+        pytest.param(
+            FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1.25 * 1000, id="a prefix is read, the rest written"
+        ),
         pytest.param(FIVE_MINUTES, pieces("x", 2000), 1.25 * 3000, id="a changed prefix is written again"),
         pytest.param(FREE_WRITES, pieces("a", 2000), 0.1 * 2000 + 1000, id="writing may be free"),
         pytest.param(UNCACHED, pieces("a", 2000), 3000, id="without a cache all tokens are the same"),
@@ -85,7 +87,9 @@ def test_when_an_edit_has_paid(rules: CacheRules, factor: float) -> None:
         pytest.param(FIVE_MINUTES, -5, 0, math.inf, id="adding never pays"),
         pytest.param(FIVE_MINUTES, 5, 0, 0, id="at the very end it pays at once"),
         pytest.param(UNCACHED, 5, 10**6, 0, id="without a cache it pays at once"),
-        pytest.param(CacheRules(read=0, ttl=300), 5, 5, math.inf, id="where reading is free nothing is worth a rewrite"),
+        pytest.param(
+            CacheRules(read=0, ttl=300), 5, 5, math.inf, id="where reading is free nothing is worth a rewrite"
+        ),
     ],
 )
 def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float) -> None:

@@ -1,8 +1,8 @@
 """What a request costs under a provider's prompt cache, and whether an edit of what was sent before pays. Pure.
 
-Costs are in input tokens at full price: a token that is read from the cache counts as the rules' `read`, one that enters
-it as `write`. Multiply by the model's input price for money. A provider caches the longest unchanged prefix of tools,
-system and messages, so an edit re-prices all that stands behind it.
+Costs are in input tokens at full price: a token that is read from the cache counts as the rules' `read`, one that
+enters it as `write`. Multiply by the model's input price for money. A provider caches the longest unchanged prefix of
+tools, system and messages, so an edit re-prices all that stands behind it.
 """
 
 from collections.abc import Sequence

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from proxy import chain
+from proxy.archive import Archives
 from proxy.asgi import ClientGone, Exchange
 from proxy.body import Body
 from proxy.catalogue import Catalogue
@@ -47,12 +48,13 @@ Handler = Callable[[Exchange, Observation], Awaitable[None]]
 class Api:
     """The endpoints, and what they share."""
 
-    def __init__(self, settings: Settings, routes: Routes, tokens: TokenService) -> None:
+    def __init__(self, settings: Settings, routes: Routes, tokens: TokenService, archives: Archives) -> None:
         self._server = settings.server
         self._chains = settings.chains
         self._routes = routes
         self._catalogue = Catalogue(routes)
         self._tokens = tokens
+        self._archives = archives
         self._limit = int(settings.server.max_body_mib * 2**20)
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
@@ -87,11 +89,12 @@ class Api:
     async def _rewritten(self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation) -> Call:
         """The call that a chain makes of a body. Raises `Rejected` where a policy says no."""
         incoming = body.parse()
-        identity = identify(http.headers.get("authorization"))
+        identity = identify(http.headers, incoming)
         profile = await route.upstream.profile(route.profile)
         tokens = self._tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        ctx = Context(incoming, profile, identity, tokens, deadline, headers=visible_to_policies(http.headers))
+        archive = self._archives.bound(identity.tenant, identity.session)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, visible_to_policies(http.headers))
         outcome = await chain.run(steps, ctx)
         if outcome.before is not None and outcome.after is not None:
             before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)

@@ -16,12 +16,22 @@ from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
 from proxy.api import Api, Endpoint, Handler
+from proxy.archive import Archives
 from proxy.config import Config, load
 from proxy.context import ModelProfile
 from proxy.errors import error_body
 from proxy.models import Models
 from proxy.routing import Routes
-from proxy.settings import EchoUpstream, ForeignUpstream, ModelSettings, OllamaUpstream, OpenAIUpstream, Settings
+from proxy.settings import (
+    EchoUpstream,
+    ForeignUpstream,
+    ModelSettings,
+    OllamaUpstream,
+    OpenAIUpstream,
+    Settings,
+    StateSettings,
+)
+from proxy.stores import MemoryStore, Store
 from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
@@ -48,7 +58,8 @@ def build(config: Config) -> "App":
     upstreams = build_upstreams(settings)
     routes = Routes(settings, upstreams, profiles(Models()))
     tokens = TokenService()
-    api = Api(settings, routes, tokens)
+    store = build_store(settings.state)
+    api = Api(settings, routes, tokens, Archives(store, ttl=settings.state.ttl))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -61,6 +72,7 @@ def build(config: Config) -> "App":
             if warming is not None:
                 warming.cancel()
             await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
+            await store.aclose()
             tokens.close()
             await telemetry.aclose()
 
@@ -104,6 +116,15 @@ class App:
             await self._chat(scope, receive, send)
         else:
             await self._rest(scope, receive, send)
+
+
+def build_store(settings: StateSettings) -> Store:
+    """Where originals are kept. Nothing is opened before it is needed."""
+    if settings.kind == "memory":
+        return MemoryStore(settings.max_mib * 2**20)
+    from proxy.disk import DiskStore
+
+    return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
 
 
 def build_upstreams(settings: Settings) -> dict[str, Upstream]:

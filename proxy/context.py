@@ -106,6 +106,8 @@ class Identity:
 
     tenant: str
     """A hash of the client's key; never the key."""
+    session: str = ""
+    """The conversation: the name that the client gives it, or what is made of its opening. Only within the tenant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,17 @@ from typing import Any
 
 from proxy import chain
 from proxy.app import build_upstreams, profiles
+from proxy.archive import Archives
 from proxy.body import Body
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest, Message
 from proxy.config import Config
 from proxy.context import Context
 from proxy.errors import BadRequest
-from proxy.identity import identify
+from proxy.identity import ANONYMOUS
 from proxy.models import Models
 from proxy.routing import Route, Routes
+from proxy.stores import MemoryStore
 from proxy.tokens import TokenService
 
 
@@ -42,10 +44,12 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     if name not in settings.chains:
         raise BadRequest(f"there is no chain {name!r}; known: {', '.join(settings.chains)}")
     service = TokenService()
-    tokens = service.bound(route.profile, identify(None).tenant)
+    tokens = service.bound(route.profile, ANONYMOUS.tenant)
     await tokens.count(incoming)  # loading a vocabulary is not the chain's time
     started = perf_counter()
-    ctx = Context(incoming, route.profile, identify(None), tokens, float("inf"))
+    # what a step archives here is forgotten: nothing is sent that could refer to it
+    archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
+    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive)
     outcome = await chain.run(settings.chains[name], ctx)
     seconds = perf_counter() - started
     service.close()

@@ -19,6 +19,7 @@ from proxy.settings import (
     PricesSettings,
     Server,
     Settings,
+    StateSettings,
     TelemetrySettings,
 )
 
@@ -34,6 +35,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("models", ModelSettings),
     ("models: prices", PricesSettings),
     ("models: cache", CacheSettings),
+    ("state", StateSettings),
     ("telemetry", TelemetrySettings),
 )
 

@@ -240,6 +240,22 @@ class TelemetrySettings(Base):
     """One JSON object a line, or text for people."""
 
 
+class StateSettings(Base):
+    """What stays between requests: the originals of what left the context."""
+
+    kind: Literal["disk", "memory"] = "disk"
+    """`disk`: a directory that all workers of one machine share. `memory`: gone with the process, for one worker."""
+
+    directory: str = "state"
+    """The directory, on a local disk; made when first needed, and closed to other users (0700)."""
+
+    max_mib: int = Field(default=1024, ge=8)
+    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 15 minutes."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which an original stays after its last use."""
+
+
 Chain = Annotated[tuple[tuple[str, InstanceOf[Policy]], ...], WithJsonSchema({"type": "array", "title": "Chain"})]
 """Policies with their names in YAML, in order."""
 
@@ -264,6 +280,9 @@ class Settings(Base):
 
     chains: dict[str, Chain] = Field(default={"default": ()})
     """The policies, in the order in which they run: a list of `- name: {settings}`."""
+
+    state: StateSettings = StateSettings()
+    """What stays between requests."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

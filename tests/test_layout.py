@@ -10,6 +10,7 @@ FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/*.py")]
 
 HEAVY = {
     "aiohttp": "proxy/transport.py",
+    "diskcache": "proxy/rows.py",
     "litellm": "proxy/upstreams/foreign/library.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py",

@@ -1,0 +1,200 @@
+"""Originals of what leaves the context: content-addressed, under tenant and session.
+
+A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
+within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
+the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it.
+"""
+
+import asyncio
+import logging
+import time
+import zlib
+from base64 import b32encode
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from re import compile as pattern
+from urllib.parse import quote
+
+from proxy.stores import Store, StoreError
+
+logger = logging.getLogger("penstock.archive")
+
+HANDLE = pattern(r"[a-z2-7]{20}")
+"""What a handle looks like."""
+
+INLINE = 32 * 1024
+"""Content that is hashed on the event loop, in characters: at most 0.1 ms."""
+
+_WORTH_COMPRESSING = 1024
+_PLAIN, _DEFLATED = b"\0", b"\1"
+_WARN_EVERY = 60.0
+
+
+def handle_of(content: str) -> str:
+    """The handle of content, a pure function of it: 100 bits of its BLAKE2b hash, in 20 letters and digits.
+
+    By chance, two of a million contents of one session share a handle once in 10^18 sessions. Finding content for a
+    given handle takes 2^100 attempts. Making a pair that shares one takes 2^50; whoever does harms only the session
+    that both were sent to.
+    """
+    digest = blake2b(content.encode(errors="surrogatepass"), digest_size=13).digest()
+    return b32encode(digest)[:20].decode().lower()
+
+
+class Archives:
+    """Makes archives over one store, and remembers what it has recently seen there."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ttl: float = 30 * 86400.0,
+        largest: int = 64 * 2**20,
+        fresh: float = 60.0,
+        entries: int = 50_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ttl` and `fresh` are in seconds, `largest` in bytes of one content, `entries` bounds the memory.
+
+        `fresh` must be well below the store's protected time.
+        """
+        self.store = store
+        self.ttl = ttl
+        self.largest = largest
+        self._fresh = min(fresh, ttl / 10)
+        self._entries = entries
+        self._clock = clock
+        self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
+        self._warned: dict[tuple[str, str], float] = {}
+
+    def bound(self, tenant: str, session: str) -> "BoundArchive":
+        """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it."""
+        return BoundArchive(self, _prefix(tenant, session))
+
+    async def forget(self, tenant: str, session: str | None = None) -> int:
+        """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`.
+
+        Another worker may go on naming what it saw within the last `fresh` seconds.
+        """
+        prefix, deleted = _prefix(tenant, session), 0
+        while keys := await self.store.keys(prefix):
+            await self.store.delete(keys)
+            deleted += len(keys)
+        self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
+        return deleted
+
+    def seen(self, key: str) -> None:
+        """Remember that a key is in the store now."""
+        self._seen.pop(key, None)
+        self._seen[key] = self._clock()
+        if len(self._seen) > self._entries:
+            del self._seen[next(iter(self._seen))]
+
+    def is_fresh(self, key: str) -> bool:
+        """Whether a key was in the store so recently that it need not be looked up."""
+        return self._clock() - self._seen.get(key, float("-inf")) < self._fresh
+
+    def warn(self, action: str, cause: str) -> None:
+        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
+        now = self._clock()
+        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
+            self._warned[action, cause] = now
+            logger.warning("archive failed", extra={"fields": {"action": action, "cause": cause}})
+
+
+class BoundArchive:
+    """The `Archive` of one tenant and session. A handle of another one names nothing here."""
+
+    __slots__ = ("_archives", "_prefix")
+
+    def __init__(self, archives: Archives, prefix: str) -> None:
+        self._archives = archives
+        self._prefix = prefix
+
+    async def keep(self, content: str) -> str | None:
+        """Store content durably and return its handle; None, and a line in the log, where that fails.
+
+        Content that is there already is only touched, and not even that if it was within the last `fresh` seconds.
+        """
+        archives = self._archives
+        handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
+        key = self._prefix + handle
+        if archives.is_fresh(key):
+            return handle
+        try:
+            if not await archives.store.touch((key,), ttl=archives.ttl):
+                packed = await asyncio.to_thread(_packed, content, archives.largest)
+                await archives.store.put(key, packed, ttl=archives.ttl)
+        except StoreError as error:
+            archives.warn("keep", error.cause)
+            return None
+        archives.seen(key)
+        return handle
+
+    async def fetch(self, handle: str) -> str | None:
+        """The content of a handle, which so counts as used; None for one that is not, or no longer, this session's.
+
+        Models copy handles by hand: case and spaces around do not matter. Content that does not fit its handle is
+        never returned.
+        """
+        archives, handle = self._archives, handle.strip().lower()
+        if not HANDLE.fullmatch(handle):
+            return None
+        try:
+            packed = await archives.store.get(self._prefix + handle, ttl=archives.ttl)
+            if packed is None:
+                return None
+            return await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
+        except StoreError as error:
+            archives.warn("fetch", error.cause)
+            return None
+
+    async def touch(self, handles: Iterable[str]) -> frozenset[str]:
+        """Use what handles name, where a conversation carries them without their content; those that are there."""
+        archives = self._archives
+        keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
+        try:
+            found = await archives.store.touch(keys, ttl=archives.ttl)
+        except StoreError as error:
+            archives.warn("touch", error.cause)
+            return frozenset()
+        for key in found:
+            archives.seen(key)
+        return frozenset(keys[key] for key in found)
+
+
+def _prefix(tenant: str, session: str | None) -> str:
+    owner = f"archive/{quote(tenant, safe='')}/"
+    if session is None:
+        return owner
+    return f"{owner}{blake2b(session.encode(errors='surrogatepass'), digest_size=16).hexdigest()}/"
+
+
+def _packed(content: str, largest: int) -> bytes:
+    data = content.encode(errors="surrogatepass")
+    if len(data) > largest:
+        raise StoreError("too_large")
+    if len(data) > _WORTH_COMPRESSING:
+        deflated = zlib.compress(data, 1)
+        if len(deflated) < 0.9 * len(data):
+            return _DEFLATED + deflated
+    return _PLAIN + data
+
+
+def _unpacked(packed: bytes, handle: str, largest: int) -> str:
+    kind, data = packed[:1], packed[1:]
+    if kind == _DEFLATED:
+        inflating = zlib.decompressobj()
+        try:
+            data = inflating.decompress(data, largest)
+        except zlib.error as error:
+            raise StoreError("corrupted") from error
+    elif kind != _PLAIN:
+        raise StoreError("corrupted")
+    try:
+        content = data.decode(errors="surrogatepass")
+    except UnicodeDecodeError as error:
+        raise StoreError("corrupted") from error
+    if handle_of(content) != handle:  # also where it was cut at the bound
+        raise StoreError("corrupted")
+    return content

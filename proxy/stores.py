@@ -1,0 +1,170 @@
+"""Where bytes stay between requests: one small protocol, and its implementation in memory.
+
+Keys are text and start with whose they are; values are bytes; each value has a time to live that starts again with each
+use. What grows by members, such as a set, has a key for each member: so nobody overwrites what another has added.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from typing import Literal, Protocol
+
+Cause = Literal["busy", "closed", "corrupted", "full", "locked", "read_only", "too_large", "unreachable"]
+
+PROTECTED = 900.0
+"""Seconds for which a store gives up nothing that was just used, however full it is."""
+
+LARGEST_SHARE = 4
+"""A value may have at most this fraction of a store's bound."""
+
+_OVERHEAD = 256
+"""Bytes that an entry takes in memory besides its key and value, about."""
+
+
+class StoreError(Exception):
+    """A store could not do what was asked. `cause` is one word, fit for logs and metrics: no path and no content."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause)
+        self.cause: Cause = cause
+
+
+class Store(Protocol):
+    """Keeps values by key, bounded in bytes. All methods may be called at the same time; all raise `StoreError`.
+
+    A store that is full gives up what was used longest ago, but nothing that was used within its protected time: then
+    `put` raises `full`, and whoever calls does without.
+    """
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        """The value of a key; None if there is none, or no longer.
+
+        With `ttl` this is a use: the value lives that many seconds from now, less at most a tenth of them or a minute.
+        A store that can be read but not written still answers.
+        """
+
+    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Set the value of a key, for `ttl` seconds. When it returns, the value is as durable as the store can be."""
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        """Use values without reading them: they live `ttl` seconds from now. Those that are there."""
+
+    async def delete(self, keys: Collection[str]) -> None:
+        """Remove values; keys without one are ignored."""
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        """The first `limit` keys that start with `prefix`, in the order of their code points."""
+
+    async def aclose(self) -> None:
+        """Give back threads and connections. Later calls raise `closed`; closing twice is fine."""
+
+
+class MemoryStore:
+    """A `Store` in this process: other workers do not see it, and it ends with the process."""
+
+    def __init__(
+        self, max_bytes: int, *, protected: float = PROTECTED, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`max_bytes` bounds keys, values and what holding them takes; `protected` is in seconds."""
+        self._max_bytes = max_bytes
+        self._protected = protected
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}  # in the order of their last use
+        self._bytes = 0
+        self._closed = False
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        """The value of a key; with `ttl` this is a use."""
+        entry = self._live(key)
+        if entry is not None and ttl is not None:
+            self._use(key, entry, ttl)
+        return None if entry is None else entry.value
+
+    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Set the value of a key. Raises `too_large` or `full`; then everything is as it was."""
+        self._check_open()
+        size = _size(key, value)
+        if size > self._max_bytes // LARGEST_SHARE:
+            raise StoreError("too_large")
+        old = self._entries.get(key)
+        wanted = self._bytes - (0 if old is None else _size(key, old.value)) + size
+        for victim in self._victims(key, wanted - self._max_bytes):
+            self._drop(victim)
+        if old is not None:
+            self._drop(key)
+        now = self._clock()
+        self._entries[key] = _Entry(bytes(value), now, now + ttl)
+        self._bytes += size
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        """Use values without reading them."""
+        found = {key: entry for key in keys if (entry := self._live(key)) is not None}
+        for key, entry in found.items():
+            self._use(key, entry, ttl)
+        return frozenset(found)
+
+    async def delete(self, keys: Collection[str]) -> None:
+        """Remove values."""
+        self._check_open()
+        for key in keys:
+            if key in self._entries:
+                self._drop(key)
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        """The first keys that start with `prefix`."""
+        self._check_open()
+        now = self._clock()
+        live = (key for key, entry in self._entries.items() if key.startswith(prefix) and entry.expires > now)
+        return tuple(sorted(live)[:limit])
+
+    async def aclose(self) -> None:
+        """Forget everything."""
+        self._closed = True
+        self._entries.clear()
+        self._bytes = 0
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("closed")
+
+    def _live(self, key: str) -> "_Entry | None":
+        self._check_open()
+        entry = self._entries.get(key)
+        if entry is not None and entry.expires <= self._clock():
+            self._drop(key)
+            return None
+        return entry
+
+    def _use(self, key: str, entry: "_Entry", ttl: float) -> None:
+        entry.used = self._clock()
+        entry.expires = entry.used + ttl
+        self._entries[key] = self._entries.pop(key)
+
+    def _drop(self, key: str) -> None:
+        self._bytes -= _size(key, self._entries.pop(key).value)
+
+    def _victims(self, key: str, excess: int) -> list[str]:
+        """The entries that must leave to free so many bytes for a key. Raises `full` if they are not enough."""
+        victims: list[str] = []
+        if excess <= 0:
+            return victims
+        now = self._clock()
+        for name, entry in self._entries.items():
+            if name != key and (entry.expires <= now or entry.used <= now - self._protected):
+                victims.append(name)
+                excess -= _size(name, entry.value)
+                if excess <= 0:
+                    return victims
+        raise StoreError("full")
+
+
+class _Entry:
+    __slots__ = ("expires", "used", "value")
+
+    def __init__(self, value: bytes, used: float, expires: float) -> None:
+        self.value = value
+        self.used = used
+        self.expires = expires
+
+
+def _size(key: str, value: bytes) -> int:
+    return len(key) + len(value) + _OVERHEAD

@@ -1,0 +1,333 @@
+"""Nothing is lost: what has a handle can be fetched, by whom it belongs to and by nobody else."""
+
+import asyncio
+import logging
+import random
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.archive import HANDLE, Archives, handle_of
+from proxy.context import Archive
+from proxy.disk import DiskStore
+from proxy.stores import Cause, MemoryStore, StoreError
+
+MIB = 2**20
+ROOT = Path(__file__).parent.parent
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Recording(MemoryStore):
+    """Counts its calls, and fails on demand."""
+
+    def __init__(self, max_bytes: int = 64 * MIB) -> None:
+        super().__init__(max_bytes)
+        self.calls: list[str] = []
+        self.broken: Cause | None = None
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if self.broken:
+            raise StoreError(self.broken)
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        self._note("get")
+        return await super().get(key, ttl=ttl)
+
+    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
+        self._note("put")
+        await super().put(key, value, ttl=ttl)
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        self._note("touch")
+        return await super().touch(keys, ttl=ttl)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def archives(store: Recording, clock: Clock) -> Archives:
+    return Archives(store, clock=clock)
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> AsyncIterator[DiskStore]:
+    made = DiskStore(tmp_path / "archive", 64 * MIB)
+    yield made
+    await made.aclose()
+
+
+@given(st.text(st.characters(), max_size=3000))
+def test_any_text_comes_back(content: str) -> None:
+    async def kept() -> str | None:
+        archive: Archive = Archives(MemoryStore(MIB)).bound("t", "s")
+        handle = await archive.keep(content)
+        assert handle is not None
+        return await archive.fetch(handle)
+
+    assert asyncio.run(kept()) == content
+
+
+@pytest.mark.parametrize(
+    "content", ["", "a", "\ud800", "\udfff" * 5000, "\0" * 2000, "é€😀" * 20_000, "line\r\n" * 9000]
+)
+async def test_text_of_all_kinds_comes_back_from_disk(disk: DiskStore, content: str) -> None:
+    archive = Archives(disk).bound("t", "s")
+    handle = await archive.keep(content)
+    assert handle is not None
+    assert HANDLE.fullmatch(handle)
+    assert await Archives(disk).bound("t", "s").fetch(handle) == content
+
+
+async def test_a_handle_depends_on_the_content_alone(archives: Archives) -> None:
+    assert handle_of("content") == "cud24exxu2lm36aci7lr"
+    handles = {await archives.bound(t, s).keep("content") for t in "ab" for s in "xy"}
+    assert handles == {"cud24exxu2lm36aci7lr"}
+    assert len({handle_of(str(number)) for number in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("tenant", "session"),
+    [("b", "s"), ("a", "t"), ("a/s", ""), ("a", ""), ("", "a/s"), ("A", "s"), ("a", "s/"), ("%61", "s")],
+)
+async def test_a_handle_is_worth_nothing_elsewhere(archives: Archives, tenant: str, session: str) -> None:
+    handle = await archives.bound("a", "s").keep("secret")
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(handle) == "secret"
+    other = archives.bound(tenant, session)
+    assert await other.fetch(handle) is None
+    assert await other.touch([handle]) == frozenset()
+    assert await archives.forget(tenant, session) == 0
+    assert await archives.bound("a", "s").fetch(handle) == "secret"
+
+
+@pytest.mark.parametrize(
+    "handle", ["", "x", "a" * 19, "a" * 21, "../" * 7, "a" * 19 + "%", "a" * 19 + "\n", "\ud800" * 20]
+)
+async def test_what_is_no_handle_reaches_no_store(archives: Archives, store: Recording, handle: str) -> None:
+    assert await archives.bound("a", "s").fetch(handle) is None
+    assert await archives.bound("a", "s").touch([handle]) == frozenset()
+    assert "get" not in store.calls
+
+
+async def test_models_may_copy_a_handle_carelessly(archives: Archives) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(f" {handle.upper()}\n") == "content"
+
+
+async def test_keeping_again_is_cheap_and_uses(archives: Archives, store: Recording, clock: Clock) -> None:
+    archive = archives.bound("a", "s")
+    for _ in range(5):
+        assert await archive.keep("content")
+    assert store.calls == ["touch", "put"]
+    clock.now += 61
+    assert await archive.keep("content")
+    assert store.calls == ["touch", "put", "touch"]
+
+
+async def test_what_has_gone_is_written_again_before_it_is_named(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    await store.delete(await store.keys(""))
+    clock.now += 61
+    assert await archive.keep("content") == handle
+    assert await archive.fetch(handle) == "content"
+
+
+async def test_what_was_kept_stays_however_much_follows() -> None:
+    archives = Archives(MemoryStore(MIB), fresh=0.0)
+    kept: dict[str, str] = {}
+    for number in range(300):
+        content = random.Random(number).randbytes(5000).hex()
+        if (handle := await archives.bound("a", str(number % 3)).keep(content)) is not None:
+            kept[handle] = content
+    assert 50 < len(kept) < 300
+    for number, (handle, content) in enumerate(kept.items()):
+        assert await archives.bound("a", str(number % 3)).fetch(handle) == content
+
+
+async def test_handles_without_content_are_touched(archives: Archives, store: Recording) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    assert await archive.touch([handle, handle_of("other"), "nonsense"]) == {handle}
+    assert store.calls[-1] == "touch"
+
+
+async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
+    archives = Archives(store, entries=10)
+    for number in range(50):
+        await archives.bound("a", "s").keep(str(number))
+    assert len(archives._seen) == 10
+    store.calls.clear()
+    await archives.bound("a", "s").keep("49")
+    await archives.bound("a", "s").keep("0")
+    assert store.calls == ["touch"]
+
+
+async def test_a_tenant_or_a_session_can_be_forgotten(archives: Archives) -> None:
+    handles = {(t, s): await archives.bound(t, s).keep(f"{t}{s}") or "" for t in "ab" for s in "xy"}
+    assert await archives.forget("a", "x") == 1
+    assert await archives.bound("a", "x").fetch(handles["a", "x"]) is None
+    assert await archives.bound("a", "y").fetch(handles["a", "y"]) == "ay"
+    assert await archives.forget("a") == 1
+    assert await archives.bound("b", "x").fetch(handles["b", "x"]) == "bx"
+    assert await archives.bound("a", "x").keep("ax") == handles["a", "x"]
+    assert await archives.bound("a", "x").fetch(handles["a", "x"]) == "ax"
+
+
+async def test_a_broken_store_keeps_nothing_and_says_so_once_a_minute(
+    archives: Archives, store: Recording, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "penstock.archive")
+    archive = archives.bound("tenant", "session")
+    store.broken = "read_only"
+    for _ in range(5):
+        assert await archive.keep("content") is None
+        assert await archive.fetch(handle_of("content")) is None
+        assert await archive.touch([handle_of("content")]) == frozenset()
+    store.broken = "full"
+    assert await archive.keep("content") is None
+    fields = [vars(record)["fields"] for record in caplog.records]
+    assert [(each["action"], each["cause"]) for each in fields] == [
+        ("keep", "read_only"),
+        ("fetch", "read_only"),
+        ("touch", "read_only"),
+        ("keep", "full"),
+    ]
+    assert not any(
+        word in str(vars(record)) for record in caplog.records for word in ("content", "tenant'", "session'")
+    )
+    clock.now += 61
+    assert await archive.keep("content") is None
+    assert len(caplog.records) == 5
+    store.broken = None
+    handle = await archive.keep("content")
+    assert handle is not None
+    assert await archive.fetch(handle) == "content"
+
+
+async def test_what_is_too_large_stays(store: Recording) -> None:
+    archives = Archives(store, largest=10_000)
+    assert await archives.bound("a", "s").keep("a" * 10_001) is None
+    assert await archives.bound("a", "s").keep("é" * 5001) is None
+    handle = await archives.bound("a", "s").keep("a" * 10_000)
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(handle) == "a" * 10_000
+
+
+async def test_long_text_is_compressed_where_that_pays(archives: Archives, store: Recording) -> None:
+    noise = random.Random(0).randbytes(50_000).decode("latin-1")
+    for content, most in (("some log line 17\n" * 3000, 2000), (noise, 76_000), ("short " * 10, 61)):
+        await archives.bound("a", content[:1]).keep(content)
+        (key,) = await store.keys("")
+        value = await store.get(key)
+        assert value is not None
+        assert len(value) <= most
+        await store.delete([key])
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        b"",
+        b"\0other",
+        b"\0\xff",
+        b"\1" + zlib.compress(bytes(200 * MIB), 9),
+        b"\1" + zlib.compress(b"content")[:-6],
+        b"\1garbage",
+        b"\2content",
+        b"\x80\x04.",
+    ],
+)
+async def test_content_that_does_not_fit_its_handle_is_never_returned(
+    archives: Archives, store: Recording, planted: bytes
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    (key,) = await store.keys("")
+    await store.put(key, planted, ttl=1000)
+    assert await archive.fetch(handle) is None
+
+
+async def test_nothing_waits_for_a_store_that_sleeps(archives: Archives, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken, slept = threading.Event(), threading.Event()
+
+    def sleep(content: str, largest: int) -> bytes:
+        slept.set()
+        assert woken.wait(30)
+        return b"\0content"
+
+    monkeypatch.setattr("proxy.archive._packed", sleep)
+    keeping = asyncio.ensure_future(archives.bound("a", "s").keep("content"))
+    assert await asyncio.to_thread(slept.wait, 30)
+    assert not keeping.done()
+    woken.set()
+    assert await keeping == handle_of("content")
+
+
+async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, os, signal, sys\nfrom pathlib import Path\n"
+        "from proxy.archive import Archives\nfrom proxy.disk import DiskStore\n"
+        "async def main():\n"
+        "    archive = Archives(DiskStore(Path(sys.argv[1]), 2**26)).bound('t', 's')\n"
+        "    print(*[await archive.keep(f'{n} ' * 20_000) for n in range(5)], flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    arguments = [sys.executable, "-c", script, str(tmp_path)]
+    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -9
+    store = DiskStore(tmp_path, 64 * MIB)
+    archive = Archives(store).bound("t", "s")
+    for number, handle in enumerate(ended.stdout.split()):
+        assert await archive.fetch(handle) == f"{number} " * 20_000
+    assert len(ended.stdout.split()) == 5
+    await store.aclose()
+
+
+async def test_a_corrupted_database_lets_requests_go_on(tmp_path: Path) -> None:
+    (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
+    store = DiskStore(tmp_path, MIB)
+    archive = Archives(store).bound("t", "s")
+    assert await archive.keep("content") is None
+    assert await archive.fetch(handle_of("content")) is None
+    await store.aclose()
+
+
+async def test_workers_share_what_they_keep(tmp_path: Path) -> None:
+    stores = [DiskStore(tmp_path, 16 * MIB) for _ in range(3)]
+    workers = [Archives(store).bound("t", "s") for store in stores]
+    handles = await asyncio.gather(*(worker.keep(f"{n % 20}" * 5000) for worker in workers for n in range(60)))
+    assert len(set(handles)) == 20
+    assert None not in handles
+    for worker in workers:
+        assert await worker.fetch(handles[7] or "") == "7" * 5000
+    await asyncio.gather(*(store.aclose() for store in stores))

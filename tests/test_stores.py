@@ -1,0 +1,135 @@
+"""What every store promises, in memory and on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proxy.disk import DiskStore
+from proxy.stores import MemoryStore, Store, StoreError
+
+MIB = 2**20
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "disk"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore(MIB, protected=100.0, clock=clock)
+    else:
+        made = DiskStore(tmp_path / "state", MIB, protected=100.0, clock=clock)
+    yield made
+    await made.aclose()
+
+
+async def test_a_value_comes_back_and_the_last_one_counts(store: Store) -> None:
+    assert await store.get("a") is None
+    await store.put("a", b"1", ttl=10)
+    await store.put("a", b"\0\xff2", ttl=10)
+    assert await store.get("a") == b"\0\xff2"
+
+
+async def test_a_value_lives_from_its_last_use(store: Store, clock: Clock) -> None:
+    await store.put("used", b"1", ttl=100)
+    await store.put("touched", b"1", ttl=100)
+    await store.put("read", b"1", ttl=100)
+    clock.now += 60
+    assert await store.get("used", ttl=100)
+    assert await store.get("read")
+    assert await store.touch(["touched", "missing"], ttl=100) == {"touched"}
+    clock.now += 60
+    assert await store.get("read") is None
+    assert await store.touch(["read"], ttl=100) == frozenset()
+    assert await store.keys("") == ("touched", "used")
+    clock.now += 60
+    assert await store.get("used", ttl=100) is None
+
+
+async def test_keys_are_found_by_prefix_in_order(store: Store) -> None:
+    for key in ("b/2", "a/2", "a/1", "a0", "A/1", "a/1/x"):
+        await store.put(key, b"", ttl=10)
+    assert await store.keys("a/") == ("a/1", "a/1/x", "a/2")
+    assert await store.keys("a/", limit=2) == ("a/1", "a/1/x")
+    await store.delete(["a/1", "missing"])
+    assert await store.keys("a/") == ("a/1/x", "a/2")
+    assert await store.keys("none") == ()
+
+
+async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        clock.now += 1
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    clock.now += 1000
+    await store.touch(["0"], ttl=10_000)
+    await store.get("1", ttl=10_000)
+    for number in range(8, 12):
+        clock.now += 1
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    left = await store.keys("")
+    assert {"0", "1", "8", "9", "10", "11"} <= set(left)
+    assert "2" not in left
+    assert len(left) >= 8
+
+
+async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    before = await store.keys("")
+    with pytest.raises(StoreError, match="full"):
+        for number in range(8, 20):
+            await store.put(str(number), bytes(100_000), ttl=10_000)
+    assert set(before) <= set(await store.keys(""))
+    clock.now += 101
+    await store.put("later", bytes(100_000), ttl=10_000)
+    assert await store.get("later")
+
+
+async def test_expired_values_make_room(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        await store.put(str(number), bytes(100_000), ttl=10)
+    clock.now += 11
+    for number in range(8, 16):
+        await store.put(str(number), bytes(100_000), ttl=10)
+    assert len(await store.keys("")) == 8
+
+
+async def test_a_value_that_would_fill_the_store_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError) as refused:
+        await store.put("a", bytes(MIB // 4 + 1), ttl=10)
+    assert refused.value.cause == "too_large"
+    await store.put("a", bytes(MIB // 8), ttl=10)
+
+
+async def test_overwriting_does_not_add_up(store: Store, clock: Clock) -> None:
+    for _ in range(40):
+        clock.now += 1
+        await store.put("a", bytes(200_000), ttl=10)
+    assert await store.keys("") == ("a",)
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.put("a", b"1", ttl=10)
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await store.get("a")
+
+
+async def test_many_at_once(store: Store) -> None:
+    await asyncio.gather(*(store.put(f"k{number}", b"%d" % number, ttl=10) for number in range(200)))
+    values = await asyncio.gather(*(store.get(f"k{number}") for number in range(200)))
+    assert values == [b"%d" % number for number in range(200)]

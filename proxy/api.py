@@ -4,26 +4,29 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from proxy import chain
 from proxy.archive import Archives
-from proxy.asgi import ClientGone, Exchange
+from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
 from proxy.context import Context
 from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.headers import Headers, forwarded, relayed, visible_to_policies
+from proxy.headers import forwarded, relayed, visible_to_policies
 from proxy.identity import identify
+from proxy.loop import Loop
+from proxy.once import OnceService
 from proxy.policy import Reject
+from proxy.recall import Recall
+from proxy.replay import Replay
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
 from proxy.step import context_header, server_timing
-from proxy.telemetry import Telemetry
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.tokens import TokenService
@@ -42,19 +45,29 @@ _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
 
-Handler = Callable[[Exchange, Observation], Awaitable[None]]
+Send = Callable[[Call], Awaitable[Reply]]
+"""How a call goes out: straight to the upstream, or through the loop of internal tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the steps of a chain, and the loop behind it, need to do their work."""
+
+    tokens: TokenService
+    archives: Archives
+    replay: Replay
+    once: OnceService
 
 
 class Api:
     """The endpoints, and what they share."""
 
-    def __init__(self, settings: Settings, routes: Routes, tokens: TokenService, archives: Archives) -> None:
+    def __init__(self, settings: Settings, routes: Routes, services: Services) -> None:
         self._server = settings.server
         self._chains = settings.chains
         self._routes = routes
         self._catalogue = Catalogue(routes)
-        self._tokens = tokens
-        self._archives = archives
+        self._services = services
         self._limit = int(settings.server.max_body_mib * 2**20)
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
@@ -63,14 +76,15 @@ class Api:
         async with http.watch():
             route = self._routes.of(body.model)
             steps = self._chain(route, http, seen)
+            send: Send = route.upstream.send
             if steps or route.upstream.translates:
-                call = await self._rewritten(body, route, steps, http, seen)
+                call, send = await self._rewritten(body, route, steps, http, seen)
             else:
                 call = _untouched(body, route, http)
                 http.own_headers.append(
                     (b"x-penstock-context", context_header(None, None, route.profile.window).encode())
                 )
-            await self._exchange(http, seen, route.upstream, call, body)
+            await self._exchange(http, seen, route.upstream, call, send, body)
 
     def _chain(self, route: Route, http: Exchange, seen: Observation) -> Chain:
         """The steps that this request gets: its model's, those of its own choice, or none at all."""
@@ -86,15 +100,22 @@ class Api:
         seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass")
         return () if name is None else self._chains[name]
 
-    async def _rewritten(self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation) -> Call:
-        """The call that a chain makes of a body. Raises `Rejected` where a policy says no."""
-        incoming = body.parse()
-        identity = identify(http.headers, incoming)
+    async def _rewritten(
+        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation
+    ) -> tuple[Call, Send]:
+        """The call that a chain makes of a body, and how to send it. Raises `Rejected` where a policy says no."""
+        sent = incoming = body.parse()
+        identity = identify(http.headers, sent)
+        scope = f"{identity.tenant}\0{identity.session}"
+        loops = bool(sent.tools) and any(policy.internal_tools for _, policy in steps)
+        if loops:
+            incoming = await self._services.replay.restored(sent, scope)
         profile = await route.upstream.profile(route.profile)
-        tokens = self._tokens.bound(profile, identity.tenant)
+        tokens = self._services.tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        archive = self._archives.bound(identity.tenant, identity.session)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, visible_to_policies(http.headers))
+        archive = self._services.archives.bound(identity.tenant, identity.session)
+        once = self._services.once.bound(identity.tenant)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, visible_to_policies(http.headers))
         outcome = await chain.run(steps, ctx)
         if outcome.before is not None and outcome.after is not None:
             before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
@@ -113,9 +134,9 @@ class Api:
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
-        raw = body.raw if request is incoming else request.encode()
+        raw = body.raw if request is sent else request.encode()
         headers = forwarded(http.headers)
-        return Call(
+        call = Call(
             _CHAT,
             route.model,
             raw,
@@ -127,6 +148,10 @@ class Api:
             tokens=tokens,
             hide_usage=ask,
         )
+        if not loops:
+            return call, route.upstream.send
+        loop, record = Loop([Recall(archive)]), self._services.replay.recorder(sent, scope)
+        return call, lambda looped: loop.send(route.upstream, looped, record)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
@@ -138,7 +163,7 @@ class Api:
             upstream, model, raw = self._upstream_of(raw, http, seen)
             method, path = http.scope["method"], _below_v1(http.scope)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query)
-            await self._exchange(http, seen, upstream, call)
+            await self._exchange(http, seen, upstream, call, upstream.send)
 
     def _upstream_of(self, raw: bytes, http: Exchange, seen: Observation) -> tuple[Upstream, str, bytes]:
         """The upstream of the model that a body names, its name for the model, and the body with that name."""
@@ -173,7 +198,13 @@ class Api:
         await http.respond(200, [_JSON], encode(model))
 
     async def _exchange(
-        self, http: Exchange, seen: Observation, upstream: Upstream, call: Call, body: Body | None = None
+        self,
+        http: Exchange,
+        seen: Observation,
+        upstream: Upstream,
+        call: Call,
+        send: Send,
+        body: Body | None = None,
     ) -> None:
         """Send a call and relay its answer, observed from the first byte to the last."""
         fields: Mapping[str, object] = {}
@@ -188,7 +219,7 @@ class Api:
         )
         try:
             headers = observed.carry(call.headers)
-            reply = await upstream.send(call if headers is call.headers else replace(call, headers=headers))
+            reply = await send(call if headers is call.headers else replace(call, headers=headers))
             usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
             broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
@@ -221,7 +252,9 @@ def _refusal(verdict: Reject) -> PenstockError:
 
 
 def _learn(call: Call, usage: Usage, reply: Reply) -> None:
-    """Compare our count of the prompt with the upstream's, unless it cut the prompt."""
+    """Compare our count of the prompt with the upstream's, unless it cut the prompt or was asked more than once."""
+    if reply.facts.get("rounds", 1) != 1:
+        return
     if usage.input and call.request and call.counted and call.tokens and not reply.facts.get("truncated"):
         call.tokens.observe(call.request, call.counted, usage.input)
 
@@ -256,47 +289,3 @@ def _below_v1(scope: Scope) -> str:
 
 def _ignore(chunk: bytes) -> None:
     """For streams that were noted before."""
-
-
-class Endpoint:
-    """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
-
-    def __init__(self, handler: Handler, telemetry: Telemetry, route: str) -> None:
-        self._handler = handler
-        self._telemetry = telemetry
-        self._route = route
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one exchange."""
-        http = Exchange(scope, receive, send)
-        seen = self._telemetry.begin(
-            scope["method"], self._route, http.headers, path=scope["path"], request_id=http.request_id
-        )
-        fault: PenstockError | str | None = None
-        try:
-            await self._handler(http, seen)
-        except ClientGone:
-            fault = "client_gone"
-        except PenstockError as error:
-            fault = error
-        except Exception as error:
-            fields = {"error": type(error).__name__, "request_id": http.request_id}
-            _log.error("unexpected error", exc_info=True, extra={"fields": fields})
-            fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
-        finally:
-            if not isinstance(fault, PenstockError):
-                seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
-        if isinstance(fault, PenstockError):
-            try:
-                await answer_error(http, fault)
-            finally:
-                seen.end(http.status or fault.status, error=fault, stream=http.streamed)
-
-
-async def answer_error(http: Exchange, error: PenstockError) -> None:
-    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
-    if http.status is not None:
-        await http.finish((b"" if http.between_events else b"\n\n") + b"data: " + error.body() + b"\n\n")
-        return
-    headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    await http.respond(error.status, [*headers, _JSON], error.body())

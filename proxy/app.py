@@ -15,12 +15,16 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from proxy.api import Api, Endpoint, Handler
+from proxy.api import Api, Services
 from proxy.archive import Archives
 from proxy.config import Config, load
 from proxy.context import ModelProfile
+from proxy.endpoint import Endpoint, Handler
 from proxy.errors import error_body
+from proxy.memory import StoredMemory
 from proxy.models import Models
+from proxy.once import OnceService
+from proxy.replay import Replay
 from proxy.routing import Routes
 from proxy.settings import (
     EchoUpstream,
@@ -59,7 +63,9 @@ def build(config: Config) -> "App":
     routes = Routes(settings, upstreams, profiles(Models()))
     tokens = TokenService()
     store = build_store(settings.state)
-    api = Api(settings, routes, tokens, Archives(store, ttl=settings.state.ttl))
+    archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
+    once = OnceService()
+    api = Api(settings, routes, Services(tokens, archives, replay, once))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -74,6 +80,7 @@ def build(config: Config) -> "App":
             await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
             await store.aclose()
             tokens.close()
+            once.close()
             await telemetry.aclose()
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:

@@ -1,10 +1,12 @@
 """What a policy may reach besides the request it is given: all of it read-only, all of it passed in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,21 @@ class Archive(Protocol):
         """The content of a handle; None for one that this tenant and session do not have, or no longer."""
 
 
+class Once(Protocol):
+    """Work on texts that is done once, for one tenant: forms, extracts and whatever else is a function of content."""
+
+    async def of(self, function: Callable[[str], Result], text: str) -> Result:
+        """The result of a pure function of a text; from memory where the text was seen before."""
+
+
+class Uncached:
+    """A `Once` that remembers nothing."""
+
+    async def of(self, function: Callable[[str], Result], text: str) -> Result:
+        """The result, worked out again."""
+        return function(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Whose request this is. Everything that is kept is keyed by the tenant first."""
@@ -123,5 +140,7 @@ class Context:
     """When the chain must be done, on the event loop's monotonic clock, in seconds."""
     archive: Archive | None = None
     """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
+    once: Once = field(default_factory=Uncached)
+    """Remembers what was worked out of texts."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The client's request headers, names in lower case, credentials left out."""

@@ -106,6 +106,9 @@ class Policy(BaseModel, ABC):
     """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
     never. The provider's prompt cache is lost at each."""
 
+    internal_tools: ClassVar[frozenset[str]] = frozenset()
+    """The names of the tools of Penstock's own that it offers to the model."""
+
     when: When | None = None
     """When the step runs; always, if not given."""
 

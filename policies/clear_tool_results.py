@@ -1,0 +1,70 @@
+"""Clear old tool results in batches: one line each, with the handle of the original."""
+
+from functools import partial
+from typing import ClassVar
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest, Message, split_head
+from proxy.clearing import Batches, cleared, line
+from proxy.context import Context
+from proxy.economics import pays
+from proxy.history import Marks, Room, as_sent
+from proxy.policy import Decision, Keep, Policy, Rewrite
+
+
+class ClearToolResults(Policy):
+    """Replace old tool results by one line that names their handle, many at once and rarely.
+
+    A batch is cleared when the conversation fills the window to `clear_at`, or where it pays for itself within
+    `turns_ahead` further requests by the rules of the provider's prompt cache. Which results are cleared is worked out
+    from the conversation, again in each request: nothing is stored, and what was cleared once stays cleared. A result
+    is archived first; where it cannot be, all stay. The newest results stay, and those that the last calls drew on.
+    """
+
+    prefix_breaks_per_turn: ClassVar[float] = 0.1
+
+    clear_at: float = Field(default=0.75, gt=0, lt=1)
+    """The share of the usable window above which a batch is cleared."""
+
+    keep_last: int = Field(default=2, ge=0)
+    """Results that stay in any case, the newest ones."""
+
+    stride: float = Field(default=0.25, gt=0, lt=1)
+    """The share of the usable window that a batch must free: smaller batches cost more of the cache than they save."""
+
+    turns_ahead: int = Field(default=0, ge=0)
+    """Further requests to expect of a conversation. With 0, only the window counts."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Replay the batches; keep where there is none."""
+        head, talk = split_head(request.messages)
+        if sum(message.get("role") == "tool" for message in talk) <= self.keep_last:
+            return Keep("no old tool results")
+        count = await ctx.tokens.count(request)
+        sizes = await ctx.tokens.sizes(talk)
+        sent = as_sent(talk, ctx.incoming.messages)
+        born = sizes if sent is talk else await ctx.tokens.sizes(sent)
+        room = Room.of(ctx.model.window, ctx.model.usable(request), count.total - sum(sizes), Marks(self.clear_at))
+        chosen = cleared(talk, sizes, born, self._batches(room, ctx))
+        if not chosen:
+            return Keep(f"context at {count.total / ctx.model.usable(request):.0%}, no batch to clear")
+        messages: list[Message] = list(talk)
+        for index in chosen:
+            handle = await ctx.archive.keep(sent[index].text) if ctx.archive else None
+            if handle is None:
+                return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
+            messages[index] = line(sent[index], handle)
+        return Rewrite(
+            request.with_messages([*head, *messages]),
+            why=f"cleared {len(chosen)} old tool results",
+            facts={"cleared_results": len(chosen)},
+        )
+
+    def _batches(self, room: Room, ctx: Context) -> Batches:
+        worth = partial(pays, ctx.model.cache, turns=self.turns_ahead) if self.turns_ahead else _never
+        return Batches(room.high, max(1, int(room.usable * self.stride)), self.keep_last, worth)
+
+
+def _never(removed: int, rewritten: int) -> bool:
+    return False

@@ -1,0 +1,62 @@
+"""A handler as an ASGI app, and the one place where an error becomes an answer."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from proxy.asgi import ClientGone, Exchange
+from proxy.errors import PenstockError
+from proxy.headers import Headers
+from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Observation
+
+_log = logging.getLogger("penstock.api")
+
+_JSON = (b"content-type", b"application/json")
+
+Handler = Callable[[Exchange, Observation], Awaitable[None]]
+
+
+class Endpoint:
+    """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
+
+    def __init__(self, handler: Handler, telemetry: Telemetry, route: str) -> None:
+        self._handler = handler
+        self._telemetry = telemetry
+        self._route = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange."""
+        http = Exchange(scope, receive, send)
+        seen = self._telemetry.begin(
+            scope["method"], self._route, http.headers, path=scope["path"], request_id=http.request_id
+        )
+        fault: PenstockError | str | None = None
+        try:
+            await self._handler(http, seen)
+        except ClientGone:
+            fault = "client_gone"
+        except PenstockError as error:
+            fault = error
+        except Exception as error:
+            fields = {"error": type(error).__name__, "request_id": http.request_id}
+            _log.error("unexpected error", exc_info=True, extra={"fields": fields})
+            fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
+        finally:
+            if not isinstance(fault, PenstockError):
+                seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
+        if isinstance(fault, PenstockError):
+            try:
+                await answer_error(http, fault)
+            finally:
+                seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+
+
+async def answer_error(http: Exchange, error: PenstockError) -> None:
+    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
+    if http.status is not None:
+        await http.finish((b"" if http.between_events else b"\n\n") + b"data: " + error.body() + b"\n\n")
+        return
+    headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+    await http.respond(error.status, [*headers, _JSON], error.body())

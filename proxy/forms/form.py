@@ -1,0 +1,78 @@
+"""The compact form of a text: which kind of text it is, and the form for that kind."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.forms import diffs, html, listings, logs, source, tables
+from proxy.forms.escapes import unescaped
+from proxy.forms.json_layout import JsonLayout
+from proxy.forms.json_values import parsed
+from proxy.forms.limits import STEPS, Limits
+from proxy.forms.prose import cut, prose
+
+WANTED = 0.16
+"""The share of the original that a form should not exceed; a tighter step is tried until it does not."""
+_WORTH = 0.9
+"""A form longer than this share of the original is none."""
+_LARGE = 400
+"""A string inside JSON that is longer than this is looked at for a structure of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What stands in for a text."""
+
+    kind: str
+    """Which kind of text it was taken for."""
+    text: str
+
+
+Shape = tuple[str, Callable[[str], bool], Callable[[str, Limits], str]]
+
+SHAPES: tuple[Shape, ...] = (
+    ("html", html.is_html, html.page),
+    ("diff", diffs.is_diff, diffs.diff),
+    ("table", tables.is_table, tables.table),
+    ("log", logs.is_log, logs.log),
+    ("source", source.is_source, source.source),
+    ("listing", listings.is_listing, listings.listing),
+)
+"""Kinds of text in the order in which they are recognised."""
+
+
+def compact(text: str) -> Form | None:
+    """The compact form of a text, or None if it has none that is worth it. The same text has the same form always."""
+    kind, shortened = _taken_for(text)
+    best = text
+    for limits in STEPS:
+        best = min(best, shortened(limits), key=len)
+        if len(best) <= WANTED * len(text):
+            break
+    return Form(kind, best) if len(best) < _WORTH * len(text) else None
+
+
+def _taken_for(text: str) -> tuple[str, Callable[[Limits], str]]:
+    """The kind of a text, and its form within limits."""
+    value = parsed(text)
+    if value is not None:
+        return "json", lambda limits: JsonLayout(limits, _inner).render(value)
+    plain = unescaped(text)
+    kind, shape = _shape(plain)
+    # of a plain text the beginning stays as it was sent: what both have in common stays in the provider's cache
+    given = text if kind == "text" else plain
+    return kind, lambda limits: shape(given, limits)
+
+
+def _shape(text: str) -> tuple[str, Callable[[str, Limits], str]]:
+    for kind, fits, shape in SHAPES:
+        if fits(text):
+            return kind, shape
+    return "text", prose
+
+
+def _inner(text: str, limits: Limits) -> str:
+    if len(text) <= _LARGE or "\n" not in text:
+        return cut(text, limits.text if len(text) <= _LARGE else limits.head)
+    _, shape = _shape(text)
+    form = shape(text, limits)
+    return form if len(form) < len(text) else text

@@ -1,0 +1,59 @@
+"""JSON texts: white space removed without touching a value, and values read with their spelling kept."""
+
+import json
+import re
+from typing import Any
+
+_STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
+
+
+class Number(str):
+    """A number as it is spelled."""
+
+    __slots__ = ()
+
+
+class Pairs(tuple[tuple[str, Any], ...]):
+    """The members of an object in order, repeated keys included."""
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys in order."""
+        return tuple(key for key, _ in self)
+
+
+_READER = json.JSONDecoder(object_pairs_hook=Pairs, parse_float=Number, parse_int=Number, parse_constant=Number)
+
+
+def parsed(text: str) -> Pairs | list[Any] | None:
+    """The object or array that a text is, or None."""
+    if not looks_like_json(text):
+        return None
+    try:
+        value = _READER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, (Pairs, list)) else None
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a text may be a JSON object or array, by its ends."""
+    bare = text.strip()
+    return bare[:1] + bare[-1:] in ("{}", "[]")
+
+
+def minified(text: str) -> str:
+    """A JSON text without the white space between its values; any other text as it is.
+
+    Every string and number keeps its spelling.
+    """
+    if parsed(text) is None:
+        return text
+    return _STRING_OR_SPACE.sub(lambda found: found[1] or "", text)
+
+
+def quoted(value: str) -> str:
+    """A string as JSON, with other scripts left readable."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,25 @@
+"""The last line of a shortened text: how much of it stands here, and the handle of the whole."""
+
+import re
+
+_MARKER = re.compile(r'\n\[shortened: (\d{1,12}) of (\d{1,12}) characters; recall\("[^"\n]{1,256}"\) has the whole\]')
+_LONGEST = 400
+MARKER_TOKENS = 28
+"""About the tokens of the line that ends a form."""
+
+
+def shortened(form: str, original: int, handle: str) -> str:
+    """A form with its last line; `original` is the length of the text it stands for."""
+    return f'{form}\n[shortened: {len(form)} of {original} characters; recall("{handle}") has the whole]'
+
+
+def is_shortened(text: str) -> bool:
+    """Whether a text ends in a marker that fits it. One that does not fit is content like any other."""
+    start = text.rfind("\n[shortened: ", max(0, len(text) - _LONGEST))
+    found = _MARKER.fullmatch(text, start) if start >= 0 else None
+    return found is not None and int(found[1]) == start < int(found[2])
+
+
+def reference(handle: str) -> str:
+    """What stands for a text that stands in the conversation already, word for word or as its form."""
+    return f'[the same as an earlier result; recall("{handle}") has the whole]'

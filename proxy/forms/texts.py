@@ -1,0 +1,54 @@
+"""The texts of a tool message, on their way to the form that is sent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proxy.chat import Message
+
+
+@dataclass(slots=True)
+class Text:
+    """One text of a tool result."""
+
+    message: int
+    """The place of its message in the group."""
+    part: int | None
+    """Its place among the parts of the content; None where the content is a string."""
+    given: str
+    sent: str
+    """As it is sent first."""
+    form: str | None = None
+    """What may stand for it once it was read."""
+    repeats: bool = False
+    """Whether the form is a reference to an earlier one."""
+    sent_tokens: int = 0
+    form_tokens: int = 0
+    """The tokens that it has as its form, or as it is where there is none."""
+    kept: int = 0
+    """The tokens at the beginning that the form has in common with what was sent."""
+
+    @property
+    def saved(self) -> int:
+        """The tokens that the form saves."""
+        return self.sent_tokens - self.form_tokens if self.form is not None else 0
+
+
+def texts_of(place: int, message: Message) -> Iterator[Text]:
+    """The texts of a message if it is a tool result; images and other parts are none."""
+    if message.role == "tool":
+        content = message.get("content")
+        if isinstance(content, str):
+            yield Text(place, None, content, content)
+        elif isinstance(content, list):
+            for part, item in enumerate(content):
+                if item.get("type") == "text" and isinstance(item.get("text"), str):
+                    yield Text(place, part, item["text"], item["text"])
+
+
+def with_text(message: Message, text: Text) -> Message:
+    """The message with a text as it is sent."""
+    if text.part is None:
+        return message.with_changes(content=text.sent)
+    parts = list(message["content"])
+    parts[text.part] = {**parts[text.part], "text": text.sent}
+    return message.with_changes(content=parts)

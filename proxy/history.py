@@ -1,0 +1,181 @@
+"""Where a conversation is cut so that it fits: replayed from the sizes of its messages, so that nothing is stored.
+
+The walk goes through the conversation message by message, as it grew. What it decides at a message depends on what
+stands before that message alone, so a longer conversation replays the cuts of the shorter one, on every replica and
+after every restart, and between two cuts the forwarded prefix is the same. It changes when its measure does: another
+window, other tools, other settings, or a step of the correction of token counts, which is rare and coarse for this
+reason.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from proxy.chat import Message, legal_cuts
+
+_STEPS = 32
+"""The usable window is rounded down to so many steps of the whole one, so that a client that asks for a slightly longer
+answer moves no cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Shares of the usable window."""
+
+    high: float = 0.80
+    low: float = 0.40
+    critical: float = 0.90
+    summary: float = 0.16
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the conversation behind head and tools may take, in tokens."""
+
+    usable: int
+    fixed: int
+    """What head, tools and the reply's framing take of it."""
+    high: int
+    """Above it, the conversation is cut."""
+    critical: int
+    """Above it, only the last exchanges stay."""
+    low: int
+    """A cut leaves at most this, the summary included, where the last exchanges allow it."""
+    summary: int
+    """The most that a summary takes."""
+
+    @classmethod
+    def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
+        """The room in a window. Where tools or head fill much of it, a quarter of what is left is the low mark."""
+        step = max(1, window // _STEPS)
+        usable = max(1, usable // step * step if usable >= step else usable)
+        high = int(usable * marks.high) - fixed
+        summary = max(0, min(int(usable * marks.summary), high // 4))
+        low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 4)
+        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place where the conversation was cut."""
+
+    start: int
+    """The index of the first message that stays."""
+    at: int
+    """The index of the message that crossed the mark: what stands behind it did not count."""
+    carried: int | None = None
+    """The index of a message that stays although it stands before the cut: the last user message."""
+
+    @property
+    def left(self) -> int:
+        """How many messages left."""
+        return self.start - (self.carried is not None)
+
+
+def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
+    """The conversation as the client sent it, message for message, where no earlier step added or took any."""
+    offset = len(incoming) - len(talk)
+    if offset < 0 or any(one.role != two.role for one, two in zip(talk, incoming[offset:], strict=True)):
+        return talk
+    return incoming[offset:]
+
+
+def replay(
+    messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
+) -> tuple[Cut, ...]:
+    """All cuts of a conversation, the oldest first.
+
+    `settled` are the sizes of the messages as they are now, `born` those that tool results had until the model read
+    them, where an earlier step has shortened them since. `keep` exchanges stay at least, but for the last resort.
+    """
+    if sum(map(max, settled, born)) <= room.high:
+        return ()
+    walk, cuts = _Walk(messages, settled, room, keep), []
+    unread, last_user = 0, None
+    for index, message in enumerate(messages):
+        role = message.get("role")
+        if role == "assistant":
+            unread = 0
+        elif role == "tool":
+            unread += max(0, born[index] - settled[index])
+        elif role == "user":
+            last_user = index
+        if walk.running(index) + unread > room.high:
+            cut = walk.cut(index, unread, last_user)
+            if cut is not None:
+                walk.last = cut
+                cuts.append(cut)
+    return tuple(cuts)
+
+
+class _Walk:
+    """The conversation so far, and where it was cut last."""
+
+    def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: Room, keep: int) -> None:
+        self._sizes, self._room, self._keep = sizes, room, keep
+        self._before = [0, *accumulate(sizes)]
+        self._starts = sorted(legal_cuts(messages))
+        self._users = [start for start in self._starts[:-1] if messages[start].get("role") == "user"]
+        self.last = Cut(0, -1)
+
+    def running(self, index: int) -> int:
+        """What is forwarded of the conversation up to a message, in tokens."""
+        talk = self._before[index + 1] - self._before[self.last.start]
+        return talk + self._carried(self.last.carried) + (self._room.summary if self.last.start else 0)
+
+    def cut(self, index: int, unread: int, last_user: int | None) -> Cut | None:
+        """The next cut, or None where none would be worth it."""
+        room, total = self._room, self.running(index) + unread
+        some, one = self._limit(index, self._keep), self._limit(index, 1)
+        found: int | None
+        if total > room.critical:
+            deep = self._first(some, index, room.high - unread, last_user)
+            found = one if deep is None else some
+        else:
+            middle = (room.low + room.high) // 2
+            tries = ((some, room.low), (one, room.low), (some, middle - unread))
+            fits = (self._fit(limit, index, min(most, room.high - unread), last_user) for limit, most in tries)
+            found = next((start for start in fits if start is not None), one)
+        if found is None or found <= self.last.start:
+            return None
+        cut = Cut(found, index, last_user if last_user is not None and last_user < found else None)
+        gain = total - unread - self._after(cut, index)
+        return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
+
+    def _after(self, cut: Cut, index: int) -> int:
+        return self._room.summary + self._carried(cut.carried) + self._before[index + 1] - self._before[cut.start]
+
+    def _carried(self, carried: int | None) -> int:
+        return 0 if carried is None else self._sizes[carried]
+
+    def _limit(self, index: int, keep: int) -> int:
+        """The last place to cut that leaves so many exchanges."""
+        return self._starts[max(0, bisect_right(self._starts, index) - keep)]
+
+    def _fit(self, limit: int, index: int, most: int, last_user: int | None) -> int | None:
+        """The first place that leaves at most so much; the next user message, if that costs less than half of it."""
+        first = self._first(limit, index, most, last_user)
+        if first is None:
+            return None
+        place = bisect_left(self._users, first)
+        if place < len(self._users) and self._users[place] <= limit:
+            user = self._users[place]
+            if self._before[index + 1] - self._before[user] >= (most - self._room.summary) // 2:
+                return user
+        return first
+
+    def _first(self, limit: int, index: int, most: int, last_user: int | None) -> int | None:
+        end, most = self._before[index + 1], most - self._room.summary
+        if last_user is None:
+            return self._at_least(end - most, self.last.start + 1, limit)
+        found = self._at_least(end - most, self.last.start + 1, min(limit, last_user))
+        if found is not None:
+            return found
+        carrying = end - most + self._sizes[last_user]
+        return self._at_least(carrying, max(self.last.start, last_user) + 1, limit)
+
+    def _at_least(self, removed: int, lowest: int, limit: int) -> int | None:
+        """The first legal place from `lowest` to `limit` with at least so many tokens before it."""
+        place = bisect_left(self._starts, max(lowest, bisect_left(self._before, removed)))
+        return self._starts[place] if place < len(self._starts) and self._starts[place] <= limit else None

@@ -1,0 +1,153 @@
+"""What left the context comes back when the model asks for it, and the client sees nothing of it."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "*", upstream: main, window: 100000}}]
+chains:
+  default:
+    - offer_recall: {{}}
+    - compact_tool_results: {{}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+REPORT = "\n".join(f"paragraph {n}: the long story of how nothing in particular came to pass here" for n in range(120))
+NEEDLE = "the code word is tangerine"
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": "read_report", "description": "Reads.", "parameters": {"type": "object"}}}
+]
+CONVERSATION: list[Any] = [
+    {"role": "user", "content": "Read the report."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read_report", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": REPORT.replace("paragraph 60: ", f"paragraph 60: {NEEDLE} ")},
+    {"role": "assistant", "content": "I have read it."},
+    {"role": "user", "content": "Which is the code word?"},
+]
+
+
+def handle_in(body: bytes) -> str:
+    found = re.search(r'recall\(\\"([a-z2-7]{20})\\"\)', body.decode())
+    assert found is not None, body[:2000]
+    return found[1]
+
+
+async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """A model that recalls what it misses, and then says what it found."""
+    asked = json.loads(received.body)
+    results = [item["content"] for item in asked["messages"] if item["role"] == "tool" and item["tool_call_id"] == "r1"]
+    message: dict[str, Any] = {"role": "assistant", "content": f"Found: {results[-1]}" if results else None}
+    if not results:
+        arguments = json.dumps({"handle": handle_in(received.body), "contains": "code word"})
+        function = {"name": "recall", "arguments": arguments}
+        message["tool_calls"] = [{"id": "r1", "type": "function", "function": function}]
+    reason = "stop" if results else "tool_calls"
+    head = {"id": f"x{len(upstream.received)}", "created": 1, "model": "m"}
+    if not asked.get("stream"):
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        used = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        await send(
+            writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice], "usage": used}).encode()
+        )
+        return
+    await begin_stream(writer)
+    if "tool_calls" in message:
+        message["tool_calls"] = [{**call, "index": n} for n, call in enumerate(message["tool_calls"])]
+    for delta, reason_now in ((message, None), ({}, reason)):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason_now}
+        chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+        await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
+    await send_chunk(writer, b"data: [DONE]\n\n")
+    await send_chunk(writer, b"")
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncGenerator[tuple[str, Upstream], None]:
+    async with upstream() as behind:
+        behind.respond = model
+        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+        async with proxy(config, tmp_path) as base:
+            yield base, behind
+
+
+async def test_the_model_reads_what_was_shortened(running: tuple[str, Upstream]) -> None:
+    base, behind = running
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+        answer = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
+
+    said = answer.choices[0].message
+    assert NEEDLE in (said.content or "")
+    assert not said.tool_calls
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == 200, "the usage of both rounds"
+    first, second = (json.loads(received.body) for received in behind.received)
+    assert NEEDLE not in json.dumps(first)
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["read_report", "recall"]
+    assert second["messages"][: len(first["messages"])] == first["messages"], "the cached prefix stays whole"
+    assert second["tools"] == first["tools"]
+
+
+async def test_streaming_too(running: tuple[str, Upstream]) -> None:
+    base, behind = running
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+        stream = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS, stream=True)
+        chunks = [chunk async for chunk in stream]
+
+    deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
+    assert NEEDLE in "".join(delta.content or "" for delta in deltas)
+    assert not any(delta.tool_calls for delta in deltas)
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason] == ["stop"]
+    assert len(behind.received) == 2
+
+
+async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running: tuple[str, Upstream]) -> None:
+    base, behind = running
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+        answer = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
+        said = {"role": "assistant", "content": answer.choices[0].message.content}
+        again: Any = [*CONVERSATION, said, {"role": "user", "content": "Thanks. And?"}]
+        await client.chat.completions.create(model="m", messages=again, tools=TOOLS)
+
+    before, after = (json.loads(received.body)["messages"] for received in behind.received[1:3])
+    assert after[: len(before)] == before
+    assert after[len(before)] == said
+
+
+async def test_another_key_reads_nothing(running: tuple[str, Upstream]) -> None:
+    base, behind = running
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="first", max_retries=0) as client:
+        await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
+    handle = handle_in(behind.received[0].body)
+    stolen: Any = [{"role": "user", "content": f'Do recall("{handle}") for me.'}]
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="second", max_retries=0) as client:
+        answer = await client.chat.completions.create(model="m", messages=stolen, tools=TOOLS)
+    assert NEEDLE not in (answer.choices[0].message.content or "")
+    assert "Nothing is kept under this handle" in (answer.choices[0].message.content or "")
+
+
+async def test_where_nothing_can_be_archived_nothing_is_shortened(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file stands where the directory should be")
+    async with upstream() as behind:
+        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+            body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
+            async with session.post(f"{base}/v1/chat/completions", json=body) as response:
+                assert response.status == 200
+    assert NEEDLE in behind.last.body.decode()

@@ -1,0 +1,72 @@
+import pytest
+
+from policies.clear_tool_results import ClearToolResults
+from proxy.chat import ChatRequest
+from proxy.context import CacheRules
+from proxy.policy import Keep, Rewrite
+from proxy.testing import MemoryArchive, chat, context, profile
+from proxy.wire import damage
+
+WINDOW = 2000
+
+
+def steps(count: int) -> ChatRequest:
+    """Calls with results of about 120 tokens each."""
+    messages = list(chat("s u1").messages)
+    for n in range(count):
+        call, result = chat(f"a!c{n} tc{n}").messages
+        messages += [call, result.with_changes(content=f"row {n} " + "word " * 90)]
+    return chat("u1").with_messages(messages)
+
+
+def lines(request: ChatRequest) -> int:
+    return sum(message.text.startswith("[result of ") for message in request.messages)
+
+
+@pytest.mark.parametrize(("count", "why"), [(1, "no old tool results"), (4, "context at 33%, no batch to clear")])
+async def test_while_there_is_room_nothing_is_cleared(count: int, why: str) -> None:
+    request = steps(count)
+    assert await ClearToolResults().apply(request, context(request, window=WINDOW)) == Keep(why)
+
+
+async def test_a_batch_is_cleared_when_the_window_forces_it() -> None:
+    request, archive = steps(14), MemoryArchive()
+    decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
+    assert isinstance(decision, Rewrite)
+    assert decision.facts["cleared_results"] == lines(decision.request) == len(archive.kept)
+    assert not damage(request, decision.request)
+    assert decision.request.messages[-3:] == request.messages[-3:]
+    handle, content = next(iter(archive.kept.items()))
+    assert any(f'recall("{handle}")' in message.text for message in decision.request.messages)
+    assert any(message.text == content for message in request.messages)
+
+
+async def test_batches_are_rare_and_nothing_comes_back() -> None:
+    counts = []
+    for count in range(2, 60):
+        request = steps(count)
+        decision = await ClearToolResults().apply(request, context(request, window=WINDOW))
+        counts.append(lines(decision.request) if isinstance(decision, Rewrite) else 0)
+    assert counts == sorted(counts)
+    assert 2 <= len(set(counts)) - 1 <= 60 * 150 / (0.25 * WINDOW)
+
+
+async def test_below_the_mark_a_batch_is_cleared_where_it_pays() -> None:
+    request = steps(9)
+    hopeful = ClearToolResults(turns_ahead=20)
+    for rules, expected in [
+        (CacheRules(), Rewrite),
+        (CacheRules(read=0.1, write=1.25, minimum=0, ttl=300), Rewrite),
+        (CacheRules(read=0.01, write=2.0, minimum=0, ttl=300), Keep),
+    ]:
+        model = profile(WINDOW, cache=rules)
+        assert isinstance(await hopeful.apply(request, context(request, model=model)), expected)
+        assert isinstance(await ClearToolResults().apply(request, context(request, model=model)), Keep)
+
+
+@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
+async def test_without_an_archive_everything_stays(archive: MemoryArchive | None) -> None:
+    request = steps(20)
+    decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
+    assert isinstance(decision, Keep)
+    assert decision.why.endswith("could not be archived")

@@ -1,0 +1,193 @@
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.compact_tool_results import CompactToolResults
+from proxy.chat import ChatRequest, Message, encode
+from proxy.context import CacheRules, Context
+from proxy.forms import is_shortened
+from proxy.policy import Keep, Rewrite
+from proxy.testing import MemoryArchive, chat, context, profile
+from proxy.wire import damage
+
+PROSE = "Nobody could say why the shop on the corner had closed so early that year. " * 40
+LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[: 300 + n]} for n in range(12)], indent=2)
+CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
+
+
+def result(text: Any, call: str = "1") -> Message:
+    return Message({"role": "tool", "tool_call_id": call, "content": text})
+
+
+def call(arguments: str = "{}", *ids: str) -> Message:
+    made = [{"id": i, "type": "function", "function": {"name": "f", "arguments": arguments}} for i in ids or ("1",)]
+    return Message({"role": "assistant", "content": None, "tool_calls": made})
+
+
+def request_of(*messages: Message) -> ChatRequest:
+    return chat("u1").with_messages([*chat("s u1").messages, *messages])
+
+
+ANSWER, ASKED = chat("a1 u2").messages
+
+
+async def forwarded(request: ChatRequest, ctx: Context | None = None, **fields: Any) -> list[Message]:
+    ctx = ctx or context(request)
+    decision = await CompactToolResults(**fields).apply(request, ctx)
+    if isinstance(decision, Rewrite):
+        assert not damage(request, decision.request)
+        again = await CompactToolResults(**fields).apply(decision.request, ctx)
+        assert not isinstance(again, Rewrite) or encode(list(again.request.messages)) == encode(
+            list(decision.request.messages)
+        )
+        return list(decision.request.messages)
+    return list(request.messages)
+
+
+async def test_a_new_result_loses_only_what_carries_nothing() -> None:
+    messages = await forwarded(request_of(call(), result(LOOKUP)))
+
+    assert messages[-1]["content"] == json.dumps(json.loads(LOOKUP), separators=(",", ":"))
+
+
+async def test_a_new_text_that_is_no_json_is_the_same_object() -> None:
+    request = request_of(call(), result(PROSE))
+
+    assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
+
+
+async def test_a_result_that_was_read_takes_its_form_and_names_the_original() -> None:
+    archive = MemoryArchive()
+    request = request_of(call(), result(LOOKUP), ANSWER, ASKED)
+    content = (await forwarded(request, context(request, archive=archive)))[3]["content"]
+
+    assert len(content) < len(LOOKUP) / 2
+    assert all(f'"A-{n}"' in content for n in range(12))
+    assert is_shortened(content)
+    (handle,) = archive.kept
+    assert content.endswith(f'recall("{handle}") has the whole]')
+    assert archive.kept[handle] == LOOKUP
+
+
+async def test_a_form_has_the_same_bytes_on_every_later_turn() -> None:
+    turns = [call(), result(LOOKUP), ANSWER, ASKED, call('{"a": 1}', "2"), result(PROSE, "2"), ANSWER, ASKED]
+    sent = [await forwarded(request_of(*turns[:count])) for count in range(4, len(turns) + 1)]
+
+    for earlier, later in pairwise(sent):
+        assert encode(earlier[3]) == encode(later[3])
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
+async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
+    written = json.dumps({"text": PROSE}, separators=(",", ":"))
+    request = request_of(call(written), result(PROSE), ANSWER, call(written, "2"), result(PROSE, "2"))
+
+    assert isinstance(await CompactToolResults().apply(request, context(request, archive=archive)), Keep)
+
+
+async def test_a_repeat_becomes_a_reference() -> None:
+    messages = await forwarded(request_of(call("{}", "1", "2"), result(PROSE), result(PROSE, "2")))
+
+    assert messages[-2]["content"] == PROSE
+    assert messages[-1]["content"].startswith("[the same as an earlier result; recall(")
+
+
+async def test_what_was_shortened_is_given_in_full_when_it_is_asked_for_again() -> None:
+    messages = await forwarded(request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2")))
+
+    assert is_shortened(messages[3]["content"])
+    assert messages[-1]["content"] == PROSE
+
+
+async def test_only_text_parts_change() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    content = [{"type": "text", "text": PROSE}, image, {"type": "text", "text": "short"}]
+    parts = (await forwarded(request_of(call(), result(content), ANSWER)))[3]["content"]
+
+    assert is_shortened(parts[0]["text"])
+    assert parts[1:] == content[1:]
+
+
+async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
+    arguments = json.dumps({"path": "/tmp/a.txt", "content": PROSE, "mode": 1.0, "tags": ["x", PROSE]})
+    messages = await forwarded(request_of(call(arguments), result("done")))
+    (sent,) = messages[2]["tool_calls"]
+    read = json.loads(sent["function"]["arguments"])
+
+    assert (sent["id"], sent["function"]["name"]) == ("1", "f")
+    assert list(read) == ["path", "content", "mode", "tags"]
+    assert (read["path"], read["tags"][0]) == ("/tmp/a.txt", "x")
+    assert '"mode":1.0' in sent["function"]["arguments"]
+    assert is_shortened(read["content"])
+    assert is_shortened(read["tags"][1])
+
+
+async def test_an_open_call_is_not_touched() -> None:
+    request = request_of(call(json.dumps({"content": PROSE})))
+
+    assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "{broken", '["' + PROSE + '"]', '"' + PROSE + '"', '{"content":[{"type":"text","text":"x"}]}']
+)
+async def test_arguments_that_stay(arguments: str) -> None:
+    messages = await forwarded(request_of(call(arguments), result("done")))
+
+    assert messages[2]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
+    request = request_of(call(), result(LOOKUP), ANSWER)
+    ctx = context(request, model=profile(cache=CACHED))
+
+    assert is_shortened((await forwarded(request, ctx, turns=8))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, turns=0.5))[3]["content"])
+
+
+async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
+    rules = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
+    request = request_of(call(), result(LOOKUP), ANSWER)
+
+    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+
+    assert not is_shortened(messages[3]["content"])
+
+
+async def test_a_marker_that_fits_nothing_gives_no_immunity() -> None:
+    fake = PROSE + '\n[shortened: 7 of 9 characters; recall("x") has the whole]'
+    content = (await forwarded(request_of(call(), result(fake), ANSWER)))[3]["content"]
+
+    assert len(content) < len(PROSE) / 2
+
+
+CONTENTS = st.sampled_from(
+    ["short", PROSE, LOOKUP, PROSE + "1", "a,b,c\n" * 300, "x" * 5000, "", [{"type": "text", "text": PROSE}]]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(CONTENTS, min_size=1, max_size=3), min_size=1, max_size=6),
+    st.sampled_from([CACHED, CacheRules()]),
+)
+async def test_a_growing_conversation_never_changes_what_was_settled(steps: list[list[Any]], rules: CacheRules) -> None:
+    turns: list[Message] = []
+    before: list[Message] = []
+    archive = MemoryArchive()
+    for step, contents in enumerate(steps):
+        ids = [f"{step}.{place}" for place in range(len(contents))]
+        settled = len(turns) + 2
+        turns += [call(json.dumps({"q": str(contents[0])}), *ids), *map(result, contents, ids)]
+        request = request_of(*turns)
+        messages = await forwarded(request, context(request, model=profile(cache=rules), archive=archive))
+        unread = len(steps[step - 1]) if step else 0
+        assert [m.raw for m in messages[: settled - unread]] == [
+            m.raw for m in before[: settled - unread]
+        ] or not before
+        assert sum(len(m.raw) for m in messages) <= sum(len(m.raw) for m in request.messages)
+        before = messages

@@ -1,0 +1,165 @@
+import json
+from itertools import pairwise
+
+import pytest
+from pydantic import ValidationError
+
+from policies.compress_history import CompressHistory
+from proxy.chain import run
+from proxy.chat import ChatRequest, Message
+from proxy.policy import Keep, Rewrite
+from proxy.testing import MemoryArchive, chat, context
+from proxy.wire import damage
+
+WINDOW = 2000
+
+
+def turn(n: int, text: str = "") -> list[Message]:
+    """About a hundred tokens."""
+    return [
+        Message({"role": "user", "content": f"{text} question {n} " + "word " * 30}),
+        Message({"role": "assistant", "content": f"answer {n} " + "word " * 30}),
+    ]
+
+
+def talk(turns: int, first: str = "Never use id_9.") -> ChatRequest:
+    messages = [*chat("s").messages, *turn(0, first)]
+    for n in range(1, turns):
+        messages += turn(n)
+    return chat("u").with_messages([*messages, *chat("ulast").messages])
+
+
+def step(turns: int) -> ChatRequest:
+    """An agent's run: one request, then calls."""
+    messages = [*chat("s").messages, *turn(0, "Fix it.")[:1]]
+    for n in range(turns):
+        call, result = chat(f"a!c{n} tc{n}").messages
+        messages += [call, result.with_changes(content=f"row {n} " + "word " * 60)]
+    return chat("u").with_messages(messages)
+
+
+async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **settings: float) -> Keep | Rewrite:
+    ctx = context(request, window=WINDOW, archive=archive or MemoryArchive())
+    decision = await CompressHistory.model_validate(settings).apply(request, ctx)
+    assert isinstance(decision, Keep | Rewrite)
+    return decision
+
+
+@pytest.mark.parametrize(
+    ("turns", "why"),
+    [(3, "context at 15%"), (15, "context at 72%, near the 80% mark")],
+)
+async def test_below_the_mark_nothing_happens(turns: int, why: str) -> None:
+    assert await decided(talk(turns)) == Keep(why)
+
+
+async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
+    request, archive = talk(17), MemoryArchive()
+    decision = await decided(request, archive)
+    assert isinstance(decision, Rewrite)
+    head, summary, noted, *kept = decision.request.messages
+    assert head is request.messages[0]
+    assert summary.role == "user"
+    assert summary.text.startswith("<conversation_summary>\n")
+    assert "- Never use id_9." in summary.text
+    assert noted.role == "assistant"
+    assert kept == list(request.messages[-len(kept) :])
+    assert kept[0].role == "user"
+    left = request.messages[1 : -len(kept)]
+    assert decision.facts["left_messages"] == len(left)
+    ((handle, content),) = archive.kept.items()
+    assert f'[{len(left)} messages left; recall("{handle}") has them]' in summary.text
+    assert [json.loads(line) for line in content.splitlines()] == list(left)
+    assert not damage(request, decision.request)
+    counted = await context().tokens.count(decision.request)
+    assert counted.total <= 0.4 * WINDOW
+
+
+async def test_the_prefix_stands_until_the_next_cut() -> None:
+    forwarded: list[list[bytes]] = []
+    for turns in range(2, 60):
+        request = talk(turns)
+        decision = await decided(request)
+        after = decision.request if isinstance(decision, Rewrite) else request
+        forwarded.append([message.raw for message in after.messages[:-1]])
+    breaks = sum(now[: len(before)] != before for before, now in pairwise(forwarded))
+    assert 0 < breaks <= 60 * 95 / (0.4 * WINDOW) + 1
+
+
+async def test_an_agents_only_request_stays_whole_and_first() -> None:
+    request = step(25)
+    decision = await decided(request)
+    assert isinstance(decision, Rewrite)
+    head, goal, noted, summary, *kept = decision.request.messages
+    assert (head, goal) == request.messages[:2]
+    assert goal is request.messages[1]
+    assert (noted.role, summary.role, kept[0].role) == ("assistant", "user", "assistant")
+    assert not damage(request, decision.request)
+
+
+async def test_many_cuts_need_few_handles() -> None:
+    archive = MemoryArchive()
+    decision = await decided(step(300), archive)
+    assert isinstance(decision, Rewrite)
+    assert int(decision.facts["cuts"]) > 20
+    assert decision.request.messages[3].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
+    recalled = "\n".join(archive.kept.values())
+    assert all(
+        message in decision.request.messages or message.raw.decode() in recalled for message in step(300).messages
+    )
+
+
+@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
+async def test_without_an_archive_nothing_leaves(archive: MemoryArchive | None) -> None:
+    request = talk(20)
+    decision = await CompressHistory().apply(request, context(request, window=WINDOW, archive=archive))
+    assert isinstance(decision, Keep)
+    assert decision.why.endswith("but what would leave could not be archived")
+
+
+async def test_one_message_over_the_window_is_left_to_others() -> None:
+    request = chat("s u" + "x" * 9000)
+    assert await decided(request) == Keep("context at 113%, no place to cut")
+
+
+async def test_what_an_earlier_step_shortened_is_archived_as_the_client_sent_it() -> None:
+    sent, archive = step(25), MemoryArchive()
+    short = [m.with_changes(content="short " * 40) if m.role == "tool" else m for m in sent.messages]
+    ctx = context(sent, window=WINDOW, archive=archive)
+    decision = await CompressHistory().apply(sent.with_messages(short), ctx)
+    assert isinstance(decision, Rewrite)
+    assert "row 0 word" in "\n".join(archive.kept.values())
+    assert "short" not in "\n".join(archive.kept.values())
+
+
+@pytest.mark.parametrize("request_", [talk(30), step(30)], ids=["chat", "agent"])
+async def test_a_summary_made_in_this_request_is_kept_and_one_that_the_client_sends_is_content(
+    request_: ChatRequest,
+) -> None:
+    ctx = context(request_, window=WINDOW)
+    first = await CompressHistory().apply(request_, ctx)
+    assert isinstance(first, Rewrite)
+    assert await CompressHistory().apply(first.request, ctx) == Keep("the history was cut by an earlier step")
+    forged = talk(30, first="<conversation_summary>")
+    assert isinstance(await decided(forged), Rewrite)
+
+
+async def test_operators_patterns_are_pinned() -> None:
+    request = talk(20, first="Ticket ABC-7 is the one\n")
+    policy = CompressHistory(pins=(r"\bABC-\d+",))
+    outcome = await run([("compress_history", policy)], context(request, window=WINDOW), strict=True)
+    assert "## Marked to be kept\n- Ticket ABC-7 is the one" in outcome.request.messages[1].text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cut_to": 0.9}, "cut_to must be below"),
+        ({"compress_at": 0.95}, "compress_at not above"),
+        ({"warn_at": 0.85}, "warn_at must not be above"),
+        ({"pins": ["(a+)+"]}, "take forever"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        CompressHistory.model_validate(settings)

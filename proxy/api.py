@@ -115,7 +115,9 @@ class Api:
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
         archive = self._services.archives.bound(identity.tenant, identity.session)
         once = self._services.once.bound(identity.tenant)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, visible_to_policies(http.headers))
+        ctx = Context(
+            incoming, profile, identity, tokens, deadline, archive, once, headers=visible_to_policies(http.headers)
+        )
         outcome = await chain.run(steps, ctx)
         if outcome.before is not None and outcome.after is not None:
             before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)

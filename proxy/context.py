@@ -109,6 +109,24 @@ class Once(Protocol):
         """The result of a pure function of a text; from memory where the text was seen before."""
 
 
+class Embedder(Protocol):
+    """How near texts are to each other in meaning. Vectors are made in the background and remembered by content."""
+
+    @property
+    def name(self) -> str:
+        """The model behind it, for people."""
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet.
+
+        What is missing is being made, in the order of the texts; after `wait` seconds the answer is what there is. It
+        never raises: with a model that is still loading, or broken, all are None.
+        """
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Begin to make the vectors of texts that will be asked for; returns at once."""
+
+
 class Uncached:
     """A `Once` that remembers nothing."""
 
@@ -142,5 +160,7 @@ class Context:
     """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
     once: Once = field(default_factory=Uncached)
     """Remembers what was worked out of texts."""
+    embedder: Embedder | None = None
+    """Tells how near texts are in meaning; None where there is none: then words have to do."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The client's request headers, names in lower case, credentials left out."""

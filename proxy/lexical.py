@@ -1,0 +1,106 @@
+"""Which texts share words with a query: terms of English, Spanish and code, and the BM25 ranking over them.
+
+Everything is a pure function of its arguments: nothing is remembered between calls.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+K1 = 1.2
+"""How soon a term's further occurrences in a text stop to count."""
+B = 0.75
+"""How much a text's length counts against it."""
+
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_WORD = re.compile(r"[^\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
+"""Scripts that set no spaces between words."""
+_DOUBLED = frozenset(letter * 2 for letter in "bdgmnprt")
+_VOWELS = frozenset("aeiouy")
+_ENGLISH = """
+a about after again all also an and any are as at be because been before being both but by can could did do does doing
+down during each few for from further had has have having he her here him his how i if in into is it its itself just me
+more most my myself no nor not now of off on once only or other our out over own same she should so some such than that
+the their them then there these they this those through to too under until up very was we were what when where which
+while who whom why will with would you your
+"""
+_SPANISH = """
+al algo algun alguna ante aqui asi aun aunque cada como con cual cuando de del desde donde dos el ella ellas ellos en
+entre era es esa ese eso esta este esto estos esas esos estas fue ha habia han hasta hay la las le les lo los mas me mi
+mis mucho muy nada ni nos o os otra otro otros para pero poco por porque que quien se sea ser si sido sin sobre solo son
+su sus tal tambien tan tanto te ti tiene todo todos tu tus un una unas uno unos y ya yo
+"""
+_STOP = frozenset((_ENGLISH + _SPANISH).split())
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text in their order: lower case, without accents, plurals, `-ing` and words that say nothing.
+
+    `camelCase` and `snake_case` become their parts. What has digits stays as it is. Chinese and Japanese, which set no
+    spaces, become pairs of characters.
+    """
+    return [term for word in _words(text) for term in _terms(word)]
+
+
+class Lexical:
+    """Texts to be ranked for queries, by BM25."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """It takes about 0.05 ms for a text of 100 words."""
+        known: dict[str, list[str]] = {}  # the terms of each word, worked out once
+        self._counts = [_counted(text, known) for text in texts]
+        self._lengths = [sum(counts.values()) for counts in self._counts]
+        self._mean = sum(self._lengths) / max(1, len(self._lengths)) or 1.0
+
+    def scores(self, query: str) -> list[float]:
+        """How well each text fits, in the order of the texts; 0.0 for one that has no term of the query."""
+        scores = [0.0] * len(self._counts)
+        for term in dict.fromkeys(terms(query)):
+            found = [(place, counts[term]) for place, counts in enumerate(self._counts) if term in counts]
+            rarity = log(1 + (len(scores) - len(found) + 0.5) / (len(found) + 0.5))
+            for place, count in found:
+                length = 1 - B + B * self._lengths[place] / self._mean
+                scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
+        return scores
+
+
+def _words(text: str) -> list[str]:
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return _WORD.findall(text)
+
+
+def _counted(text: str, known: dict[str, list[str]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for word, times in Counter(_words(text)).items():
+        found = known.get(word)
+        if found is None:
+            found = known[word] = _terms(word)
+        for term in found:
+            counts[term] = counts.get(term, 0) + times
+    return counts
+
+
+def _terms(word: str) -> list[str]:
+    """The terms of one word, which may be an identifier of several."""
+    if not word.isascii() and _UNSPACED.search(word):
+        return [word[place : place + 2] for place in range(max(1, len(word) - 1))]
+    parts = (word,) if word.islower() else _HUMP.split(word)
+    return [_stem(part) for each in parts if (part := each.lower()) not in _STOP]
+
+
+def _stem(word: str) -> str:
+    """A word without its ending; the same for `query` and `queries`, `make` and `making`, `error` and `errores`."""
+    if len(word) < 4 or not word.isalpha():
+        return word
+    if word.endswith("s") and word[-2] not in "sui":
+        word = word[:-1]
+    if word.endswith("ing") and len(word) > 5 and not _VOWELS.isdisjoint(word[:-3]):
+        word = word[:-4] if word[-5:-3] in _DOUBLED else word[:-3]
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    return f"{word[:-1]}i" if word.endswith("y") else word

@@ -20,6 +20,7 @@ from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.headers import forwarded, relayed, visible_to_policies
 from proxy.identity import identify
 from proxy.loop import Loop
+from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Reject
 from proxy.recall import Recall
@@ -57,6 +58,7 @@ class Services:
     archives: Archives
     replay: Replay
     once: OnceService
+    memos: Memos
 
 
 class Api:
@@ -115,9 +117,9 @@ class Api:
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
         archive = self._services.archives.bound(identity.tenant, identity.session)
         once = self._services.once.bound(identity.tenant)
-        ctx = Context(
-            incoming, profile, identity, tokens, deadline, archive, once, headers=visible_to_policies(http.headers)
-        )
+        memo = self._services.memos.bound(identity.tenant, identity.session)
+        headers = visible_to_policies(http.headers)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, headers=headers)
         outcome = await chain.run(steps, ctx)
         if outcome.before is not None and outcome.after is not None:
             before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)

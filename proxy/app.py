@@ -21,7 +21,7 @@ from proxy.config import Config, load
 from proxy.context import ModelProfile
 from proxy.endpoint import Endpoint, Handler
 from proxy.errors import error_body
-from proxy.memory import StoredMemory
+from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
 from proxy.replay import Replay
@@ -65,7 +65,7 @@ def build(config: Config) -> "App":
     store = build_store(settings.state)
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once = OnceService()
-    api = Api(settings, routes, Services(tokens, archives, replay, once))
+    api = Api(settings, routes, Services(tokens, archives, replay, once, Memos(store, ttl=settings.state.ttl)))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:

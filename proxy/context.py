@@ -109,6 +109,16 @@ class Once(Protocol):
         """The result of a pure function of a text; from memory where the text was seen before."""
 
 
+class Memo(Protocol):
+    """Remembers, for one tenant and session, what was decided once and must not change; every replica sees the same."""
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        """What is remembered under each key; None where nothing is, or no longer, or the store cannot be read."""
+
+    async def settle(self, key: str, value: str) -> str:
+        """What is remembered under a key: `value`, unless there was something already. It never raises."""
+
+
 class Embedder(Protocol):
     """How near texts are to each other in meaning. Vectors are made in the background and remembered by content."""
 
@@ -160,6 +170,8 @@ class Context:
     """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
     once: Once = field(default_factory=Uncached)
     """Remembers what was worked out of texts."""
+    memo: Memo | None = None
+    """Remembers what was decided; None where nothing is kept between requests."""
     embedder: Embedder | None = None
     """Tells how near texts are in meaning; None where there is none: then words have to do."""
     headers: Mapping[str, str] = field(default_factory=dict)

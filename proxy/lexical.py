@@ -5,9 +5,9 @@ Everything is a pure function of its arguments: nothing is remembered between ca
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from math import log
+from typing import NamedTuple
 
 K1 = 1.2
 """How soon a term's further occurrences in a text stop to count."""
@@ -46,43 +46,57 @@ def terms(text: str) -> list[str]:
     return [term for word in _words(text) for term in _terms(word)]
 
 
+class Counted(NamedTuple):
+    """The terms of a text, in a form that is small and quick to count in."""
+
+    terms: str
+    """Each term between two spaces of its own: ` cancel  hotel  room `."""
+    length: int
+    """How many terms there are."""
+
+
+def counted(text: str, known: dict[str, list[str]] | None = None) -> Counted:
+    """The terms of a text; about 0.05 ms for 100 words, less with `known`, the terms of words that came before."""
+    known = {} if known is None else known
+    found: list[str] = []
+    for word in _words(text):
+        parts = known.get(word)
+        if parts is None:
+            parts = known[word] = _terms(word)
+        found += parts
+    return Counted("".join(f" {term} " for term in found), len(found))
+
+
+def relevance(query: str, texts: Sequence[Counted]) -> list[float]:
+    """How well each text fits a query by BM25, in the order of the texts; 0.0 for one that has no term of it."""
+    scores = [0.0] * len(texts)
+    mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
+    for term in dict.fromkeys(terms(query)):
+        sought = f" {term} "
+        found = [(place, count) for place, text in enumerate(texts) if (count := text.terms.count(sought))]
+        rarity = log(1 + (len(scores) - len(found) + 0.5) / (len(found) + 0.5))
+        for place, count in found:
+            length = 1 - B + B * texts[place].length / mean
+            scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
+    return scores
+
+
 class Lexical:
     """Texts to be ranked for queries, by BM25."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """It takes about 0.05 ms for a text of 100 words."""
-        known: dict[str, list[str]] = {}  # the terms of each word, worked out once
-        self._counts = [_counted(text, known) for text in texts]
-        self._lengths = [sum(counts.values()) for counts in self._counts]
-        self._mean = sum(self._lengths) / max(1, len(self._lengths)) or 1.0
+        known: dict[str, list[str]] = {}
+        self._texts = [counted(text, known) for text in texts]
 
     def scores(self, query: str) -> list[float]:
         """How well each text fits, in the order of the texts; 0.0 for one that has no term of the query."""
-        scores = [0.0] * len(self._counts)
-        for term in dict.fromkeys(terms(query)):
-            found = [(place, counts[term]) for place, counts in enumerate(self._counts) if term in counts]
-            rarity = log(1 + (len(scores) - len(found) + 0.5) / (len(found) + 0.5))
-            for place, count in found:
-                length = 1 - B + B * self._lengths[place] / self._mean
-                scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
-        return scores
+        return relevance(query, self._texts)
 
 
 def _words(text: str) -> list[str]:
     if not text.isascii():
         text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return _WORD.findall(text)
-
-
-def _counted(text: str, known: dict[str, list[str]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for word, times in Counter(_words(text)).items():
-        found = known.get(word)
-        if found is None:
-            found = known[word] = _terms(word)
-        for term in found:
-            counts[term] = counts.get(term, 0) + times
-    return counts
 
 
 def _terms(word: str) -> list[str]:

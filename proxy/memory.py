@@ -1,4 +1,8 @@
-"""What the internal tools added to conversations, kept in a store."""
+"""What must stay the same from one request of a conversation to the next, kept in a store."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from urllib.parse import quote
 
 from proxy.stores import Store, StoreError
 
@@ -21,3 +25,45 @@ class StoredMemory:
     async def put(self, key: str, value: bytes) -> None:
         """Keep it. Raises `StoreError` where that cannot be done."""
         await self._store.put(f"loop/{key}", value, ttl=self._ttl)
+
+
+class Memos:
+    """Makes memos over one store."""
+
+    def __init__(self, store: Store, *, ttl: float) -> None:
+        """`ttl` is in seconds, from the last use."""
+        self._store = store
+        self._ttl = ttl
+
+    def bound(self, tenant: str, session: str) -> "BoundMemo":
+        """The memo of a session of a tenant."""
+        return BoundMemo(self._store, self._ttl, f"memo/{quote(tenant, safe='')}/{quote(session, safe='')}/")
+
+
+class BoundMemo:
+    """The `Memo` of a request's context."""
+
+    __slots__ = ("_prefix", "_store", "_ttl")
+
+    def __init__(self, store: Store, ttl: float, prefix: str) -> None:
+        self._store, self._ttl, self._prefix = store, ttl, prefix
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        """What is remembered under each key."""
+        return [await self._known(self._prefix + key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        """What is remembered under a key: `value`, unless there was something already."""
+        known = await self._known(self._prefix + key)
+        if known is not None:
+            return known
+        with suppress(StoreError):  # what is not kept is worked out again next time
+            await self._store.put(self._prefix + key, value.encode(errors="surrogatepass"), ttl=self._ttl)
+        return value
+
+    async def _known(self, key: str) -> str | None:
+        try:
+            value = await self._store.get(key, ttl=self._ttl)
+        except StoreError:
+            return None
+        return None if value is None else value.decode(errors="surrogatepass")

@@ -109,6 +109,9 @@ class Policy(BaseModel, ABC):
     internal_tools: ClassVar[frozenset[str]] = frozenset()
     """The names of the tools of Penstock's own that it offers to the model."""
 
+    needs_embedding: ClassVar[bool] = False
+    """Whether it asks for the meaning of texts: then the embedding model is loaded when the proxy starts."""
+
     when: When | None = None
     """When the step runs; always, if not given."""
 

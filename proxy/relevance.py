@@ -1,0 +1,87 @@
+"""Which passages of what left a conversation bear on a question: words and meaning ranked together. Pure.
+
+A passage's score is the mean of two shares: its BM25 score of the best one's, and its cosine of the nearest one's.
+What stands next to a relevant message gains, because an answer often stands beside what it answers. The user's own
+words gain a little, because they are the first source of what a conversation is about. Long passages lose a little,
+because the room is counted in tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NEAR = 0.5
+"""What a message gains of the better of its two neighbours."""
+_USER = 1.2
+_LENGTH = 0.25
+"""The power of its length that a passage's score is divided by."""
+_SHORT = 50
+"""Tokens below which a passage is not favoured further."""
+_FAR = 0.15
+"""A cosine below which no text has anything to do with the question, with the vectors of small sentence models."""
+_CLOSE = 0.3
+"""A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A passage that may be chosen."""
+
+    message: int
+    """The place of its message in the conversation."""
+    part: int
+    """Its place in the message."""
+    is_user: bool
+    tokens: int
+    """What it takes, its framing included."""
+
+
+def ranked(
+    candidates: Sequence[Candidate], words: Sequence[float], meaning: Sequence[float | None], least: float
+) -> list[int]:
+    """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
+
+    `words` are BM25 scores, `meaning` cosines, None where they are not known: then words alone decide. Empty where no
+    passage shares a word with the question and none is near it.
+    """
+    nearest = max((cosine for cosine in meaning if cosine is not None), default=0.0)
+    top = max(words, default=0.0)
+    if top <= 0 and nearest < _FAR:
+        return []
+    scores = _spread(
+        candidates, [_score(word, cosine, top, nearest) for word, cosine in zip(words, meaning, strict=True)]
+    )
+    weighed = [
+        score * (_USER if candidate.is_user else 1.0) / max(candidate.tokens, _SHORT) ** _LENGTH
+        for candidate, score in zip(candidates, scores, strict=True)
+    ]
+    floor = least * max(weighed)
+    order = sorted(range(len(weighed)), key=lambda place: (-weighed[place], place))
+    return [place for place in order if weighed[place] >= floor and weighed[place] > 0]
+
+
+def fitting(candidates: Sequence[Candidate], order: Sequence[int], tokens: int) -> list[int]:
+    """Those that fit into so many tokens, taken in their order; one that is too long is passed over."""
+    taken: list[int] = []
+    for place in order:
+        if candidates[place].tokens <= tokens:
+            taken.append(place)
+            tokens -= candidates[place].tokens
+    return taken
+
+
+def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:
+    by_words = word / top if top > 0 else 0.0
+    if cosine is None:
+        return by_words
+    return (by_words + max(cosine, 0.0) / max(nearest, _CLOSE)) / 2
+
+
+def _spread(candidates: Sequence[Candidate], scores: Sequence[float]) -> list[float]:
+    """Scores with what the neighbouring messages add."""
+    best: dict[int, float] = {}
+    for candidate, score in zip(candidates, scores, strict=True):
+        best[candidate.message] = max(score, best.get(candidate.message, 0.0))
+    return [
+        score + _NEAR * max(best.get(candidate.message - 1, 0.0), best.get(candidate.message + 1, 0.0))
+        for candidate, score in zip(candidates, scores, strict=True)
+    ]

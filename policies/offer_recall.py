@@ -2,18 +2,24 @@
 
 from typing import ClassVar
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Message
 from proxy.context import Context
+from proxy.pins import MARKER
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION
+
+_NEARLY = 7 / 8
+"""Counts are estimates: a tool that came one request too late would break a prefix that is cached already."""
+_NAME = MARKER.rstrip('"').encode()
 
 
 class OfferRecall(Policy):
     """Offer the tool `recall`, which Penstock runs by itself: the client never sees a call of it.
 
-    It is there from a conversation's first request on, so the provider's prompt cache never breaks for it. A plain chat
-    without tools gets none; a client's own tool of that name stays the client's. Put it before the steps that shorten:
-    they leave handles, which the tool reads.
+    It is there from the first request of a conversation that the provider's prompt cache keeps, so the cache never
+    breaks for it; below the cache's minimum, and where there is no cache, only once the request has a handle to read.
+    A plain chat without tools gets none; a client's own tool of that name stays the client's. Put it behind the steps
+    that shorten: they leave the handles.
     """
 
     may_grow: ClassVar[bool] = True
@@ -27,4 +33,19 @@ class OfferRecall(Policy):
             return Keep("there is no archive to read")
         if any(tool.name == DEFINITION.name for tool in request.tools):
             return Keep(f"a tool {DEFINITION.name!r} is there already")
+        if not await _is_cached(request, ctx) and not any(map(_has_handle, request.messages)):
+            return Keep("nothing left the context, and the prompt is too short to be cached")
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
+
+
+async def _is_cached(request: ChatRequest, ctx: Context) -> bool:
+    rules = ctx.model.cache
+    return rules.ttl > 0 and (await ctx.tokens.count(request)).total >= rules.minimum * _NEARLY
+
+
+def _has_handle(message: Message) -> bool:
+    """Whether a message holds a handle, or has asked for one before."""
+    if DEFINITION.name in message.called_tools:
+        return True
+    # quotes read differently in text and in the arguments of a call: leave out what escapes them
+    return _NAME in message.raw and MARKER.encode() in message.raw.replace(b"\\", b"")

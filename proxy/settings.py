@@ -52,7 +52,7 @@ class Server(Base):
     max_body_mib: float = Field(default=32, gt=0)
     """The largest request body, in MiB. Larger ones get a 413 while they are read."""
 
-    chain_deadline: Seconds = 2.0
+    chain_deadline: Seconds = 5.0
     """Seconds that all steps of a chain may take together."""
 
     keep_alive: Seconds = 75.0

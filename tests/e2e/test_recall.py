@@ -18,8 +18,8 @@ upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
-    - offer_recall: {{}}
     - compact_tool_results: {{}}
+    - offer_recall: {{}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}
 """

@@ -1,14 +1,23 @@
 from dataclasses import replace
 
+import pytest
+
 from policies.offer_recall import OfferRecall
+from proxy.chat import ChatRequest, Message
+from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.recall import DEFINITION
-from proxy.testing import chat, context, tool
+from proxy.testing import chat, context, profile, tool
+
+
+def cached(request: ChatRequest, minimum: int = 0) -> Context:
+    """A provider that caches prompts from so many tokens on."""
+    return context(request, model=replace(profile(), cache=CacheRules(read=0.1, minimum=minimum, ttl=300)))
 
 
 async def test_the_tool_stands_behind_the_clients_own() -> None:
     request = chat("s u1", tools=[tool("one"), tool("two")])
-    decision = await OfferRecall().apply(request, context(request))
+    decision = await OfferRecall().apply(request, cached(request))
     assert isinstance(decision, Rewrite)
     assert [each.name for each in decision.request.tools] == ["one", "two", "recall"]
     assert decision.request.tools[:2] == request.tools
@@ -29,6 +38,40 @@ async def test_without_an_archive_there_is_nothing_to_offer() -> None:
     request = chat("u1", tools=[tool()])
     decision = await OfferRecall().apply(request, replace(context(request), archive=None))
     assert decision == Keep("there is no archive to read")
+
+
+async def test_a_prompt_that_is_too_short_to_be_cached_passes_as_it_is() -> None:
+    request = chat("s u1", tools=[tool()])
+    assert isinstance(await OfferRecall().apply(request, cached(request, minimum=1024)), Keep)
+    longer = chat(f"s u{'x' * 4200}", tools=[tool()])
+    assert isinstance(await OfferRecall().apply(longer, cached(longer, minimum=1024)), Rewrite)
+
+
+HANDLE = 'the rest: recall("abc")'
+CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"text":"recall(\\"abc\\")"}'}}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Message({"role": "user", "content": HANDLE}),
+        Message({"role": "user", "content": [{"type": "text", "text": HANDLE}]}),
+        Message({"role": "assistant", "content": None, "tool_calls": [CALL]}),
+    ],
+    ids=["text", "parts", "arguments"],
+)
+async def test_without_a_cache_it_comes_with_the_first_handle(changed: Message) -> None:
+    incoming = chat("u1 a1 u2", tools=[tool()])
+    shortened = incoming.with_messages([changed, *incoming.messages[1:]])
+    assert isinstance(await OfferRecall().apply(shortened, context(incoming)), Rewrite)
+    assert isinstance(await OfferRecall().apply(incoming, context(incoming)), Keep)
+
+
+async def test_what_has_called_it_once_keeps_it() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
+    messages = [Message({"role": "assistant", "content": None, "tool_calls": [call]})]
+    request = chat("u1", tools=[tool()]).with_messages(messages)
+    assert isinstance(await OfferRecall().apply(request, context(request)), Rewrite)
 
 
 def test_what_it_offers_is_what_it_declares() -> None:

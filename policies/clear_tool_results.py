@@ -8,18 +8,21 @@ from pydantic import Field
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.clearing import Batches, cleared, line
 from proxy.context import Context
-from proxy.economics import pays
+from proxy.economics import turns_to_pay
 from proxy.history import Marks, Room, as_sent
 from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.recall import DEFINITION
 
 
 class ClearToolResults(Policy):
     """Replace old tool results by one line that names their handle, many at once and rarely.
 
-    A batch is cleared when the conversation fills the window to `clear_at`, or where it pays for itself within
-    `turns_ahead` further requests by the rules of the provider's prompt cache. Which results are cleared is worked out
-    from the conversation, again in each request: nothing is stored, and what was cleared once stays cleared. A result
-    is archived first; where it cannot be, all stay. The newest results stay, and those that the last calls drew on.
+    A batch is cleared when the conversation fills the window to `clear_at`, when the model's provider has no prompt
+    cache that it would break, or where it pays for itself within the further requests that can be expected. Of the old
+    results it takes those from a place on, the place where it costs least of the cache for what it frees. Which these
+    are is worked out from the conversation, again in each request: nothing is stored, and what was cleared once stays
+    cleared. A result is archived first; where it cannot be, all stay. The newest results stay, those that the last
+    calls drew on, and what the model recalled.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
@@ -30,11 +33,13 @@ class ClearToolResults(Policy):
     keep_last: int = Field(default=2, ge=0)
     """Results that stay in any case, the newest ones."""
 
-    stride: float = Field(default=0.25, gt=0, lt=1)
+    stride: float = Field(default=0.4, gt=0, lt=1)
     """The share of the usable window that a batch must free: smaller batches cost more of the cache than they save."""
 
     turns_ahead: int = Field(default=0, ge=0)
-    """Further requests to expect of a conversation. With 0, only the window counts."""
+    """The most further requests to expect of a conversation, a quarter of those that it had; a batch that pays for
+    itself within so many is cleared below the mark too, whatever it frees. With 0, only the window counts, and where
+    there is no prompt cache, the stride."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Replay the batches; keep where there is none."""
@@ -62,9 +67,11 @@ class ClearToolResults(Policy):
         )
 
     def _batches(self, room: Room, ctx: Context) -> Batches:
-        worth = partial(pays, ctx.model.cache, turns=self.turns_ahead) if self.turns_ahead else _never
-        return Batches(room.high, max(1, int(room.usable * self.stride)), self.keep_last, worth)
-
-
-def _never(removed: int, rewritten: int) -> bool:
-    return False
+        return Batches(
+            mark=room.high,
+            stride=max(1, int(room.usable * self.stride)),
+            keep=self.keep_last,
+            due=partial(turns_to_pay, ctx.model.cache),
+            ahead=self.turns_ahead,
+            spared=frozenset({DEFINITION.name}),
+        )

@@ -1,18 +1,23 @@
+from functools import partial
+from typing import Any
+
 import pytest
 
 from proxy.chat import Message
 from proxy.clearing import Batches, clearable, cleared, line
+from proxy.context import CacheRules
+from proxy.economics import turns_to_pay
 from proxy.testing import chat
 
 STEPS = "u1 " + " ".join(f"a!{n}k t{n}k" for n in range(1, 9)) + " a9"
 
 
-def never(removed: int, rewritten: int) -> bool:
-    return False
+CACHED = partial(turns_to_pay, CacheRules(read=0.1, write=1.0, ttl=300))
+UNCACHED = partial(turns_to_pay, CacheRules())
 
 
-def batches(mark: int = 10**6, stride: int = 1, keep: int = 2, pays: bool = False) -> Batches:
-    return Batches(mark, stride, keep, (lambda removed, rewritten: removed > 0) if pays else never)
+def batches(mark: int = 10**6, stride: int = 1, keep: int = 2, **fields: Any) -> Batches:
+    return Batches(mark, stride, keep, **{"due": CACHED, **fields})
 
 
 def gone(conversation: str, when: Batches, size: int = 140) -> list[str]:
@@ -33,7 +38,14 @@ def gone(conversation: str, when: Batches, size: int = 140) -> list[str]:
         ),
         pytest.param(batches(mark=700, stride=300, keep=0), 140, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
         pytest.param(batches(mark=100, stride=10**5), 140, [], id="a small batch is not worth it"),
-        pytest.param(batches(pays=True, stride=500), 140, ["1k", "2k", "3k", "4k", "5k"], id="or when it pays"),
+        pytest.param(
+            batches(due=UNCACHED, stride=500), 140, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"
+        ),
+        pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
+        pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
+        pytest.param(
+            batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"
+        ),
         pytest.param(batches(mark=1), 60, [], id="short results stay"),
     ],
 )
@@ -41,14 +53,30 @@ def test_which_results_are_cleared(when: Batches, size: int, expected: list[str]
     assert gone(STEPS, when, size) == expected
 
 
-def test_what_was_cleared_once_stays_cleared() -> None:
+@pytest.mark.parametrize("when", [batches(mark=600, stride=200), batches(keep=0, ahead=8)], ids=["forced", "paying"])
+def test_what_was_cleared_once_stays_cleared(when: Batches) -> None:
     words = STEPS.split()
     before: list[str] = []
     for end in range(1, len(words) + 1):
-        now = gone(" ".join(words[:end]), batches(mark=600, stride=200))
+        now = gone(" ".join(words[:end]), when, size=2000 if when.ahead else 140)
         assert set(before) <= set(now)
         before = now
     assert len(before) > 3
+
+
+def test_a_batch_pays_only_when_the_conversation_has_gone_on_for_long_enough() -> None:
+    words, when = STEPS.split(), batches(keep=0, ahead=8)
+    # nine times the 50 tokens behind the first result, against the 460 that clearing it frees: about one request
+    assert gone(" ".join(words[:6]), when, size=500) == []
+    assert gone(" ".join(words[:8]), when, size=500) == ["1k", "2k", "3k"]
+    assert gone(" ".join(words[:8]), batches(keep=0, ahead=0.9), size=500) == []
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [(1500, 1500, {2, 4}), (100, 2900, {4})])
+def test_a_forced_batch_begins_where_it_costs_least(first: int, second: int, expected: set[int]) -> None:
+    messages = chat("u1 a!1k t1k a!2k t2k a!3k t3k a4").messages
+    sizes = [10, 10, first, 10, second, 10, 100, 10]
+    assert cleared(messages, sizes, sizes, batches(mark=3100, stride=1000, keep=1)) == expected
 
 
 def test_results_that_the_open_calls_drew_on_stay() -> None:

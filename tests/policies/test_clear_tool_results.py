@@ -48,20 +48,44 @@ async def test_batches_are_rare_and_nothing_comes_back() -> None:
         decision = await ClearToolResults().apply(request, context(request, window=WINDOW))
         counts.append(lines(decision.request) if isinstance(decision, Rewrite) else 0)
     assert counts == sorted(counts)
-    assert 2 <= len(set(counts)) - 1 <= 60 * 150 / (0.25 * WINDOW)
+    assert 2 <= len(set(counts)) - 1 <= 60 * 150 / (0.4 * WINDOW)
 
 
-async def test_below_the_mark_a_batch_is_cleared_where_it_pays() -> None:
-    request = steps(9)
-    hopeful = ClearToolResults(turns_ahead=20)
-    for rules, expected in [
-        (CacheRules(), Rewrite),
-        (CacheRules(read=0.1, write=1.25, minimum=0, ttl=300), Rewrite),
-        (CacheRules(read=0.01, write=2.0, minimum=0, ttl=300), Keep),
-    ]:
-        model = profile(WINDOW, cache=rules)
-        assert isinstance(await hopeful.apply(request, context(request, model=model)), expected)
-        assert isinstance(await ClearToolResults().apply(request, context(request, model=model)), Keep)
+@pytest.mark.parametrize(
+    ("rules", "turns_ahead", "expected"),
+    [
+        pytest.param(CacheRules(), 0, Rewrite, id="without a cache nothing can break"),
+        pytest.param(CacheRules(read=0.5, write=1.0, ttl=300), 0, Keep, id="only the window counts"),
+        pytest.param(CacheRules(read=0.5, write=1.0, ttl=300), 20, Rewrite, id="it pays in time"),
+        pytest.param(CacheRules(read=0.1, write=1.25, ttl=300), 20, Keep, id="it does not"),
+        pytest.param(CacheRules(read=0.5, write=1.0, ttl=300), 1, Keep, id="the end is near"),
+    ],
+)
+async def test_below_the_mark_a_batch_is_cleared_where_it_pays(
+    rules: CacheRules, turns_ahead: int, expected: type[Keep | Rewrite]
+) -> None:
+    request = steps(13)
+    ctx = context(request, model=profile(2 * WINDOW, cache=rules))
+    policy = ClearToolResults(turns_ahead=turns_ahead, stride=0.2)
+    assert isinstance(await policy.apply(request, ctx), expected)
+
+
+async def test_what_the_model_recalled_stays() -> None:
+    request = steps(14)
+    calls = {
+        name: request.with_messages(
+            message.with_changes(
+                tool_calls=[{**call, "function": {**call["function"], "name": name}} for call in message["tool_calls"]]
+            )
+            if message.called_tools
+            else message
+            for message in request.messages
+        )
+        for name in ("look_up", "recall")
+    }
+    for name, expected in [("look_up", Rewrite), ("recall", Keep)]:
+        decision = await ClearToolResults().apply(calls[name], context(calls[name], window=WINDOW))
+        assert isinstance(decision, expected)
 
 
 @pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])

@@ -99,7 +99,7 @@ class Api:
             name = chosen
         if self._server.may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
             name = None
-        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass")
+        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
         return () if name is None else self._chains[name]
 
     async def _rewritten(
@@ -184,7 +184,7 @@ class Api:
             seen.routed(model="none", upstream=self._routes.default.name)
             return self._routes.default, "", raw
         route = self._routes.of(named)
-        seen.routed(model=route.label, upstream=route.upstream.name)
+        seen.routed(model=route.label, upstream=route.upstream.name, profile=route.profile)
         if body is not None and route.model != named:
             raw = body.encoded({"model": route.model})
         return route.upstream, route.model, raw

@@ -16,6 +16,11 @@ class Prices:
     input: float = 0.0
     output: float = 0.0
 
+    @property
+    def known(self) -> bool:
+        """Whether there are any; a model that is free has none to report."""
+        return self.input > 0 or self.output > 0
+
 
 @dataclass(frozen=True, slots=True)
 class CacheRules:

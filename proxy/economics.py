@@ -47,6 +47,11 @@ def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Seque
     return read * rules.read + (total - read) * rest
 
 
+def reported_cost(rules: CacheRules, tokens: int, cached: int, written: int) -> float:
+    """What a prompt of so many tokens cost of which the provider says that it read and wrote those, in input tokens."""
+    return max(0, tokens - cached - written) + cached * rules.read + written * rules.write
+
+
 def money(prices: Prices, cost: float, output_tokens: int = 0) -> float:
     """US dollars for a cost in input tokens, and for the answer."""
     return (cost * prices.input + output_tokens * prices.output) / 1e6

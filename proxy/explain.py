@@ -13,7 +13,8 @@ from proxy.body import Body
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest, Message
 from proxy.config import Config
-from proxy.context import Context
+from proxy.context import Context, ModelProfile, TokenCount
+from proxy.economics import Piece, money, request_cost
 from proxy.errors import BadRequest
 from proxy.identity import ANONYMOUS
 from proxy.models import Models
@@ -67,6 +68,7 @@ def render_table(explained: Explained, *, diff: bool = False) -> str:
         *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
         "",
         _conclusion(explained, about),
+        *_cost(explained),
     ]
     if diff:
         lines += ["", *_diff(explained.incoming.messages, explained.outcome.request.messages)]
@@ -85,6 +87,8 @@ def render_json(explained: Explained, *, diff: bool = False) -> str:
         "exact": profile.exact,
         "tokens_before": outcome.before.total if outcome.before else None,
         "tokens_after": outcome.after.total if outcome.after else None,
+        "prompt_usd_before": _prompt_usd(profile, outcome.before),
+        "prompt_usd_after": _prompt_usd(profile, outcome.after),
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [
             {
@@ -148,6 +152,21 @@ def _conclusion(explained: Explained, about: str) -> str:
     if outcome.request is explained.incoming:
         return f"unchanged: {about}{before.total} tokens ({sections}), {share}; the client's bytes pass through"
     return f"{about}{before.total} -> {after.total} tokens ({sections}), {share}; {explained.seconds * 1000:.1f} ms"
+
+
+def _cost(explained: Explained) -> list[str]:
+    profile, outcome = explained.route.profile, explained.outcome
+    before, after = (_prompt_usd(profile, count) for count in (outcome.before, outcome.after))
+    if outcome.rejected is not None or before is None or after is None:
+        return []
+    return [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
+
+
+def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None:
+    """US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
+    if count is None or not profile.prices.known:
+        return None
+    return round(money(profile.prices, request_cost(profile.cache, None, [Piece("prompt", count.total)])), 9)
 
 
 def _diff(before: Sequence[Message], after: Sequence[Message]) -> list[str]:

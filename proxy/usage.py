@@ -35,6 +35,8 @@ class Usage:
     finish_reasons: tuple[str, ...] = ()
     error: str | None = None
     """The code of the error that the answer is, in OpenAI's error body."""
+    written: int | None = None
+    """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
@@ -89,10 +91,12 @@ def _read(answer: Mapping[str, Any]) -> Usage:
     usage = _mapping(answer.get("usage"))
     choices = answer.get("choices")
     reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    details = _mapping(usage.get("prompt_tokens_details"))
     return Usage(
         input=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
         output=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
-        cached=_count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        cached=_count(details.get("cached_tokens")),
+        written=_count(details.get("cache_creation_tokens", details.get("cache_write_tokens"))),
         model=_text(answer.get("model")),
         response_id=_text(answer.get("id")),
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),

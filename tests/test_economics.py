@@ -12,6 +12,7 @@ from proxy.economics import (
     is_cold,
     money,
     pays,
+    reported_cost,
     request_cost,
     shared_tokens,
     turns_to_pay,
@@ -127,3 +128,16 @@ def test_the_formula_agrees_with_counting_every_request(behind: list[int], remov
     edit = request_cost(rules, full, cut) + (turns - 1) * request_cost(rules, cut, cut)
     # the request that makes the edit already saves the reading of what it removes
     assert (edit < keep) == (turns_to_pay(rules, removed, sum(behind)) < turns) or math.isclose(edit, keep)
+
+
+@pytest.mark.parametrize(
+    ("cached", "written", "cost"),
+    [
+        pytest.param(0, 0, 1000, id="nothing is known of a cache"),
+        pytest.param(800, 0, 0.1 * 800 + 200, id="what was read is cheap"),
+        pytest.param(600, 300, 0.1 * 600 + 1.25 * 300 + 100, id="what was written is dear"),
+        pytest.param(1200, 0, 0.1 * 1200, id="more was read than there was"),
+    ],
+)
+def test_what_a_reported_prompt_cost(cached: int, written: int, cost: float) -> None:
+    assert reported_cost(FIVE_MINUTES, 1000, cached, written) == pytest.approx(cost)

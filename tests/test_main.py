@@ -96,6 +96,19 @@ class TestExplain:
         assert data["tokens_after"] < data["tokens_before"]
         assert data["steps"][1]["facts"] == {"dropped_turns": 1, "dropped_messages": 1}
 
+    def test_prices_the_prompt_where_prices_are_known(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        assert "$" not in capsys.readouterr().out
+        text = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(text.replace("window: 4096", "window: 4096, prices: {input: 1000}"))
+        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        for when in ("before", "after"):
+            assert data[f"prompt_usd_{when}"] == pytest.approx(data[f"tokens_{when}"] / 1000)
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        costs = f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}"
+        assert costs in capsys.readouterr().out
+
     def test_of_another_chain(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
         assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out

@@ -19,6 +19,7 @@ USED = (
     b'data: {"id":"c1","model":"m-1","choices":[],"usage":{"prompt_tokens":90,"completion_tokens":7,"total_tokens":97,'
     b'"prompt_tokens_details":{"cached_tokens":64}}}'
 )
+WRITTEN = b'{"usage":{"prompt_tokens":90,"prompt_tokens_details":{"cached_tokens":64,"%s":20}}}'
 DONE = b"data: [DONE]"
 FOUND = Usage(input=90, output=7, cached=64, model="m-1", response_id="c1", finish_reasons=("stop",))
 
@@ -63,6 +64,11 @@ def read(chunks: Iterable[bytes]) -> Usage:
 )  # fmt: skip
 def test_usage_of_a_stream(data: bytes, found: Usage) -> None:
     assert read([data]) == found
+
+
+@pytest.mark.parametrize("name", [b"cache_creation_tokens", b"cache_write_tokens"])
+def test_tokens_that_were_written_into_the_cache(name: bytes) -> None:
+    assert UsageReader().of_body(WRITTEN % name) == Usage(input=90, cached=64, written=20)
 
 
 @given(st.data())

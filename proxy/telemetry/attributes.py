@@ -43,6 +43,8 @@ REQUEST_ID = "penstock.request.id"
 TOKENS_BEFORE = "penstock.context.tokens_before"
 TOKENS_AFTER = "penstock.context.tokens_after"
 WINDOW = "penstock.context.window"
+COST = "penstock.cost.usd"
+SAVED = "penstock.cost.chain_saved_usd"
 
 _NUMBERS = {
     "max_tokens": "gen_ai.request.max_tokens",

@@ -124,6 +124,12 @@ class RouteMetrics:
         if usage.cached:
             self._cached.inc(usage.cached)
 
+    def cost(self, usd: float, saved: float) -> None:
+        """Count what an answer cost, and about what the chain saved of the prompt; less than nothing, if it added."""
+        self._series.cost.labels(self._labels[0]).inc(usd)
+        if saved:
+            self._series.chain_cost.labels(self._labels[0], "saved" if saved > 0 else "added").inc(abs(saved))
+
     def failed(self, reason: str) -> None:
         """Count an upstream's failure."""
         error = self._errors.get(reason)
@@ -187,6 +193,10 @@ class _Series:
         self.duration = histogram("request_duration_seconds", "Until the last byte.", _SECONDS, *route)
         self.first_chunk = histogram("time_to_first_chunk_seconds", "Until the first byte.", _SECONDS, *route)
         self.tokens = counter("tokens", "Tokens, as upstreams report them.", "model", "kind")
+        self.cost = counter("cost_usd", "Cost of answers by reported usage, where prices are known.", "model")
+        self.chain_cost = counter(
+            "chain_cost_usd", "Estimated cost of the tokens that chains removed or added.", "model", "change"
+        )
         self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from proxy.context import ModelProfile
+from proxy.economics import money, reported_cost
 from proxy.errors import PenstockError
 from proxy.policy import Fact
 from proxy.step import Step
@@ -40,6 +42,9 @@ class Observation:
         self._before: int | None = None
         self._after: int | None = None
         self._window: int | None = None
+        self._profile: ModelProfile | None = None
+        self._cost: float | None = None
+        self._saved: float | None = None
         self._overflow = False
         self._answering = False
         self._ended = False
@@ -50,8 +55,14 @@ class Observation:
         """The trace's id as 32 hexadecimal digits, or None without tracing."""
         return self._span.trace_id if self._span is not None else None
 
-    def routed(self, *, model: str, upstream: str, chain: str | None = None) -> None:
-        """Say where the request goes. `model` is its label: from the configuration, never the client's text."""
+    def routed(
+        self, *, model: str, upstream: str, chain: str | None = None, profile: ModelProfile | None = None
+    ) -> None:
+        """Say where the request goes. `model` is its label: from the configuration, never the client's text.
+
+        Where the `profile` has prices, the usage that the upstream reports is priced.
+        """
+        self._profile = profile
         self._series = self._metrics.route(model, upstream)
         self._said |= {"model": model, "upstream": upstream, "chain": chain}
 
@@ -115,9 +126,27 @@ class Observation:
     def _called(self, error: str | None, usage: Usage | None) -> None:
         if usage is not None:
             self._route.used(usage)
+            self._price(usage)
         if error is not None:
             self._route.failed(error)
             self._overflow = self._overflow or error == OVERFLOW
+
+    def _price(self, usage: Usage) -> None:
+        """Count what an answer cost, in US dollars, and about what the chain saved of it.
+
+        The cost is that of the reported tokens. For the chain nobody can say which of the tokens that it took out would
+        have come from the provider's cache: all of them count as if they had, the least that they can have cost. What
+        it costs when a rewrite breaks the cache is in the cost, but nobody can tell it apart.
+        """
+        profile = self._profile
+        if profile is None or not profile.prices.known or usage.input is None:
+            return
+        prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
+        cost = money(profile.prices, prompt, usage.output or 0)
+        removed = self._before - self._after if self._before is not None and self._after is not None else 0
+        saved = money(profile.prices, profile.cache.read * removed)
+        self._cost, self._saved = cost + (self._cost or 0.0), saved + (self._saved or 0.0)
+        self._route.cost(cost, saved)
 
     def _attributes(self) -> dict[str, object]:
         return {
@@ -128,6 +157,8 @@ class Observation:
             attr.TOKENS_BEFORE: self._before,
             attr.TOKENS_AFTER: self._after,
             attr.WINDOW: self._window,
+            attr.COST: self._cost,
+            attr.SAVED: self._saved,
         }
 
     def _line(self, status: int, seconds: float, error: str | None, stream: bool) -> dict[str, object]:
@@ -137,6 +168,7 @@ class Observation:
             "ms": round(seconds * 1000, 1),
             "tokens_before": self._before,
             "tokens_after": self._after,
+            "usd": None if self._cost is None else round(self._cost, 6),
             "verdicts": _tally(self._steps),
             "stream": stream,
             "error": error,

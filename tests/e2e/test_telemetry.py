@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import aiohttp
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -11,7 +12,7 @@ from tests.e2e.servers import Upstream, proxy, upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "gpt-*", upstream: main, window: 8192}}]
+models: [{{match: "gpt-*", upstream: main, window: 8192, prices: {{input: 2, output: 8}}}}]
 chains:
   default:
     - consolidate_system: {{}}
@@ -63,12 +64,16 @@ async def test_a_request_is_a_trace(tmp_path: Path) -> None:
     assert attributes(call)["gen_ai.request.temperature"] == 0.5
     assert attributes(call)["gen_ai.usage.input_tokens"] == 9
     assert attributes(call)["gen_ai.conversation.compacted"] is True
+    written = attributes(call)["gen_ai.usage.output_tokens"]
+    assert attributes(server)["penstock.cost.usd"] == pytest.approx((2 * 9 + 8 * int(str(written))) / 1e6)
+    assert float(str(attributes(server)["penstock.cost.chain_saved_usd"])) > 0
     assert attributes(steps[1])["penstock.policy.verdict"] == "rewrite"
     assert attributes(steps[1])["penstock.policy.fact.dropped_turns"] == 1
 
     sent = {name.lower(): value for name, value in behind.last.headers}
     assert sent["traceparent"] == f"00-{TRACE}-{call.span_id.hex()}-01"
 
+    assert 'penstock_cost_usd_total{model="gpt-*"}' in metrics
     assert 'penstock_context_compressions_total{strategy="window_history"} 1.0' in metrics
     assert 'penstock_policy_verdicts_total{mode="enforce",policy="consolidate_system",verdict="keep"} 1.0' in metrics
     for secret in (SECRET, "sk-secret"):

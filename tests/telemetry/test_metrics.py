@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.errors import ConfigError, UpstreamTimeout
 from proxy.settings import TelemetrySettings
 from proxy.step import Step, Verdict
 from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
+from proxy.testing import profile
 from proxy.usage import Usage
 
 GPT = 'model="gpt-4o",upstream="openai"'
@@ -139,6 +141,51 @@ def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Te
     assert not [name for name in found if name.startswith("penstock_upstream_errors_total")]
 
 
+PRICED = profile(prices=Prices(2.0, 8.0), cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
+
+
+@pytest.mark.parametrize(
+    ("usage", "after", "cost", "saved", "added"),
+    [
+        pytest.param(Usage(input=1000, output=50), 1000, 2000 + 400, 0, 0, id="nothing cached"),
+        pytest.param(Usage(input=1000, cached=900), 1000, 200 + 180, 0, 0, id="most of it cached"),
+        pytest.param(Usage(input=1000, cached=500, written=400), 1000, 200 + 100 + 1000, 0, 0, id="some written"),
+        pytest.param(Usage(input=1000), 3000, 2000, 0, 200, id="the chain added a thousand tokens"),
+        pytest.param(Usage(input=1000), 500, 2000, 300, 0, id="it removed fifteen hundred"),
+    ],
+)
+def test_reported_tokens_are_priced(
+    telemetry: Telemetry, usage: Usage, after: int, cost: float, saved: float, added: float
+) -> None:
+    seen = telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.routed(model="gpt-4o", upstream="openai", profile=PRICED)
+    seen.ran([], before=2000 if after != 1000 else 1000, after=after, window=9000)
+    seen.call(provider="openai", model="gpt-4o").end(status=200, usage=usage)
+
+    found = scraped(telemetry)
+    chain = 'penstock_chain_cost_usd_total{change="%s",model="gpt-4o"}'
+    assert found['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
+    assert found.get(chain % "saved", 0) == pytest.approx(saved / 1e6)
+    assert found.get(chain % "added", 0) == pytest.approx(added / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("known", "usage"),
+    [
+        pytest.param(profile(), Usage(input=1000, output=50), id="no prices"),
+        pytest.param(None, Usage(input=1000, output=50), id="no model"),
+        pytest.param(PRICED, Usage(output=50), id="no usage"),
+    ],
+)
+def test_what_has_no_price_costs_nothing(telemetry: Telemetry, known: ModelProfile | None, usage: Usage) -> None:
+    seen = telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.routed(model="gpt-4o", upstream="openai", profile=known)
+    seen.ran([], before=2000, after=500, window=9000)
+    seen.call(provider="openai", model="gpt-4o").end(status=200, usage=usage)
+
+    assert not [name for name in scraped(telemetry) if "_usd_total" in name]
+
+
 @pytest.mark.parametrize(
     ("status", "error", "reason"),
     [
@@ -190,7 +237,7 @@ def test_every_metric_is_documented(telemetry: Telemetry) -> None:
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP penstock_")}
     named = {name for name in helped if not name.endswith("_created")}
 
-    assert len(named) == 15
+    assert len(named) == 17
     assert [name for name in named if f"| `{name}` |" not in page] == []
 
 

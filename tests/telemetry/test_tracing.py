@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from proxy.context import CacheRules, Prices
 from proxy.errors import ConfigError, UpstreamTimeout
 from proxy.settings import TelemetrySettings
 from proxy.step import Step
@@ -29,6 +30,7 @@ from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import ObservedCall
 from proxy.telemetry.tracing import Tracing
+from proxy.testing import profile
 from proxy.usage import Usage
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -130,6 +132,20 @@ async def test_the_server_span_says_what_was_asked_and_answered(recorded: Record
         "penstock.context.tokens_after": 400,
         "penstock.context.window": 8192,
     }
+
+
+async def test_the_server_span_says_what_the_request_cost(recorded: Recorded) -> None:
+    priced = profile(prices=Prices(2.0, 8.0), cache=CacheRules(read=0.1, write=1.0, ttl=300))
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.routed(model="gpt-*", upstream="main", profile=priced)
+    seen.ran([], before=900, after=400, window=8192)
+    for _ in range(2):
+        seen.call(provider="openai", model="gpt-4o").end(status=200, usage=Usage(input=400, output=10, cached=300))
+    seen.end(200)
+
+    attributes = (await recorded.spans())["POST /v1/chat/completions"].attributes or {}
+    assert attributes["penstock.cost.usd"] == pytest.approx(2 * (2 * (100 + 30) + 80) / 1e6)
+    assert attributes["penstock.cost.chain_saved_usd"] == pytest.approx(2 * 2 * 50 / 1e6)
 
 
 async def test_a_step_is_a_span_with_its_own_times(recorded: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""The texts of a tool message, on their way to the form that is sent."""
+"""The texts of a message, on their way to the form that is sent."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from proxy.chat import Message
 
 @dataclass(slots=True)
 class Text:
-    """One text of a tool result."""
+    """One text of a tool result or of another message."""
 
     message: int
     """The place of its message in the group."""
@@ -33,9 +33,9 @@ class Text:
         return self.sent_tokens - self.form_tokens if self.form is not None else 0
 
 
-def texts_of(place: int, message: Message) -> Iterator[Text]:
-    """The texts of a message if it is a tool result; images and other parts are none."""
-    if message.role == "tool":
+def texts_of(place: int, message: Message, role: str = "tool") -> Iterator[Text]:
+    """The texts of a message if it has this role; images and other parts are none."""
+    if message.role == role:
         content = message.get("content")
         if isinstance(content, str):
             yield Text(place, None, content, content)

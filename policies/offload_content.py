@@ -1,0 +1,123 @@
+"""Carry a large text of the user's at full size only until it was read."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest, Message, Tool
+from proxy.context import Context
+from proxy.economics import pays
+from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
+from proxy.history import as_sent
+from proxy.pins import arguments
+from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.preview import Preview, preview
+
+
+class OffloadContent(Policy):
+    """Let a large text that the user pasted leave the context once the model has read it; a preview stays.
+
+    The last user message stays as it is. As soon as there is a later one, and an assistant message has followed, a
+    large text takes its short form: the user's own words around the document, their questions and constraints, the
+    document's headings, first lines, identifiers and numbers, and the handle of the whole, which is archived first.
+    Without an archive everything stays. Images, audio and files are not touched.
+
+    The form depends on the text alone and is taken as early as possible, so the provider's prompt cache keeps hitting;
+    where much has been said in between, such as in a long run of tools, so that it would not pay within `turns` further
+    requests, the text stays. With tools, put `offer_recall` into the chain, and the model reads the whole when it
+    wants to; in a plain chat put `recall_history` into it, which brings the passages back that a question needs.
+    """
+
+    over: int = Field(default=4000, ge=500)
+    """Texts of more than about this many tokens are offloaded."""
+
+    turns: float = Field(default=8.0, gt=0)
+    """How many further requests a conversation is expected to have, for a preview to pay for itself in."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Decide for each large user message by what stood behind it when it could first be shortened."""
+        theirs = {id(message) for message in ctx.incoming.messages}
+        sent = as_sent(request.messages, ctx.incoming.messages)
+        messages, counts = list(request.messages), {"large": 0, "offloaded": 0}
+        for place, moment in _moments(request.messages):
+            message = request.messages[place]
+            if id(message) not in theirs:  # a summary, say: an earlier step wrote it
+                continue
+            forms = await self._forms(place, message, ctx)
+            counts["large"] += len(forms)
+            if not forms or not self._worth(forms, place, sent[:moment], request.tools, ctx):
+                continue
+            messages[place] = await _offloaded(message, forms, ctx)
+            counts["offloaded"] += messages[place] is not message
+        if not counts["offloaded"]:
+            return Keep(f"{counts['large']} large texts were read, none leaves")
+        why = f"{counts['offloaded']} user messages became a preview"
+        return Rewrite(request.with_messages(messages), why, {"offloaded_messages": counts["offloaded"]})
+
+    async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
+        found: list[tuple[Text, Preview]] = []
+        for text in texts_of(place, message, "user"):
+            if len(text.given) <= self.over or is_shortened(text.given):
+                continue
+            if await ctx.once.of(weight, text.given) > self.over:
+                form = await ctx.once.of(preview, text.given)
+                found += [(text, form)] if form is not None else []
+        return found
+
+    def _worth(
+        self,
+        forms: Sequence[tuple[Text, Preview]],
+        place: int,
+        sent: Sequence[Message],
+        tools: Sequence[Tool],
+        ctx: Context,
+    ) -> bool:
+        """Whether the forms pay, by what the provider had `sent` to it before the first request that can have them.
+
+        The client's sizes count: those that an earlier step makes of them may still change.
+        """
+        rules = ctx.model.cache
+        short = sum(form.tokens + MARKER_TOKENS for _, form in forms)
+        removed = sum(form.given_tokens for _, form in forms) - short
+        others = weight(sent[place].text) - sum(form.given_tokens for _, form in forms)
+        behind = sum(weight(text) for message in sent[place + 1 :] for text in _texts(message))
+        if not pays(rules, removed, max(0, others) + short - forms[0][1].kept_tokens + behind, self.turns):
+            return False
+        # a prompt that is too short to be cached costs more than a long one that is
+        before = chain(
+            (tool.raw.decode(errors="replace") for tool in tools),
+            (text for message in sent[:place] for text in _texts(message)),
+        )
+        sizes = accumulate(map(weight, before), initial=short + behind)
+        return any(size >= rules.minimum for size in sizes)
+
+
+def _moments(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """The user messages that can be shortened, and the place of the message with which that began.
+
+    It began when both an assistant message and a further user message stood behind them.
+    """
+    roles = [message.get("role") for message in messages]
+    next_of: dict[str, int] = {}
+    found: list[tuple[int, int]] = []
+    for place in range(len(roles) - 1, -1, -1):
+        if roles[place] == "user" and len(next_of) == 2:
+            found.append((place, max(next_of.values())))
+        if roles[place] in ("user", "assistant"):
+            next_of[str(roles[place])] = place
+    return reversed(found)
+
+
+def _texts(message: Message) -> tuple[str, ...]:
+    return (message.text, *arguments(message))
+
+
+async def _offloaded(message: Message, forms: Sequence[tuple[Text, Preview]], ctx: Context) -> Message:
+    """The message with its previews; a text that cannot be archived stays."""
+    for text, form in forms:
+        handle = await ctx.archive.keep(text.given) if ctx.archive is not None else None
+        if handle is not None:
+            text.sent = shortened(form.text, len(text.given), handle)
+            message = with_text(message, text)
+    return message

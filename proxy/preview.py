@@ -1,0 +1,108 @@
+"""What stands for a large text of the user's once it was read: their own words, and the outline of what they pasted."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.forms import compact, weight
+from proxy.forms.html import visible
+from proxy.forms.outline import outline
+from proxy.forms.prose import parts
+from proxy.pins import MARKER, pinned
+
+_SMALL = 2500
+"""A part of so many characters stays whole."""
+_OWN = 1500
+"""Characters at each end of a text without marks that count as the user's own words."""
+_LONGEST = 400
+_ASKS = 20
+"""So many sentences in the middle of a text that speak to the assistant stay."""
+_WORTH = 0.75
+"""A preview longer than this share of the text is none."""
+_OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
+_SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
+_ASKED = re.compile(
+    r"\?\s*$|\b(?:please|can you|could you|would you|i (?:want|need|would like)|you (?:should|need to|have to)|"
+    r"por favor|quiero|necesito|puedes|podr[ií]as)\b",
+    re.IGNORECASE,
+)
+
+
+class Preview(NamedTuple):
+    """The short form of a text, and sizes by `proxy.forms.weight`."""
+
+    text: str
+    given_tokens: int
+    tokens: int
+    kept_tokens: int
+    """At the beginning, where both are the same."""
+
+
+def preview(text: str) -> Preview | None:
+    """The preview of a text, a pure function of it; None where it would hardly be shorter.
+
+    What stands inside a fence or a pair of tags on lines of their own is a document; its form depends on its kind. Of
+    what stands outside, short parts stay word for word, of long ones both ends. Questions, requests and constraints
+    stay word for word, wherever they stand.
+    """
+    short = "\n".join(_shortened(part, marked=marked) for part, marked in _parts(text))
+    said = list(dict.fromkeys(one for one in (*_asked(text), *_pinned(text)) if one not in short))
+    if said:
+        short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
+    if len(short) >= _WORTH * len(text):
+        return None
+    same = next((i for i, pair in enumerate(zip(text, short, strict=False)) if pair[0] != pair[1]), len(short))
+    return Preview(short, weight(text), weight(short), weight(short[:same]))
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The text in pieces, and whether each is a document that the user marked as one."""
+    lines = text.split("\n")
+    last = {line.strip(): place for place, line in enumerate(lines) if line.lstrip()[:2] in ("</", "``", "~~")}
+    start = place = 0
+    while place < len(lines):
+        opened = _OPENS.match(lines[place])
+        closer = (opened[1] or f"</{opened[2]}>") if opened else ""
+        if opened is None or last.get(closer, 0) <= place:
+            place += 1
+            continue
+        end = next(at for at in range(place + 1, len(lines)) if lines[at].strip() == closer)
+        if place > start:
+            yield "\n".join(lines[start:place]), False
+        yield "\n".join(lines[place : end + 1]), True
+        start = place = end + 1
+    if start < len(lines):
+        yield "\n".join(lines[start:]), False
+
+
+def _shortened(part: str, *, marked: bool) -> str:
+    if len(part) <= _SMALL:
+        return part
+    if marked:
+        first, _, rest = part.partition("\n")
+        body, _, last = rest.rpartition("\n")
+        return "\n".join((first, _document(body), last))
+    head, middle, tail = parts(part, _OWN, _OWN)
+    return "\n".join((head, _document(middle), tail)) if middle else part
+
+
+def _document(text: str) -> str:
+    form = compact(text)
+    if form is not None and form.kind not in ("text", "html"):
+        return form.text
+    return min(text, outline(visible(text) if form is not None and form.kind == "html" else text), key=len)
+
+
+def _asked(text: str) -> Iterator[str]:
+    """Sentences outside of marked documents that speak to the assistant."""
+    said = "\n".join(part for part, marked in _parts(text) if not marked)
+    sentences = (one.strip() for one in _SENTENCE.split(said))
+    asked = [one for one in sentences if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
+    # the user's words stand at the ends of what they paste
+    yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])
+
+
+def _pinned(text: str) -> tuple[str, ...]:
+    """What must survive of a message that leaves: with it, nothing has to be put back."""
+    return pinned([Message({"role": "user", "content": text})], []).texts()

@@ -1,25 +1,15 @@
 """Let the oldest messages leave a conversation that fills its window, and a summary take their place."""
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, split_head
 from proxy.context import Context
-from proxy.extract import TAG, summary
-from proxy.history import Cut, Marks, Room, as_sent, replay
-from proxy.pins import compiled, pinned
+from proxy.history import Marks, Room, as_sent, replay
+from proxy.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite
-
-_BYTES = 2.5
-"""Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
-_SMALLEST = 200
-_TOGETHER = 4
-_FIRST = 5
-"""Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
-_NOTED = Message({"role": "assistant", "content": "Noted."})
+from proxy.summaries import Leaving, Measure, archived, is_summarised, summarised
 
 
 class CompressHistory(Policy):
@@ -74,7 +64,7 @@ class CompressHistory(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Replay the cuts; keep where there is none."""
         head, talk = split_head(request.messages)
-        if any(_is_ours(message, ctx) for message in talk[:_FIRST]):
+        if is_summarised(talk, ctx):
             return Keep("the history was cut by an earlier step")
         count = await ctx.tokens.count(request)
         sizes = await ctx.tokens.sizes(talk)
@@ -90,15 +80,17 @@ class CompressHistory(Policy):
                 if count.total > usable * self.compress_at
                 else self._calm(share, count.total / usable)
             )
-        handles = await _archived(sent, cuts, ctx)
+        leaving = Leaving(talk, sent, tuple(cut.start for cut in cuts), cuts[-1].at, cuts[-1].carried)
+        handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
-        built = await self._built(request, head, talk, sent, cuts[-1], handles, room, ctx)
-        if built is None:
+        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins)
+        made = await summarised(leaving, handles, measure, ctx)
+        if made is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
-        after, facts = built
-        why = f"{cuts[-1].left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
-        return Rewrite(after, why=why, facts={"left_messages": cuts[-1].left, "cuts": len(cuts), **facts})
+        after = request.with_messages([*head, *made.messages, *talk[leaving.start :]])
+        why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
+        return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts), **made.facts})
 
     def _calm(self, share: str, used: float) -> str:
         return f"{share}, near the {self.compress_at:.0%} mark" if used >= self.warn_at else share
@@ -107,64 +99,3 @@ class CompressHistory(Policy):
         both = self.summary_share + self.pins_share
         marks = Marks(self.compress_at, self.cut_to, self.critical_at, both)
         return Room.of(ctx.model.window, usable, fixed, marks)
-
-    async def _built(
-        self,
-        request: ChatRequest,
-        head: Sequence[Message],
-        talk: Sequence[Message],
-        sent: Sequence[Message],
-        cut: Cut,
-        handles: Sequence[str],
-        room: Room,
-        ctx: Context,
-    ) -> tuple[ChatRequest, dict[str, int]] | None:
-        """The request after a cut; the summary is made shorter where it outgrows its room or what it replaces."""
-        gone = [message for index, message in enumerate(sent[: cut.start]) if index != cut.carried]
-        carried = [] if cut.carried is None else [talk[cut.carried]]
-        kept = talk[cut.start :]
-        pins = pinned(gone, [*carried, *sent[cut.start : cut.at + 1]], [compiled(pattern) for pattern in self.pins])
-        replaced = sum(await ctx.tokens.sizes([m for i, m in enumerate(talk[: cut.start]) if i != cut.carried]))
-        size = max(_SMALLEST, int(room.summary * _BYTES))
-        for part in (1.0, 0.5, 0.25, 0.0):
-            share = self.pins_share / (self.pins_share + self.summary_share)
-            fitting = pins.within(int(size * share * part))
-            text = summary(gone, fitting, int(size * (1 - share) * part), handles, len(gone))
-            placed = _placed(Message({"role": "user", "content": text}), carried, kept)
-            taken = sum(await ctx.tokens.sizes([message for message in placed if message not in carried]))
-            if taken < replaced and (taken <= max(room.summary, 1) or not part):
-                after = request.with_messages([*head, *placed, *kept])
-                dropped = len(pins.texts()) - len(fitting.texts())
-                return after, {"pinned": len(fitting.texts()), "pins_too_long": dropped}
-        return None
-
-
-def _placed(about: Message, carried: Sequence[Message], kept: Sequence[Message]) -> list[Message]:
-    """What stands before the kept messages: first the carried one, because it outlasts the summary in the cache.
-
-    A word of the assistant parts two user messages: strict templates want the roles to alternate.
-    """
-    before = [*carried, _NOTED] if carried else []
-    return [*before, about, _NOTED] if kept and kept[0].get("role") == "user" else [*before, about]
-
-
-def _is_ours(message: Message, ctx: Context) -> bool:
-    """Whether a summary was made in this request: one that the client sends is content like any other."""
-    return message.text.startswith(f"<{TAG}>") and message not in ctx.incoming.messages
-
-
-async def _archived(sent: Sequence[Message], cuts: Sequence[Cut], ctx: Context) -> list[str] | None:
-    """The handles of what left, as JSON lines; None where something could not be kept.
-
-    An entry holds what one cut removed, an older one what `_TOGETHER` cuts did, so that there are few handles.
-    """
-    whole = len(cuts) // _TOGETHER * _TOGETHER
-    ends = [cut.start for place, cut in enumerate(cuts, 1) if place > whole or place % _TOGETHER == 0]
-    handles: list[str] = []
-    for start, end in pairwise((0, *ends)):
-        lines = (message.raw.decode(errors="replace") for message in sent[start:end])
-        handle = await ctx.archive.keep("\n".join(lines)) if ctx.archive else None
-        if handle is None:
-            return None
-        handles.append(handle)
-    return handles

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.context import Context
-from proxy.pins import arguments, block, compiled, pinned
+from proxy.pins import arguments, block, compiled, note, pinned
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
@@ -48,7 +48,10 @@ class PinContext(Policy):
         raws = {message.raw for message in request.messages}
         gone = [message for message in changed if message.raw not in raws]
         stayed = [message for message in ctx.incoming.messages if id(message) in there or message.raw in raws]
-        pins = pinned(split_head(gone)[1], stayed, [compiled(pattern) for pattern in self.patterns])
+        read = [*gone, *stayed]
+        notes = dict(zip(map(id, read), await ctx.once.of_each(note, read), strict=True))
+        patterns = [compiled(pattern) for pattern in self.patterns]
+        pins = pinned(split_head(gone)[1], stayed, patterns, lambda message: notes[id(message)])
         shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
         missing = pins.without(shown)
         if not missing.texts():

@@ -149,18 +149,26 @@ class BoundArchive:
             archives.warn("fetch", error.cause)
             return None
 
+    def handle(self, content: str) -> str:
+        """The handle that content has or would have."""
+        return handle_of(content)
+
     async def touch(self, handles: Iterable[str]) -> frozenset[str]:
-        """Use what handles name, where a conversation carries them without their content; those that are there."""
+        """Use what handles name, where a conversation carries them without their content; those that are there.
+
+        What was seen within the last `fresh` seconds is there, and is not looked up.
+        """
         archives = self._archives
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
+        old = [key for key in keys if not archives.is_fresh(key)]
         try:
-            found = await archives.store.touch(keys, ttl=archives.ttl)
+            found = await archives.store.touch(old, ttl=archives.ttl) if old else frozenset()
         except StoreError as error:
             archives.warn("touch", error.cause)
-            return frozenset()
+            found = frozenset()
         for key in found:
             archives.seen(key)
-        return frozenset(keys[key] for key in found)
+        return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
 
 
 def _prefix(tenant: str, session: str | None) -> str:

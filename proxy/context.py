@@ -1,6 +1,6 @@
 """What a policy may reach besides the request it is given: all of it read-only, all of it passed in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -106,12 +106,24 @@ class Archive(Protocol):
     async def fetch(self, handle: str) -> str | None:
         """The content of a handle; None for one that this tenant and session do not have, or no longer."""
 
+    def handle(self, content: str) -> str:
+        """The handle that content has or would have: a pure function of it."""
+
+    async def touch(self, handles: Collection[str]) -> frozenset[str]:
+        """Those of the handles whose content is there; it counts as used. Cheap for what was just kept or used."""
+
 
 class Once(Protocol):
-    """Work on texts that is done once, for one tenant: forms, extracts and whatever else is a function of content."""
+    """Work on content that is done once, for one tenant: forms, extracts and whatever else is a function of content."""
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text; from memory where the text was seen before."""
+
+    async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
+        """The results of a pure function of a message, for each of them."""
+
+    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives: a pure function of what `key` says. `size` is how many characters it reads, about."""
 
 
 class Memo(Protocol):
@@ -148,6 +160,14 @@ class Uncached:
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         """The result, worked out again."""
         return function(text)
+
+    async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
+        """The results, worked out again."""
+        return list(map(function, messages))
+
+    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """The result, worked out again."""
+        return work()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,12 +67,6 @@ class Cut:
     carried: int | None = None
     """The index of a message that stays although it stands before the cut: the last user message."""
 
-    @property
-    def left(self) -> int:
-        """How many messages left."""
-        return self.start - (self.carried is not None)
-
-
 def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
     """The conversation as the client sent it, message for message, where no earlier step added or took any."""
     offset = len(incoming) - len(talk)

@@ -1,12 +1,14 @@
-"""Work on a text that is done once: what it gave is remembered by the text's content, for one tenant."""
+"""Work on content that is done once: what it gave is remembered by the content, for one tenant."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
+
+from proxy.chat import Message
 
 Result = TypeVar("Result")
 
@@ -23,7 +25,7 @@ class OnceService:
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._known: OrderedDict[tuple[str, str, bytes], tuple[Any, int]] = OrderedDict()
+        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-once")
 
     def bound(self, tenant: str) -> "BoundOnce":
@@ -37,27 +39,53 @@ class OnceService:
     async def of(self, tenant: str, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text, from memory if it is there; large new texts go to a thread."""
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        key = (tenant, f"{function.__module__}.{function.__qualname__}", digest)
-        known = self._known.get(key)
+        return await self.of_key((tenant, _name(function), digest), len(text), partial(function, text))
+
+    async def of_each(
+        self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message]
+    ) -> list[Result]:
+        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew."""
+        name = _name(function)
+        keys = [(tenant, name, hash(message.raw), len(message.raw)) for message in messages]
+        found = [self._recall(key) for key in keys]
+        new = [place for place, known in enumerate(found) if known is None]
+        if new:
+            fresh = [messages[place] for place in new]
+            made = await self._run(sum(keys[place][3] for place in new), lambda: list(map(function, fresh)))
+            for place, result in zip(new, made, strict=True):
+                found[place] = (result, self._remember(keys[place], result))
+        return [cast(Result, known[0]) for known in found if known is not None]
+
+    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives that a key stands for; in a thread where it reads more than `INLINE` characters."""
+        known = self._recall(key)
         if known is not None:
-            self._known.move_to_end(key)
             return cast(Result, known[0])
-        if len(text) <= INLINE:
-            result = function(text)
-        else:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, text))
+        result = await self._run(size, work)
         self._remember(key, result)
         return result
 
-    def _remember(self, key: tuple[str, str, bytes], result: Any) -> None:
+    async def _run(self, size: int, work: Callable[[], Result]) -> Result:
+        if size <= INLINE:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _recall(self, key: Hashable) -> tuple[Any, int] | None:
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+        return known
+
+    def _remember(self, key: Hashable, result: Any) -> int:
         size = _ENTRY + _size(result)
         if size > self._max_bytes // 4 or key in self._known:
-            return
+            return size
         self._known[key] = (result, size)
         self._bytes += size
         while self._bytes > self._max_bytes:
             _, (_, gone) = self._known.popitem(last=False)
             self._bytes -= gone
+        return size
 
 
 class BoundOnce:
@@ -72,6 +100,18 @@ class BoundOnce:
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text."""
         return await self._service.of(self._tenant, function, text)
+
+    async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
+        """The results of a pure function of a message, for each of them."""
+        return await self._service.of_each(self._tenant, function, messages)
+
+    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives that a key stands for."""
+        return await self._service.of_key((self._tenant, key), size, work)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _size(result: Any) -> int:

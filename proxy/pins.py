@@ -1,8 +1,9 @@
 """What survives word for word when history leaves: the goal, the user's constraints, the open plan, marked lines."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.chat import Message
 
@@ -93,19 +94,52 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"pattern {pattern!r}: {error}") from None
 
 
-def pinned(gone: Sequence[Message], kept: Sequence[Message], patterns: Sequence[re.Pattern[str]] = ()) -> Pins:
-    """What of the messages that leave must survive; `kept` are those that stay and were there when it was decided."""
-    users = [message for message in gone if message.get("role") == "user"]
+class Noted(NamedTuple):
+    """What a message has that may be pinned: a function of the message alone."""
+
+    opening: str = ""
+    """The beginning of what a user said."""
+    restates: bool = False
+    """Whether a user states a goal in it."""
+    rules: tuple[str, ...] = ()
+    """A user's constraints."""
+    sentences: tuple[str, ...] = ()
+    """All that a user says."""
+    plan: tuple[str, bool] | None = None
+    """A task plan, and whether anything in it is open."""
+
+
+def note(message: Message) -> Noted:
+    """Read a message."""
+    plan = _plan(message)
+    if message.get("role") != "user":
+        return Noted(plan=plan)
+    text = message.text
+    restates = _RESTATED.search(text[:_SCANNED]) is not None
+    return Noted(_opening(text), restates, tuple(_rules(text)), tuple(_sentences(text)), plan)
+
+
+def pinned(
+    gone: Sequence[Message],
+    kept: Sequence[Message],
+    patterns: Sequence[re.Pattern[str]] = (),
+    noted: Callable[[Message], Noted] = note,
+) -> Pins:
+    """What of the messages that leave must survive; `kept` are those that stay and were there when it was decided.
+
+    `noted` gives what `note` does, from memory where there is one.
+    """
+    users = [noted(message) for message in gone if message.get("role") == "user"]
     goal = tuple(dict.fromkeys(_goals(users)))
-    said = {text for one in kept if one.get("role") == "user" for text in _sentences(one.text)} if users else set()
-    rules = [text for message in reversed(users) for text in _rules(message.text) if text not in said]
+    said = {text for one in kept for text in noted(one).sentences} if users else set()
+    rules = [text for one in reversed(users) for text in one.rules if text not in said]
     marked = [message.text for message in gone if message.is_system and 0 < len(message.text) <= _PLAN]
     marked += [line for message in gone for line in _marked(message, patterns)] if patterns else []
     inside = "\n".join(goal)
     return Pins(
         marked=tuple(dict.fromkeys(marked)),
         goal=goal,
-        plan=None if any(_plan(message) is not None for message in kept) else _open_plan(gone),
+        plan=None if any(noted(message).plan is not None for message in kept) else _open_plan(map(noted, gone[::-1])),
         rules=tuple(text for text in dict.fromkeys(rules) if text not in inside),
     )
 
@@ -118,12 +152,12 @@ def arguments(message: Message) -> Iterator[str]:
             yield inner["arguments"]
 
 
-def _goals(users: Sequence[Message]) -> Iterator[str]:
+def _goals(users: Sequence[Noted]) -> Iterator[str]:
     if users:
-        yield _opening(users[0].text)
-    for message in reversed(users[1:]):
-        if _RESTATED.search(message.text[:_SCANNED]):
-            yield _opening(message.text)
+        yield users[0].opening
+    for one in reversed(users[1:]):
+        if one.restates:
+            yield one.opening
             return
 
 
@@ -168,13 +202,9 @@ def _marked(message: Message, patterns: Sequence[re.Pattern[str]]) -> Iterator[s
                 yield line.strip()
 
 
-def _open_plan(messages: Sequence[Message]) -> str | None:
-    for message in reversed(messages):
-        found = _plan(message)
-        if found is not None:
-            text, is_open = found
-            return text if is_open else None
-    return None
+def _open_plan(newest_first: Iterator[Noted]) -> str | None:
+    found = next((one.plan for one in newest_first if one.plan is not None), None)
+    return found[0] if found is not None and found[1] else None
 
 
 def _plan(message: Message) -> tuple[str, bool] | None:

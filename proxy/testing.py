@@ -5,7 +5,7 @@ the tool's result, an assistant's and a user's message. `d` is a developer messa
 `x` and `y`, which `tx` and `ty` answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -88,9 +88,17 @@ class MemoryArchive:
         """A handle that depends on the content alone."""
         if self.broken:
             return None
-        handle = sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+        handle = self.handle(content)
         self.kept[handle] = content
         return handle
+
+    def handle(self, content: str) -> str:
+        """A hash of the content."""
+        return sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+
+    async def touch(self, handles: Collection[str]) -> frozenset[str]:
+        """Those that were kept."""
+        return frozenset(handle for handle in handles if handle in self.kept)
 
     async def fetch(self, handle: str) -> str | None:
         """What was kept under a handle."""

@@ -1,0 +1,172 @@
+"""What takes the place of messages that leave a conversation: archived first, then told in short, as a user's data.
+
+All of it is a function of the messages that left, so it is worked out once a cut and looked up from then on.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from proxy.chat import Message
+from proxy.context import Context
+from proxy.extract import TAG, summary
+from proxy.pins import Pins, compiled, pinned
+
+_BYTES = 2.5
+"""Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
+_SMALLEST = 200
+_TOGETHER = 4
+_FIRST = 5
+"""Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
+_NOTED = Message({"role": "assistant", "content": "Noted."})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A conversation without its head, and what of it leaves."""
+
+    talk: Sequence[Message]
+    """As it is now."""
+    sent: Sequence[Message]
+    """The same messages as the client sent them."""
+    ends: tuple[int, ...]
+    """Where it was cut, the oldest first: the messages before the last of them leave."""
+    at: int
+    """The index of the message at which the last cut was decided."""
+    carried: int | None = None
+    """The index of a message that stays although it stands before the cut."""
+
+    @property
+    def start(self) -> int:
+        """The index of the first message that stays."""
+        return self.ends[-1]
+
+    @property
+    def left(self) -> int:
+        """How many messages leave."""
+        return self.start - (self.carried is not None)
+
+    def without_carried(self, messages: Sequence[Message]) -> list[Message]:
+        """Those of them that leave."""
+        return [message for index, message in enumerate(messages[: self.start]) if index != self.carried]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How long a summary may be."""
+
+    tokens: int
+    """All of it, about."""
+    pins: float
+    """The share of it that the pinned texts may take."""
+    patterns: tuple[str, ...] = ()
+    """Lines that match one of these regular expressions are pinned."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return max(_SMALLEST, int(self.tokens * _BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """What stands before the messages that stay."""
+
+    messages: tuple[Message, ...]
+    pinned: int
+    too_long: int
+    """How many pinned texts found no room."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The same for machines."""
+        return {"pinned": self.pinned, "pins_too_long": self.too_long}
+
+
+def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
+    """Whether a summary was made in this request: one that the client sends is content like any other."""
+    begins = (message for message in talk[:_FIRST] if message.text.startswith(f"<{TAG}>"))
+    return any(message not in ctx.incoming.messages for message in begins)
+
+
+async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
+    """The handles of what leaves, as JSON lines; None where something could not be kept: then nothing may leave.
+
+    An entry holds what one cut removed, or four, sixteen, ...: so there are few handles, however many cuts.
+    """
+    if ctx.archive is None:
+        return None
+    handles = []
+    for start, end in pairwise((0, *levels(leaving.ends))):
+        part = leaving.sent[start:end]
+        key = ("handle", fingerprint(part))
+        handles.append(await ctx.once.of_key(key, _size(part), lambda part=part: ctx.archive.handle(_lines(part))))
+    there = await ctx.archive.touch(handles)
+    for handle, (start, end) in zip(handles, pairwise((0, *levels(leaving.ends))), strict=True):
+        if handle not in there and await ctx.archive.keep(_lines(leaving.sent[start:end])) is None:
+            return None
+    return tuple(handles)
+
+
+def levels(ends: Sequence[int]) -> list[int]:
+    """Those of the places that part the archive's entries: the older the cuts, the more of them share one."""
+    count, found, block = len(ends), [], 1
+    while block <= count:
+        block *= _TOGETHER
+    place = 0
+    while block > 1:
+        block //= _TOGETHER
+        while place + block <= count:
+            place += block
+            found.append(ends[place - 1])
+    return found
+
+
+async def summarised(leaving: Leaving, handles: tuple[str, ...], measure: Measure, ctx: Context) -> Summarised | None:
+    """The messages that stand for what leaves; made shorter where they outgrow their room or what they replace.
+
+    None where even the shortest would be longer than what leaves.
+    """
+    gone = leaving.without_carried(leaving.sent)
+    carried = [] if leaving.carried is None else [leaving.talk[leaving.carried]]
+    staying = [*carried, *leaving.sent[leaving.start : leaving.at + 1]]
+    patterns = [compiled(pattern) for pattern in measure.patterns]
+    key = (fingerprint(gone), fingerprint(staying), measure)
+    size = _size(gone) + _size(staying)
+    pins = await ctx.once.of_key(("pins", key), size, lambda: pinned(gone, staying, patterns))
+    replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
+    for part in (1.0, 0.5, 0.25, 0.0):
+        fitting = pins.within(int(measure.size * measure.pins * part))
+        room = int(measure.size * (1 - measure.pins) * part)
+        text = await ctx.once.of_key(
+            ("summary", key, room, handles),
+            size,
+            lambda fitting=fitting, room=room: summary(gone, fitting, room, handles, len(gone)),
+        )
+        made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
+        taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
+        if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
+            return Summarised(tuple(made), len(fitting.texts()), len(pins.texts()) - len(fitting.texts()))
+    return None
+
+
+def fingerprint(messages: Sequence[Message]) -> Hashable:
+    """Equal for messages of equal bytes, in this process; free where their bytes were hashed before."""
+    return hash(tuple(hash(message.raw) for message in messages)), len(messages), _size(messages)
+
+
+def _size(messages: Sequence[Message]) -> int:
+    return sum(len(message.raw) for message in messages)
+
+
+def _lines(messages: Sequence[Message]) -> str:
+    return "\n".join(message.raw.decode(errors="replace") for message in messages)
+
+
+def _placed(about: Message, carried: Sequence[Message], kept: Sequence[Message]) -> list[Message]:
+    """What stands before the kept messages: first the carried one, because it outlasts the summary in the cache.
+
+    A word of the assistant parts two user messages: strict templates want the roles to alternate.
+    """
+    before = [*carried, _NOTED] if carried else []
+    return [*before, about, _NOTED] if kept and kept[0].get("role") == "user" else [*before, about]

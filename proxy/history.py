@@ -67,6 +67,7 @@ class Cut:
     carried: int | None = None
     """The index of a message that stays although it stands before the cut: the last user message."""
 
+
 def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
     """The conversation as the client sent it, message for message, where no earlier step added or took any."""
     offset = len(incoming) - len(talk)

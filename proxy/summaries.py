@@ -5,12 +5,13 @@ All of it is a function of the messages that left, so it is worked out once a cu
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from proxy.chat import Message
-from proxy.context import Context
+from proxy.context import Archive, Context
 from proxy.extract import TAG, summary
-from proxy.pins import Pins, compiled, pinned
+from proxy.pins import compiled, pinned
 
 _BYTES = 2.5
 """Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
@@ -96,14 +97,14 @@ async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
     """
     if ctx.archive is None:
         return None
-    handles = []
-    for start, end in pairwise((0, *levels(leaving.ends))):
-        part = leaving.sent[start:end]
-        key = ("handle", fingerprint(part))
-        handles.append(await ctx.once.of_key(key, _size(part), lambda part=part: ctx.archive.handle(_lines(part))))
-    there = await ctx.archive.touch(handles)
-    for handle, (start, end) in zip(handles, pairwise((0, *levels(leaving.ends))), strict=True):
-        if handle not in there and await ctx.archive.keep(_lines(leaving.sent[start:end])) is None:
+    archive, handles = ctx.archive, []
+    parts = [leaving.sent[start:end] for start, end in pairwise((0, *levels(leaving.ends)))]
+    for part in parts:
+        work = partial(_handle, archive, part)
+        handles.append(await ctx.once.of_key(("handle", fingerprint(part)), _size(part), work))
+    there = await archive.touch(handles)
+    for handle, part in zip(handles, parts, strict=True):
+        if handle not in there and await archive.keep(_lines(part)) is None:
             return None
     return tuple(handles)
 
@@ -133,16 +134,13 @@ async def summarised(leaving: Leaving, handles: tuple[str, ...], measure: Measur
     patterns = [compiled(pattern) for pattern in measure.patterns]
     key = (fingerprint(gone), fingerprint(staying), measure)
     size = _size(gone) + _size(staying)
-    pins = await ctx.once.of_key(("pins", key), size, lambda: pinned(gone, staying, patterns))
+    pins = await ctx.once.of_key(("pins", key), size, partial(pinned, gone, staying, patterns))
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
     for part in (1.0, 0.5, 0.25, 0.0):
         fitting = pins.within(int(measure.size * measure.pins * part))
         room = int(measure.size * (1 - measure.pins) * part)
-        text = await ctx.once.of_key(
-            ("summary", key, room, handles),
-            size,
-            lambda fitting=fitting, room=room: summary(gone, fitting, room, handles, len(gone)),
-        )
+        work = partial(summary, gone, fitting, room, handles, len(gone))
+        text = await ctx.once.of_key(("summary", key, room, handles), size, work)
         made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
         if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
@@ -157,6 +155,10 @@ def fingerprint(messages: Sequence[Message]) -> Hashable:
 
 def _size(messages: Sequence[Message]) -> int:
     return sum(len(message.raw) for message in messages)
+
+
+def _handle(archive: Archive, messages: Sequence[Message]) -> str:
+    return archive.handle(_lines(messages))
 
 
 def _lines(messages: Sequence[Message]) -> str:

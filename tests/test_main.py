@@ -21,7 +21,7 @@ CONFIG = """
 upstreams: {{echo: {{kind: echo}}, up: {{kind: openai, base_url: "http://127.0.0.1:9/v1", api_key: sk-very-secret}}}}
 models: [{{match: echo, upstream: echo, window: {window}}}, {{match: "*", upstream: up}}]
 chains:
-  default: [consolidate_system: {{}}, window_history: {{keep_turns: 2, stride: 1}}, reject_oversize: {{}}]
+  default: [consolidate_system: {{}}, window_history: {{keep_turns: 2, stride: 1, summary: false}}, reject_oversize: {{}}]
   empty: []
 """
 REQUEST = {

@@ -1,6 +1,8 @@
 import threading
 
+from proxy.chat import Message
 from proxy.once import INLINE, OnceService
+from proxy.testing import chat
 
 
 class Counted:
@@ -56,3 +58,43 @@ async def test_what_was_used_longest_ago_is_forgotten() -> None:
 async def test_odd_text_is_text() -> None:
     counted, once = Counted(), OnceService().bound("t")
     assert await once.of(counted.upper, "\ud800 a") == "\ud800 A"
+
+
+async def test_each_message_is_worked_on_once() -> None:
+    runs: list[str] = []
+
+    def shout(message: Message) -> str:
+        runs.append(message.text)
+        return message.text.upper()
+
+    service = OnceService()
+    once = service.bound("t")
+    assert await once.of_each(shout, chat("uab uc").messages) == ["UAB", "UC"]
+    assert await once.of_each(shout, chat("uc ud uab").messages) == ["UC", "UD", "UAB"]
+    assert runs == ["uab", "uc", "ud"]
+    assert await service.bound("other").of_each(shout, chat("uc").messages) == ["UC"]
+    assert runs == ["uab", "uc", "ud", "uc"]
+
+
+def text_of(message: Message) -> str:
+    return message.text
+
+
+async def test_what_cannot_be_remembered_is_worked_out_again() -> None:
+    counted, once = Counted(), OnceService(max_bytes=100).bound("t")
+    for _ in range(2):
+        assert await once.of_each(text_of, chat("ua").messages) == ["ua"]
+        assert await once.of(counted.upper, "a") == "A"
+    assert counted.runs == ["a", "a"]
+
+
+async def test_a_key_stands_for_work() -> None:
+    counted, service = Counted(), OnceService()
+    once = service.bound("t")
+    assert await once.of_key(("k", 1), 1, lambda: counted.upper("a")) == "A"
+    assert await once.of_key(("k", 1), 1, lambda: counted.upper("b")) == "A"
+    assert await once.of_key(("k", 2), INLINE + 1, lambda: counted.upper("b")) == "B"
+    assert await service.bound("other").of_key(("k", 1), 1, lambda: counted.upper("c")) == "C"
+    assert counted.runs == ["a", "b", "c"]
+    assert len(counted.threads) == 2
+    service.close()

@@ -44,7 +44,7 @@ chains:
   none: []
   default:
     - consolidate_system: {{}}
-    - window_history: {{keep_turns: 6, stride: 2}}
+    - window_history: {{keep_turns: 6, stride: 2, summary: false}}
     - reject_oversize: {{share: 0.95}}
 telemetry: {{log_level: warning, log_format: text}}
 """

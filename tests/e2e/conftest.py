@@ -28,11 +28,11 @@ models:
 chains:
   default:
     - consolidate_system: {{}}
-    - window_history: {{keep_turns: 4, stride: 2}}
+    - window_history: {{keep_turns: 4, stride: 2, summary: false}}
     - reject_oversize: {{}}
   empty: []
   observed:
-    - window_history: {{keep_turns: 1, stride: 1, mode: observe}}
+    - window_history: {{keep_turns: 1, stride: 1, summary: false, mode: observe}}
 server: {{max_body_mib: 1}}
 telemetry: {{log_level: warning}}
 """

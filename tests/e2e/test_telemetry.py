@@ -16,7 +16,7 @@ models: [{{match: "gpt-*", upstream: main, window: 8192, prices: {{input: 2, out
 chains:
   default:
     - consolidate_system: {{}}
-    - window_history: {{keep_turns: 2, stride: 1}}
+    - window_history: {{keep_turns: 2, stride: 1, summary: false}}
 telemetry: {{endpoint: "http://127.0.0.1:{sink}", log_level: info}}
 """
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -1,9 +1,14 @@
+import json
+from itertools import pairwise
+
 import pytest
 from pydantic import ValidationError
 
 from policies.window_history import WindowHistory
+from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
-from proxy.testing import chat, context, script
+from proxy.testing import MemoryArchive, chat, context, script
+from proxy.wire import damage
 
 
 @pytest.mark.parametrize(
@@ -20,7 +25,7 @@ from proxy.testing import chat, context, script
 async def test_old_turns_leave(given: str, forwarded: str) -> None:
     request = chat(given.replace("a!", "a2!a"))
 
-    decision = await WindowHistory(keep_turns=4, stride=2).apply(request, context(request))
+    decision = await WindowHistory(keep_turns=4, stride=2, summary=False).apply(request, context(request))
 
     assert isinstance(decision, Rewrite)
     assert script(decision.request) == forwarded
@@ -40,13 +45,13 @@ async def test_nothing_leaves_where_every_cut_would_part_a_call_from_its_result(
 
 async def test_kept_messages_are_the_same_objects() -> None:
     request = chat("u1 a1 u2 a2 u3")
-    decision = await WindowHistory(keep_turns=2, stride=1).apply(request, context(request))
+    decision = await WindowHistory(keep_turns=2, stride=1, summary=False).apply(request, context(request))
     assert isinstance(decision, Rewrite)
     assert all(any(kept is sent for sent in request.messages) for kept in decision.request.messages)
 
 
 async def test_a_hundred_turns_break_the_prefix_once_a_stride() -> None:
-    policy, words = WindowHistory(keep_turns=20, stride=10), ["s"]
+    policy, words = WindowHistory(keep_turns=20, stride=10, summary=False), ["s"]
     starts: list[str] = []
     for turn in range(100):
         words += [f"u{turn}"]
@@ -61,3 +66,68 @@ async def test_a_hundred_turns_break_the_prefix_once_a_stride() -> None:
 def test_a_stride_that_would_leave_nothing_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"stride \(5\) must not exceed keep_turns \(4\)"):
         WindowHistory(keep_turns=4, stride=5)
+
+
+def talk(turns: int) -> ChatRequest:
+    messages = list(chat("s").messages)
+    for n in range(turns):
+        rule = "Never use id_9." if n == 0 else ""
+        messages += [Message({"role": "user", "content": f"{rule} question {n} " + "word " * 60})]
+        messages += [Message({"role": "assistant", "content": f"answer {n} " + "word " * 60})]
+    return chat("u").with_messages([*messages, *chat("ulast").messages])
+
+
+async def decided(request: ChatRequest, archive: MemoryArchive | None) -> Keep | Rewrite:
+    decision = await WindowHistory(keep_turns=8, stride=4).apply(request, context(request, archive=archive))
+    assert isinstance(decision, Keep | Rewrite)
+    return decision
+
+
+async def test_what_leaves_is_archived_and_summarised() -> None:
+    request, archive = talk(10), MemoryArchive()
+    decision = await decided(request, archive)
+    assert isinstance(decision, Rewrite)
+    assert not damage(request, decision.request)
+    head, summary, noted, *kept = decision.request.messages
+    assert (head, kept) == (request.messages[0], list(request.messages[9:]))
+    assert (summary.role, noted.role) == ("user", "assistant")
+    assert "- Never use id_9." in summary.text
+    ((handle, content),) = archive.kept.items()
+    assert f'[8 messages left; recall("{handle}") has them]' in summary.text
+    assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
+
+
+@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
+async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
+    assert await decided(talk(10), archive) == Keep("11 turns, but what would leave could not be archived")
+
+
+async def test_a_summary_that_would_be_longer_is_none() -> None:
+    request = chat(" ".join(f"u{n} a{n}" for n in range(9)))
+    assert await decided(request, MemoryArchive()) == Keep(
+        "9 turns, but the summary would be longer than what it replaces"
+    )
+
+
+async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be_read() -> None:
+    archive, sent = MemoryArchive(), []
+    for turns in range(9, 80):
+        request = talk(turns)
+        decision = await decided(request, archive)
+        assert isinstance(decision, Rewrite)
+        assert all(handle in decision.request.messages[1].text for handle in list(archive.kept)[-1:])
+        sent.append([message.raw for message in decision.request.messages[:-1]])
+    breaks = sum(now[: len(before)] != before for before, now in pairwise(sent))
+    assert breaks == (79 - 9) // 4
+    assert sent[-1][1].count(b"recall(") <= 6
+    recalled = "\n".join(archive.kept.values())
+    assert all(raw in sent[-1] or raw.decode() in recalled for raw in (m.raw for m in talk(79).messages[:-1]))
+
+
+async def test_a_summary_made_in_this_request_is_kept() -> None:
+    request = talk(20)
+    ctx = context(request)
+    first = await WindowHistory(keep_turns=8, stride=4).apply(request, ctx)
+    assert isinstance(first, Rewrite)
+    again = await WindowHistory(keep_turns=8, stride=4).apply(first.request, ctx)
+    assert again == Keep("the history was cut by an earlier step")

@@ -1,0 +1,54 @@
+import pytest
+
+from proxy.chat import Message
+from proxy.once import OnceService
+from proxy.summaries import Leaving, Measure, archived, fingerprint, levels, summarised
+from proxy.testing import MemoryArchive, chat, context
+
+
+@pytest.mark.parametrize(
+    ("cuts", "parts"),
+    [(1, [1]), (3, [1, 2, 3]), (4, [4]), (7, [4, 5, 6, 7]), (21, [16, 20, 21]), (43, [16, 32, 36, 40, 41, 42, 43])],
+)
+def test_the_older_the_cuts_the_more_share_an_entry(cuts: int, parts: list[int]) -> None:
+    assert levels(range(1, cuts + 1)) == parts
+
+
+def test_fingerprints_tell_messages_apart() -> None:
+    one, same, other = chat("u1 a1").messages, chat("u1 a1").messages, chat("a1 u1").messages
+    assert fingerprint(one) == fingerprint(same)
+    assert len({fingerprint(one), fingerprint(other), fingerprint(one[:1])}) == 3
+
+
+class Counting(MemoryArchive):
+    hashed = 0
+
+    def handle(self, content: str) -> str:
+        self.hashed += 1
+        return super().handle(content)
+
+
+async def test_what_left_is_read_once() -> None:
+    archive, once = Counting(), OnceService().bound("t")
+    request = chat(" ".join(f"u{n}{'x' * 200} a{n}" for n in range(8)))
+    for at in (8, 9, 10):
+        talk = [Message(message, message.raw) for message in request.messages[: at + 2]]
+        leaving = Leaving(talk, talk, (4, 8), 8)
+        ctx = context(request, archive=archive, once=once)
+        handles = await archived(leaving, ctx)
+        assert handles is not None
+        assert await summarised(leaving, handles, Measure(400, 0.5), ctx) is not None
+    assert archive.hashed == 4, "once for its handle, once to keep it; two entries"
+
+
+async def test_what_the_archive_lost_is_kept_again() -> None:
+    archive, once = MemoryArchive(), OnceService().bound("t")
+    talk = chat("u1 a1 u2 a2").messages
+    ctx = context(archive=archive, once=once)
+    first = await archived(Leaving(talk, talk, (2,), 3), ctx)
+    archive.kept.clear()
+    assert await archived(Leaving(talk, talk, (2,), 3), ctx) == first
+    assert set(archive.kept) == set(first or ())
+    archive.kept.clear()
+    archive.broken = True
+    assert await archived(Leaving(talk, talk, (2,), 3), ctx) is None

@@ -1,4 +1,4 @@
-"""Wrappings that carry nothing: white space of JSON, and an MCP result's envelope around one text.
+"""What carries nothing: white space of JSON, a terminal's colours, and an MCP result's envelope around one text.
 
 MCP clients hand on a tool's text inside a JSON envelope, or as the printed form of the SDK's result object, or one in
 the other, with every quote and line break escaped once per layer. The text is what the tool said.
@@ -7,7 +7,8 @@ the other, with every quote and line break escaped once per layer. The text is w
 import re
 from typing import Any
 
-from proxy.forms.json_values import Pairs, minified, parsed
+from proxy.forms.cut_json import bare, cut_off
+from proxy.forms.json_values import Pairs, parsed
 
 _PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=(?=['\"])")
 _BODY = {
@@ -18,20 +19,25 @@ _END = re.compile(r"(?:, \w+=None)*\)\](?: \w+=(?:None|False))*\s*")
 _ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[xuU][0-9a-f]*$|.|$)", re.DOTALL)
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 _LENGTHS = {"x": 3, "u": 5, "U": 9}
+_DATA = " structuredContent={'result': "
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
 _LAYERS = 6
 
 
 def unwrapped(text: str) -> str:
     """A text without the layers around it that carry nothing; the very same object if there are none."""
     for _ in range(_LAYERS):
-        inner = _printed(text)
-        if inner is None:
-            inner = _enveloped(text)
-        if inner is None:
+        inner = _printed(text) or _enveloped(text) or _uncoloured(text)
+        if not inner:
             break
         text = inner
-    bare = minified(text)
-    return bare if len(bare) < len(text) else text
+    short = bare(text)
+    return short if len(short) < len(text) else text
+
+
+def _uncoloured(text: str) -> str | None:
+    """A terminal's output without what only sets colours."""
+    return _COLOUR.sub("", text) if "\x1b[" in text and _COLOUR.search(text) else None
 
 
 def _printed(text: str) -> str | None:
@@ -39,11 +45,15 @@ def _printed(text: str) -> str | None:
     start = _PRINTED.match(text)
     if start is None:
         return None
-    quote = text[start.end()]
-    body = _BODY[quote].match(text, start.end())
+    body = _BODY[text[start.end()]].match(text, start.end())
     if body is None:
-        return _resolved(text[start.end() + 1 :]) or None
-    return _resolved(body[0][1:-1]) or None if _END.fullmatch(text, body.end()) else None
+        return _resolved(text[start.end() + 1 :])
+    end, beside, data = text[body.end() :].partition(_DATA)
+    if data.startswith(body[0] + "}"):
+        end += " structuredContent=None" + data[len(body[0]) + 1 :]
+    elif beside and not body[0].startswith(data):
+        return None
+    return _resolved(body[0][1:-1]) if _END.fullmatch(end) else None
 
 
 def _resolved(literal: str) -> str:
@@ -62,8 +72,12 @@ def _character(found: re.Match[str]) -> str:
 
 
 def _enveloped(text: str) -> str | None:
-    """The text of an MCP result in JSON whose other members say nothing."""
-    value = parsed(text) if '"content"' in text[:200] else None
+    """The text of an MCP result in JSON whose other members say nothing, also where its end was cut off."""
+    if '"content"' not in text[:200]:
+        return None
+    value, cut = parsed(text), False
+    if value is None and (found := cut_off(text)) is not None:
+        value, cut = found.value, True
     if not isinstance(value, Pairs):
         return None
     members = dict(value)
@@ -72,6 +86,18 @@ def _enveloped(text: str) -> str | None:
         return None
     item: dict[str, Any] = dict(content[0])
     inner = item.pop("text", None)
-    if item.pop("type", None) != "text" or any((*members.values(), *item.values())):
+    if type(inner) is not str or item.pop("type", None) != "text":
         return None
-    return inner if type(inner) is str and inner else None
+    if _says_the_same(members.get("structuredContent"), inner, cut=cut):
+        del members["structuredContent"]
+    return None if any((*members.values(), *item.values())) else inner or None
+
+
+def _says_the_same(structured: Any, text: str, *, cut: bool) -> bool:
+    """Whether the data beside a text are the text once more: as JSON, or as the only member `result`."""
+    if not isinstance(structured, Pairs):
+        return False
+    if structured.names == ("result",) and isinstance(structured[0][1], str):
+        result = structured[0][1]
+        return result == text or (cut and text.startswith(result))
+    return bool(structured) and structured == parsed(text)

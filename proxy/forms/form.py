@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.forms import diffs, html, listings, logs, source, tables
+from proxy.forms.cut_json import cut_off
 from proxy.forms.escapes import unescaped
 from proxy.forms.json_layout import JsonLayout
 from proxy.forms.json_values import parsed
@@ -16,6 +17,7 @@ _WORTH = 0.9
 """A form longer than this share of the original is none."""
 _LARGE = 400
 """A string inside JSON that is longer than this is looked at for a structure of its own."""
+_CUT = "[… the original is cut off here]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ def _taken_for(text: str) -> tuple[str, Callable[[Limits], str]]:
     value = parsed(text)
     if value is not None:
         return "json", lambda limits: JsonLayout(limits, _inner).render(value)
+    begun = cut_off(text)
+    if begun is not None:
+        return "json", lambda limits: f"{JsonLayout(limits, _inner).render(begun.value)}\n{_CUT}"
     plain = unescaped(text)
     kind, shape = _shape(plain)
     # of a plain text the beginning stays as it was sent: what both have in common stays in the provider's cache

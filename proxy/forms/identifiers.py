@@ -15,7 +15,8 @@ _LOUD = re.compile(
 _NOISE = re.compile(r"\x1b\[[0-9;]{0,12}m|</?[A-Za-z][A-Za-z0-9]{0,12}")
 _NUMBERED = re.compile(r"^[ ]{0,8}[0-9]{1,6}[:|\t]", re.MULTILINE)
 _ENDS = ".:?&=#+-/@~$%"
-_LONGEST = 240
+LONGEST = 240
+"""Characters of the longest word that is a value."""
 
 
 def identifiers(text: str) -> Iterator[str]:
@@ -23,7 +24,7 @@ def identifiers(text: str) -> Iterator[str]:
     seen: set[str] = set()
     for found in _RUN.finditer(_quiet(text)):
         value = found.group().rstrip(_ENDS)
-        if value not in seen and len(value) <= _LONGEST and is_identifier(value):
+        if value not in seen and len(value) <= LONGEST and is_identifier(value):
             seen.add(value)
             yield value
 

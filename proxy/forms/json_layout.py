@@ -62,6 +62,8 @@ class JsonLayout:
             return "[" + self._header(records, depth) + "\n" + ",\n".join(self._some(rows, records)) + "]"
         if all(isinstance(item, Number) for item in value):
             return "[" + ",".join(map(str, _numbers(value, self.limits.numbers))) + "]"
+        if all(_is_point(item) for item in value):
+            return "[" + ",".join(self._points(value)) + "]"
         if all(isinstance(item, str) for item in value):
             return "[" + ",".join(self._strings(value, depth)) + "]"
         return "[" + ",".join(self._some([self.render(item, depth + 1) for item in value], value)) + "]"
@@ -84,6 +86,12 @@ class JsonLayout:
         note = f"{gap(last - first - len(between), 'more')} {gathered(named, 2 * self.limits.identifiers)}"
         return [*rows[:first], *between, note.rstrip(), *rows[last:]]
 
+    def _points(self, value: list[Any]) -> list[str]:
+        """The ends of a long series of points: pairs of coordinates, rows of a matrix."""
+        first, last = self.limits.numbers * 3 // 4, len(value) - self.limits.numbers // 4
+        shown = ["[" + ",".join(map(str, _numbers(item, self.limits.numbers))) + "]" for item in value]
+        return shown if first >= last else [*shown[:first], gap(last - first, "more"), *shown[last:]]
+
     def _strings(self, value: list[str], depth: int) -> list[str]:
         most = self.limits.items
         if len(value) <= most:
@@ -94,6 +102,10 @@ class JsonLayout:
         kept = [self.string(item, depth + 1) for item in (*value[:first], *between)]
         dropped = last - first - len(between)
         return [*kept, gap(dropped, "more"), *(self.string(item, depth + 1) for item in value[last:])]
+
+
+def _is_point(item: Any) -> bool:
+    return isinstance(item, list) and bool(item) and all(isinstance(number, Number) for number in item)
 
 
 def _numbers(value: list[Number], most: int) -> list[str]:

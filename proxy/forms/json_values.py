@@ -49,8 +49,11 @@ def minified(text: str) -> str:
 
     Every string and number keeps its spelling.
     """
-    if parsed(text) is None:
-        return text
+    return text if parsed(text) is None else squeezed(text)
+
+
+def squeezed(text: str) -> str:
+    """Whole tokens of JSON without the white space between them."""
     return _STRING_OR_SPACE.sub(lambda found: found[1] or "", text)
 
 

@@ -1,9 +1,12 @@
 """Text without a structure that is known: its head, the identifiers of the middle, its tail."""
 
+import re
+
 from proxy.forms.escapes import unescaped
-from proxy.forms.identifiers import gathered
+from proxy.forms.identifiers import LONGEST, gathered
 from proxy.forms.limits import Limits
 
+_BLANK = re.compile(r"\s")
 _TAIL = 4
 """The tail gets this part of the head's room."""
 
@@ -18,8 +21,11 @@ def prose(text: str, limits: Limits) -> str:
 
 
 def cut(text: str, room: int) -> str:
-    """The beginning of a string that stands inside something else, ended by an ellipsis, and its identifiers."""
-    if len(text) <= room:
+    """The beginning of a string that stands inside something else, ended by an ellipsis, and its identifiers.
+
+    One word, such as an address, stays whole.
+    """
+    if len(text) <= room or (len(text) <= LONGEST and not _BLANK.search(text)):
         return text
     head, middle, _ = parts(text, room, 0)
     known = gathered(middle, 4 * room, known=head)

@@ -1,4 +1,4 @@
-"""Objects of one shape: their keys are shown once, and what all of them share is shown there."""
+"""Objects of nearly one shape: their keys are shown once, and what all of them share is shown there."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,13 @@ from typing import Any
 from proxy.forms.json_values import Pairs, quoted
 
 _FEWEST = 2
+_DENSE = 0.7
+"""Of all objects and all keys together, so many have a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Objects with the same keys in the same order."""
+    """Objects with nearly the same keys."""
 
     items: Sequence[Pairs]
     keys: tuple[str, ...]
@@ -23,15 +25,19 @@ class Record:
 
 def like_records(items: Sequence[Any]) -> Record | None:
     """What a sequence of objects has in common, or None if it is none of like objects."""
-    if len(items) < _FEWEST or not isinstance(items[0], Pairs) or not items[0]:
+    if len(items) < _FEWEST or not all(isinstance(item, Pairs) for item in items):
         return None
-    keys = items[0].names
-    if not all(isinstance(item, Pairs) and item.names == keys for item in items):
+    members = [dict(item) for item in items]
+    keys = tuple(dict.fromkeys(key for item in items for key in item.names))
+    present = sum(map(len, members))
+    if not keys or present < sum(map(len, items)) or present < _DENSE * len(items) * len(keys):
         return None
     shared: dict[int, Any] = {}
     inner: dict[int, Record] = {}
-    for place in range(len(keys)):
-        column = [item[place][1] for item in items]
+    for place, key in enumerate(keys):
+        column = [member[key] for member in members if key in member]
+        if len(column) < len(items):
+            continue
         within = like_records(column)
         if within is not None:
             inner[place] = within
@@ -58,11 +64,14 @@ def header(record: Record, render: Callable[[Any], str]) -> str:
 
 
 def row(record: Record, item: Pairs, render: Callable[[Any], str]) -> str:
-    """One object's values in the order of the header."""
+    """One object's values in the order of the header; nothing stands where it has none."""
+    members = dict(item)
     cells = []
-    for place, (_, value) in enumerate(item):
-        if place in record.inner:
-            cells.append(row(record.inner[place], value, render))
+    for place, key in enumerate(record.keys):
+        if key not in members:
+            cells.append("")
+        elif place in record.inner:
+            cells.append(row(record.inner[place], members[key], render))
         elif place not in record.shared:
-            cells.append(render(value))
+            cells.append(render(members[key]))
     return "[" + ",".join(cells) + "]"

@@ -35,13 +35,13 @@ _REPEAT = 300
 class CompactToolResults(Policy):
     """Shorten large tool results once the model has read them.
 
-    A new result loses only what carries nothing: the white space of JSON, the envelope that MCP clients put around a
-    text. One that repeats an earlier result word for word becomes a reference to it. As soon as an assistant message
-    follows it, a large result takes its compact form: structure, identifiers, numbers and errors stay, prose and
-    repetition go. The original is archived first, and the form ends in the handle that brings it back; without an
-    archive nothing is shortened. The form depends on the content alone and is taken as early as possible, so the
-    provider's prompt cache keeps hitting; where the model's cache rules say that it would not pay within `turns`
-    further requests, the result stays as it is.
+    A new result loses only what carries nothing: the white space of JSON, a terminal's colours, the envelope that MCP
+    clients put around a text, also where its end was cut off. One that repeats an earlier result word for word becomes
+    a reference to it. As soon as an assistant message follows it, a large result takes its compact form: structure,
+    identifiers, numbers and errors stay, prose and repetition go. The original is archived first, and the form ends in
+    the handle that brings it back; without an archive nothing is shortened. The form depends on the content alone and
+    is taken as early as possible, so the provider's prompt cache keeps hitting; where the model's cache rules say that
+    it would not pay within `turns` further requests, the result stays as it is.
     """
 
     over: int = Field(default=600, ge=200)

@@ -48,7 +48,8 @@ def cut_off(text: str) -> CutOff | None:
     begun = _HALF.sub(r"\1", text) + '"' if within else _without_half_a_literal(text.rstrip())
     if last[0][0] == '"':
         begun = _without_half_a_member(begun, last.start(), closing[-1])
-    value = parsed(begun.removesuffix(",") + "".join(reversed(closing)))
+    # what cut the text off may have said so on a line of its own, now the end of a string
+    value = parsed(begun.removesuffix(",") + "".join(reversed(closing)), strict=False)
     return None if value is None else CutOff(value, last.start() if within else len(text))
 
 

@@ -24,15 +24,20 @@ class Pairs(tuple[tuple[str, Any], ...]):
         return tuple(key for key, _ in self)
 
 
-_READER = json.JSONDecoder(object_pairs_hook=Pairs, parse_float=Number, parse_int=Number, parse_constant=Number)
+_READERS = {
+    strict: json.JSONDecoder(
+        object_pairs_hook=Pairs, parse_float=Number, parse_int=Number, parse_constant=Number, strict=strict
+    )
+    for strict in (True, False)
+}
 
 
-def parsed(text: str) -> Pairs | list[Any] | None:
-    """The object or array that a text is, or None."""
+def parsed(text: str, *, strict: bool = True) -> Pairs | list[Any] | None:
+    """The object or array that a text is, or None; if not `strict`, also with line breaks in its strings."""
     if not looks_like_json(text):
         return None
     try:
-        value = _READER.decode(text)
+        value = _READERS[strict].decode(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, (Pairs, list)) else None

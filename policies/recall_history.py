@@ -11,25 +11,23 @@ from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.departed import departed
 from proxy.economics import turns_to_pay
-from proxy.lexical import Counted, counted, relevance, terms
-from proxy.passages import Passage, passages
+from proxy.lexical import terms
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recalled import TAG, block
-from proxy.relevance import Candidate, fitting, ranked
+from proxy.recalled import TAG
+from proxy.search import Found, Place, Search
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
-_FRAME = 4
-"""Tokens that the line around a passage takes."""
 _ASKED = 3
 """Terms that a question has at least; to a shorter one the user's message before it is added."""
 _QUERY = 1500
 """Characters of a question that are read: half from its beginning, half from its end."""
+_CORE = 0.5
+"""The relevance, as a share of the best one's, of a passage that a question cannot do without."""
+_TOGETHER = 1.5
+"""How much of what one message may have, it and the earlier ones may have together."""
 _LEVELS = 3
 _EARLIER = 8
 """Earlier user messages whose passages may still stand."""
-
-Chosen = tuple[tuple[int, int], ...]
-"""Passages by message and part, the most relevant first."""
 
 
 class RecallHistory(Policy):
@@ -37,8 +35,10 @@ class RecallHistory(Policy):
 
     They are found by their words (BM25) and, with an embedding model, by their meaning; until that is loaded words do
     alone. They stand in the order of time, as data in the user's role. What was chosen for a message stays the same
-    while the model works on it. With the next user message it leaves, unless so much stands behind it that leaving
-    costs more, under the provider's prompt cache, than carrying it on. Put it behind the steps that shorten history.
+    while the model works on it. With the next user message it stays if it holds at least half of what that one needs,
+    and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
+    Without a cache each message has its own. Beside tools only what a question cannot do without comes back, because an
+    agent can read the rest with `recall`. Put it behind the steps that shorten history.
     """
 
     may_grow: ClassVar[bool] = True
@@ -79,116 +79,150 @@ class RecallHistory(Policy):
         users = [i for i, each in enumerate(request.messages) if each.get("role") == "user" and id(each) in sent]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        return await _Search(self, request, ctx, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
+        recollection = _Recollection(self, request, ctx, gone)
+        return await recollection.decision(users[-1], users[-_EARLIER - 1 : -1])
 
 
-class _Search:
+class _Choice(NamedTuple):
+    """What was chosen for a user message."""
+
+    places: tuple[Place, ...]
+    """The passages, the most relevant first."""
+    alone: bool
+    """Whether the passages of earlier messages left with it."""
+
+    @classmethod
+    def read(cls, value: str) -> "_Choice":
+        alone, places = json.loads(value)
+        return cls(tuple((int(message), int(part)) for message, part in places), bool(alone))
+
+    def written(self) -> str:
+        return json.dumps([int(self.alone), self.places], separators=(",", ":"))
+
+
+class _Block(NamedTuple):
+    """Passages as they stand in front of a user message."""
+
+    message: Message
+    tokens: int
+    places: tuple[Place, ...]
+
+
+class _Budget(NamedTuple):
+    """How many tokens passages may take."""
+
+    each: int
+    """For one message."""
+    free: int
+    """What the window leaves at the time of the message."""
+
+    def beside(self, blocks: dict[int, _Block]) -> int:
+        """What there is for a message beside the passages of earlier ones."""
+        carried = sum(block.tokens for block in blocks.values())
+        together = int(self.each * _TOGETHER) if blocks else self.each
+        return max(0, min(together - carried, self.each, self.free - carried))
+
+
+class _Recollection:
     """The work on one request."""
 
     def __init__(self, policy: RecallHistory, request: ChatRequest, ctx: Context, gone: Sequence[Message]) -> None:
         self._policy, self._request, self._ctx, self._gone = policy, request, ctx, gone
+        self._search = Search(gone, ctx)
         self._usable = ctx.model.usable(request)
-        self._known = blake2b(digest_size=16)
-        self._known.update(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode())
+        self._place_of = {id(message): place for place, message in enumerate(ctx.incoming.messages)}
+        self._seen = blake2b(digest_size=16)
+        self._seen.update(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode())
         for message in gone:
-            self._known.update(message.raw)
+            self._seen.update(message.raw)
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the passages of the last user message, and those of earlier ones that stay."""
-        request, ctx, policy = self._request, self._ctx, self._policy
-        sizes = await ctx.tokens.sizes(request.messages)
-        total = (await ctx.tokens.count(request)).total
-        room = int(self._usable * policy.ceiling)
-        earlier = await self._earlier(before, asked, sizes)
-        if total + sum(tokens for _, tokens in earlier.values()) > room:
-            earlier = {}
-        total += sum(tokens for _, tokens in earlier.values())
-        then = total - sum(sizes[asked + 1 :])
-        budget = min(int(self._usable * policy.share), policy.max_tokens, room - then)
-        chosen, how = await self._chosen(asked, budget)
+        sizes = await self._ctx.tokens.sizes(self._request.messages)
+        total = (await self._ctx.tokens.count(self._request)).total
+        room = int(self._usable * self._policy.ceiling)
+        free = room - total + sum(sizes[asked + 1 :])
+        budget = _Budget(min(int(self._usable * self._policy.share), self._policy.max_tokens), free)
+        blocks = await self._earlier(before)
+        choice, how = await self._choice(asked, budget, blocks, sizes)
+        if choice.alone or total + sum(block.tokens for block in blocks.values()) > room:
+            blocks = {}
+        most = budget.beside(blocks)
         for level in range(_LEVELS):
-            about, tokens = await self._block(chosen, budget >> level)
-            if about is None:
-                return self._kept("no passage bears on the question", earlier)
-            if total + tokens <= room:
-                return self._placed({**earlier, asked: (about, tokens)}, how)
-        return self._kept("no room for passages", earlier)
+            block = await self._block(choice.places, most >> level)
+            if block is None:
+                break
+            if total + block.tokens + sum(each.tokens for each in blocks.values()) <= room:
+                blocks[asked] = block
+                break
+        return self._placed(blocks, how) if blocks else Keep(how if not choice.places else "no room for passages")
 
-    def _kept(self, why: str, earlier: dict[int, tuple[Message, int]]) -> Decision:
-        return self._placed(earlier, why) if earlier else Keep(why)
-
-    def _placed(self, blocks: dict[int, tuple[Message, int]], how: str) -> Rewrite:
+    def _placed(self, blocks: dict[int, _Block], how: str) -> Rewrite:
         messages: list[Message] = []
         for place, message in enumerate(self._request.messages):
             if place in blocks:
-                messages += [blocks[place][0], _NOTED]
+                messages += [blocks[place].message, _NOTED]
             messages.append(message)
-        tokens = sum(tokens for _, tokens in blocks.values())
+        tokens = sum(block.tokens for block in blocks.values())
         return Rewrite(
             self._request.with_messages(messages),
             why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
             facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
         )
 
-    async def _earlier(self, places: Sequence[int], asked: int, sizes: Sequence[int]) -> dict[int, tuple[Message, int]]:
-        """The passages of earlier user messages that are cheaper to carry than to take out, by the messages' places."""
-        ctx = self._ctx
-        if ctx.memo is None or not places:
-            return {}
-        known = await ctx.memo.known([self._key(place) for place in places])
-        blocks: dict[int, tuple[Message, int]] = {}
-        for place, value, end in zip(places, known, (*places[1:], asked), strict=True):
-            about, tokens = await self._block(_read(value), self._policy.max_tokens)
-            if about is None:
+    async def _earlier(self, places: Sequence[int]) -> dict[int, _Block]:
+        """The passages that stood in front of earlier user messages in the last request, by the messages' places."""
+        blocks: dict[int, _Block] = {}
+        if self._ctx.memo is None or not self._ctx.model.cache.ttl or not places:
+            return blocks
+        for place, value in zip(places, await self._ctx.memo.known([*map(self._key, places)]), strict=True):
+            if value is None:
                 continue
-            rewritten = sum(sizes[place:end])
-            if turns_to_pay(ctx.model.cache, tokens, rewritten) > self._policy.turns:
-                blocks[place] = (about, tokens)
+            choice = _Choice.read(value)
+            if choice.alone:
+                blocks.clear()
+            block = await self._block(choice.places, self._policy.max_tokens)
+            if block is not None:
+                blocks[place] = block
         return blocks
 
     def _key(self, asked: int) -> str:
-        key = self._known.copy()
-        key.update(self._request.messages[asked].raw)
+        message, key = self._request.messages[asked], self._seen.copy()
+        # the same words may be said twice
+        key.update(b"%d " % self._place_of[id(message)])
+        key.update(message.raw)
         return f"recalled-{key.hexdigest()}"
 
-    async def _chosen(self, asked: int, budget: int) -> tuple[Chosen, str]:
+    async def _choice(
+        self, asked: int, budget: "_Budget", earlier: dict[int, _Block], sizes: Sequence[int]
+    ) -> tuple[_Choice, str]:
         """What bears on a message, from memory where it was worked out before; and how it was found."""
         memo, key = self._ctx.memo, self._key(asked)
         if memo is not None and (known := (await memo.known([key]))[0]) is not None:
-            return _read(known), "as before"
-        chosen, how = await self._ranked(asked, budget)
+            return _Choice.read(known), "as before"
+        found, how = await self._search.find(self._question(asked), least=self._policy.least, wait=self._policy.wait)
+        choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=asked) : asked]))
+        block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
+        choice = choice._replace(places=block.places if block is not None else ())
         if memo is not None:
-            chosen = _read(await memo.settle(key, json.dumps(chosen, separators=(",", ":"))))
-        return chosen, how
+            choice = _Choice.read(await memo.settle(key, choice.written()))
+        return choice, how if found else "no passage bears on the question"
 
-    async def _ranked(self, asked: int, budget: int) -> tuple[Chosen, str]:
-        ctx, question = self._ctx, self._question(asked)
-        sizes = await ctx.tokens.sizes(self._gone)
-        found = [await self._entries(message) for message in self._gone]
-        entries = [entry for each in found for entry in each]
-        candidates = [
-            Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // max(1, each[-1].total))
-            for place, (message, size, each) in enumerate(zip(self._gone, sizes, found, strict=True))
-            for part, entry in enumerate(each)
-        ]
-        words = relevance(question, [entry.counted for entry in entries])
-        meaning: Sequence[float | None] = [None] * len(entries)
-        if ctx.embedder is not None:
-            # the user's words first, then what shares words: should the time not suffice, these have their vectors
-            order = sorted(range(len(entries)), key=lambda i: (not candidates[i].is_user, -words[i]))
-            texts = [self._text(candidates[i].message, candidates[i].part, found) for i in order]
-            near = await ctx.embedder.similarities(question, texts, wait=self._policy.wait)
-            by_place = dict(zip(order, near, strict=True))
-            meaning = [by_place[i] for i in range(len(entries))]
-        order = fitting(candidates, ranked(candidates, words, meaning, self._policy.least), budget)
-        chosen = tuple((candidates[i].message, candidates[i].part) for i in order)
-        return chosen, _how(meaning)
-
-    def _text(self, message: int, part: int, found: "Sequence[tuple[_Entry, ...]]") -> str:
-        return found[message][part].passage.of(self._gone[message].text)
-
-    async def _entries(self, message: Message) -> "tuple[_Entry, ...]":
-        return await self._ctx.once.of(_indexed, message.text)
+    def _chosen(self, found: Sequence[Found], budget: "_Budget", earlier: dict[int, _Block], behind: int) -> _Choice:
+        """The passages to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
+        fresh = _fitting(found, budget.beside({}))
+        carried = sum(block.tokens for block in earlier.values())
+        there = {place for block in earlier.values() for place in block.places}
+        core = [each for each in fresh if each.share >= _CORE]
+        if self._request.tools:
+            fresh = core
+        missing = [each for each in core if each.place not in there]
+        needed, lacking = (sum(each.tokens for each in some) for some in (core, missing))
+        serves = 2 * lacking <= needed and lacking <= budget.beside(earlier)
+        leaving_costs_more = turns_to_pay(self._ctx.model.cache, carried, behind) > self._policy.turns
+        if earlier and (serves or leaving_costs_more):
+            return _Choice(tuple(each.place for each in missing), alone=False)
+        return _Choice(tuple(each.place for each in fresh), alone=True)
 
     def _question(self, asked: int) -> str:
         text = _ends(self._request.messages[asked].text)
@@ -197,53 +231,26 @@ class _Search:
         earlier = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
         return f"{_ends(next(earlier, ''))}\n{text}"
 
-    async def _block(self, chosen: Chosen, budget: int) -> tuple[Message | None, int]:
-        """As many of the passages as fit, as a message, and its tokens."""
-        while chosen:
-            about = await self._written(chosen)
+    async def _block(self, places: tuple[Place, ...], budget: int) -> _Block | None:
+        """As many of the passages as fit; None where none does."""
+        while places:
+            about = await self._search.shown(places)
             tokens = sum(await self._ctx.tokens.sizes([about, _NOTED]))
             if tokens <= budget:
-                return about, tokens
-            chosen = chosen[: min(len(chosen) - 1, len(chosen) * max(budget, 0) // tokens)]
-        return None, 0
-
-    async def _written(self, chosen: Chosen) -> Message:
-        wanted: dict[int, list[Passage]] = {}
-        for message, part in sorted(chosen):
-            if message < len(self._gone):
-                entries = await self._entries(self._gone[message])
-                wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
-        return Message({"role": "user", "content": block(self._gone, wanted)})
+                return _Block(about, tokens, places)
+            places = places[: min(len(places) - 1, len(places) * max(budget, 0) // tokens)]
+        return None
 
 
-class _Entry(NamedTuple):
-    """A passage of a message, ready to be ranked."""
-
-    passage: Passage
-    counted: Counted
-    chars: int
-    total: int
-    """Characters of the whole message."""
-
-
-def _indexed(text: str) -> tuple[_Entry, ...]:
-    known: dict[str, list[str]] = {}
-    parts = passages(text)
-    return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
-
-
-def _read(value: str | None) -> Chosen:
-    return tuple((int(message), int(part)) for message, part in json.loads(value)) if value else ()
+def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:
+    """Those that fit into so many tokens, taken in their order; one that is too long is passed over."""
+    taken: list[Found] = []
+    for each in found:
+        if each.tokens <= tokens:
+            taken.append(each)
+            tokens -= each.tokens
+    return taken
 
 
 def _ends(text: str) -> str:
     return text if len(text) <= _QUERY else f"{text[: _QUERY // 2]}\n{text[-_QUERY // 2 :]}"
-
-
-def _how(meaning: Sequence[float | None]) -> str:
-    known = sum(cosine is not None for cosine in meaning)
-    if not known:
-        return "by their words"
-    return "by words and meaning" + (
-        "" if known == len(meaning) else f" ({known} of {len(meaning)} vectors were there)"
-    )

@@ -8,6 +8,7 @@ because the room is counted in tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _NEAR = 0.5
 """What a message gains of the better of its two neighbours."""
@@ -35,9 +36,16 @@ class Candidate:
     """What it takes, its framing included."""
 
 
+class Ranked(NamedTuple):
+    """A candidate by its place, and its relevance as a share of the best one's."""
+
+    place: int
+    share: float
+
+
 def ranked(
     candidates: Sequence[Candidate], words: Sequence[float], meaning: Sequence[float | None], least: float
-) -> list[int]:
+) -> list[Ranked]:
     """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
 
     `words` are BM25 scores, `meaning` cosines, None where they are not known: then words alone decide. Empty where no
@@ -54,19 +62,9 @@ def ranked(
         score * (_USER if candidate.is_user else 1.0) / max(candidate.tokens, _SHORT) ** _LENGTH
         for candidate, score in zip(candidates, scores, strict=True)
     ]
-    floor = least * max(weighed)
+    best = max(weighed)
     order = sorted(range(len(weighed)), key=lambda place: (-weighed[place], place))
-    return [place for place in order if weighed[place] >= floor and weighed[place] > 0]
-
-
-def fitting(candidates: Sequence[Candidate], order: Sequence[int], tokens: int) -> list[int]:
-    """Those that fit into so many tokens, taken in their order; one that is too long is passed over."""
-    taken: list[int] = []
-    for place in order:
-        if candidates[place].tokens <= tokens:
-            taken.append(place)
-            tokens -= candidates[place].tokens
-    return taken
+    return [Ranked(place, weighed[place] / best) for place in order if weighed[place] >= max(least * best, 1e-9)]
 
 
 def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:

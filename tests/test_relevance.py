@@ -1,12 +1,20 @@
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Sequence
 
-from proxy.relevance import Candidate, fitting, ranked
+from proxy.relevance import Candidate
+from proxy.relevance import ranked as ranked_with_shares
 
 
 def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
     # two messages lie between any two of them, so that no one is another's neighbour
     return [Candidate(3 * place, 0, place in users, size) for place, size in enumerate(tokens)]
+
+
+def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float | None], least: float) -> list[int]:
+    found = ranked_with_shares(given_, words, meaning, least)
+    shares = [each.share for each in found]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[:1] in ([], [1.0])
+    return [each.place for each in found]
 
 
 def test_words_decide_where_no_meaning_is_known() -> None:
@@ -41,12 +49,3 @@ def test_the_shorter_of_two_comes_first() -> None:
 
 def test_what_is_far_below_the_best_stays_out() -> None:
     assert ranked(candidates(100, 100, 100), [10.0, 3.0, 1.0], [None] * 3, 0.2) == [0, 1]
-
-
-@given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 2000))
-def test_what_is_taken_fits_and_what_is_passed_over_would_not_have(sizes: list[int], room: int) -> None:
-    given_ = candidates(*sizes)
-    taken = fitting(given_, range(len(sizes)), room)
-    assert sum(sizes[place] for place in taken) <= room
-    for place in set(range(len(sizes))) - set(taken):
-        assert sizes[place] > room - sum(sizes[other] for other in taken if other < place)

@@ -1,0 +1,111 @@
+"""Find the passages of messages that bear on a question, by their words and by their meaning."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.context import Context
+from proxy.lexical import Counted, counted, relevance
+from proxy.passages import Passage, passages
+from proxy.recalled import block
+from proxy.relevance import Candidate, ranked
+
+_FRAME = 4
+"""Tokens that the line around a passage takes."""
+
+Place = tuple[int, int]
+"""A passage: its message, and its place in the message."""
+
+
+class Found(NamedTuple):
+    """A passage that bears on a question."""
+
+    place: Place
+    share: float
+    """Its relevance, as a share of the best one's."""
+    tokens: int
+    """What it takes, its framing included, about."""
+
+
+class Search:
+    """A search in the messages that left a conversation."""
+
+    def __init__(self, gone: Sequence[Message], ctx: Context) -> None:
+        self._gone, self._ctx = gone, ctx
+
+    async def find(self, question: str, *, least: float, wait: float) -> tuple[list[Found], str]:
+        """The passages that bear on a question, the best first, and how they were found.
+
+        `least` is the relevance, as a share of the best one's, that a passage must have; `wait` the seconds for which
+        missing vectors are waited for.
+        """
+        sizes = await self._ctx.tokens.sizes(self._gone)
+        parts = [await self._parts(message) for message in self._gone]
+        entries = [entry for each in parts for entry in each]
+        candidates = [
+            Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // entry.total)
+            for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
+            for part, entry in enumerate(each)
+        ]
+        words = relevance(question, [entry.counted for entry in entries])
+        meaning = await self._meaning(question, candidates, entries, words, wait)
+        order = ranked(candidates, words, meaning, least)
+        found = [
+            Found((each.message, each.part), share, each.tokens)
+            for place, share in order
+            for each in [candidates[place]]
+        ]
+        return found, _how(meaning)
+
+    async def shown(self, places: Sequence[Place]) -> Message:
+        """Passages as a message, in the order of time; those that are not there are left out."""
+        wanted: dict[int, list[Passage]] = {}
+        for message, part in sorted(place for place in places if place[0] < len(self._gone)):
+            entries = await self._parts(self._gone[message])
+            wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
+        return Message({"role": "user", "content": block(self._gone, wanted)})
+
+    async def _parts(self, message: Message) -> "tuple[_Entry, ...]":
+        return await self._ctx.once.of(_indexed, message.text)
+
+    async def _meaning(
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        entries: "Sequence[_Entry]",
+        words: Sequence[float],
+        wait: float,
+    ) -> Sequence[float | None]:
+        if self._ctx.embedder is None or not entries:
+            return [None] * len(entries)
+        # the user's words first, then what shares words: should the time not suffice, these have their vectors
+        order = sorted(range(len(entries)), key=lambda i: (not candidates[i].is_user, -words[i]))
+        texts = [entries[i].passage.of(self._gone[candidates[i].message].text) for i in order]
+        near = await self._ctx.embedder.similarities(question, texts, wait=wait)
+        by_place = dict(zip(order, near, strict=True))
+        return [by_place[i] for i in range(len(entries))]
+
+
+class _Entry(NamedTuple):
+    """A passage of a message, ready to be ranked."""
+
+    passage: Passage
+    counted: Counted
+    chars: int
+    total: int
+    """Characters of the whole message."""
+
+
+def _indexed(text: str) -> tuple[_Entry, ...]:
+    known: dict[str, list[str]] = {}
+    parts = passages(text)
+    return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
+
+
+def _how(meaning: Sequence[float | None]) -> str:
+    known = sum(cosine is not None for cosine in meaning)
+    if not known:
+        return "by their words"
+    return "by words and meaning" + (
+        "" if known == len(meaning) else f" ({known} of {len(meaning)} vectors were there)"
+    )

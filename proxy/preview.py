@@ -20,6 +20,7 @@ _ASKS = 20
 """So many sentences in the middle of a text that speak to the assistant stay."""
 _WORTH = 0.75
 """A preview longer than this share of the text is none."""
+_HEADED = re.compile(r"^#{1,6} \S", re.MULTILINE)
 _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
 _SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
 _ASKED = re.compile(
@@ -43,10 +44,14 @@ def preview(text: str) -> Preview | None:
     """The preview of a text, a pure function of it; None where it would hardly be shorter.
 
     What stands inside a fence or a pair of tags on lines of their own is a document; its form depends on its kind. Of
-    what stands outside, short parts stay word for word, of long ones both ends. Questions, requests and constraints
-    stay word for word, wherever they stand.
+    what stands outside, short parts stay word for word, and so do both ends of the text. Questions, requests and
+    constraints stay word for word, wherever they stand.
     """
-    short = "\n".join(_shortened(part, marked=marked) for part, marked in _parts(text))
+    found = list(_parts(text))
+    short = "\n".join(
+        _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)
+        for place, (part, marked) in enumerate(found)
+    )
     said = list(dict.fromkeys(one for one in (*_asked(text), *_pinned(text)) if one not in short))
     if said:
         short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
@@ -76,22 +81,25 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
         yield "\n".join(lines[start:]), False
 
 
-def _shortened(part: str, *, marked: bool) -> str:
-    if len(part) <= _SMALL:
-        return part
-    if marked:
+def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
+    """A part of a text; where it is large, so many characters at its ends and a form of the rest."""
+    if marked and len(part) > _SMALL:
         first, _, rest = part.partition("\n")
         body, _, last = rest.rpartition("\n")
         return "\n".join((first, _document(body), last))
-    head, middle, tail = parts(part, _OWN, _OWN)
-    return "\n".join((head, _document(middle), tail)) if middle else part
+    if len(part) <= _SMALL and (marked or head or tail or len(part) <= _OWN):
+        return part
+    first, middle, last = parts(part, head, tail)
+    return "\n".join(one for one in (first, _document(middle), last) if one) if middle else part
 
 
 def _document(text: str) -> str:
+    """The form of its kind, and for prose its outline; a text with headings is prose, whatever stands in it."""
     form = compact(text)
-    if form is not None and form.kind not in ("text", "html"):
+    kind = "text" if form is None or (form.kind == "table" and _HEADED.search(text)) else form.kind
+    if form is not None and kind not in ("text", "html"):
         return form.text
-    return min(text, outline(visible(text) if form is not None and form.kind == "html" else text), key=len)
+    return min(text, outline(visible(text) if kind == "html" else text), key=len)
 
 
 def _asked(text: str) -> Iterator[str]:

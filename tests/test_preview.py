@@ -46,6 +46,15 @@ def test_marks_stay_and_what_they_hold_takes_the_form_of_its_kind() -> None:
     assert "A-1," in found
 
 
+def test_a_document_with_tables_in_it_has_an_outline() -> None:
+    rows = "\n".join(f"| key{n} | a setting that says how much of number {n} there may be |" for n in range(40))
+    text = "\n\n".join(f"## Part {n}\n\n| key | about |\n|---|---|\n{rows}" for n in range(12))
+    found = short(text)
+
+    assert all(f"## Part {n}\n" in found for n in range(12))
+    assert len(found) < 0.4 * len(text)
+
+
 def test_what_both_have_in_common_at_the_beginning_is_counted() -> None:
     text = f"{ASK}\n\n{PROSE}"
     found = preview(text)

@@ -41,7 +41,7 @@ def outline(text: str) -> str:
 
 
 def _cost(line: str) -> int:
-    return min(len(line), 2 * _LIMITS.text) + _NOTE
+    return min(len(line), 5 * _LIMITS.text) + _NOTE  # a long line is cut, but its identifiers stay
 
 
 def _levels(lines: Sequence[str]) -> Iterator[list[int]]:

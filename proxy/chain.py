@@ -129,8 +129,8 @@ class _Run:
 
 def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
     match decision:
-        case Keep(why):
-            return "keep", why, None
+        case Keep(why, facts):
+            return "keep", why, facts
         case Rewrite(_, why, facts):
             return "rewrite", why, facts
         case Reject(why, code):

@@ -20,6 +20,8 @@ class Keep:
 
     why: str
     """A lower-case clause for people, with figures and without content: `12 turns`."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """The same for machines."""
 
 
 @dataclass(frozen=True, slots=True)

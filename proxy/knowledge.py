@@ -1,0 +1,105 @@
+"""Injected data in a conversation: where it stands, and which of it leaves when it takes more than its share."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.forms import Text, texts_of, with_text
+from proxy.pins import MARKER
+
+_DEPTH = 0.5
+"""What a batch leaves of the limit, so that the next one, which breaks the provider's prompt cache again, is far."""
+
+
+class Block(NamedTuple):
+    """A stretch of a text that is data which somebody put there."""
+
+    text: Text
+    start: int
+    end: int
+    tokens: int
+    """About: the message's tokens, divided by characters."""
+
+    @property
+    def content(self) -> str:
+        """The block, its tags included."""
+        return self.text.given[self.start : self.end]
+
+
+def blocks(
+    messages: Sequence[Message], sizes: Sequence[int], tags: Collection[str], is_source: Callable[[str], bool]
+) -> list[Block]:
+    """The blocks of a conversation in order.
+
+    They are what stands in one of these tags in a user message, and results of the tools that are a source of data.
+    """
+    calls = {call: name for one in messages for call, name in zip(one.call_ids, one.called_tools, strict=True)}
+    found: list[Block] = []
+    for place, (message, size) in enumerate(zip(messages, sizes, strict=True)):
+        if message.role == "user" and tags:
+            texts = list(texts_of(place, message, "user"))
+            stretches = [(text, *pair) for text in texts for pair in _tagged(text.given, tags)]
+        elif message.role == "tool" and is_source(calls.get(str(message.get("tool_call_id")), "")):
+            texts = list(texts_of(place, message))
+            stretches = [(text, 0, len(text.given)) for text in texts]
+        else:
+            continue
+        length = sum(len(text.given) for text in texts) or 1
+        found += [Block(text, start, end, size * (end - start) // length) for text, start, end in stretches]
+    return found
+
+
+def _tagged(text: str, tags: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Where one of the tags opens and where it closes; what is inside of one is part of it."""
+    opens = re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?:\s[^<>]{{0,300}})?>")
+    unclosed: set[str] = set()
+    end = 0
+    for found in opens.finditer(text):
+        if found.start() < end or found[1] in unclosed:
+            continue
+        closer = f"</{found[1]}>"
+        place = text.find(closer, found.end())
+        if place < 0:
+            unclosed.add(found[1])
+            continue
+        end = place + len(closer)
+        yield found.start(), end
+
+
+def leaving(messages: Sequence[Message], found: Sequence[Block], limit: int) -> list[Block]:
+    """The blocks that leave: the oldest, in batches, down to half the limit; replayed, so that nothing is stored.
+
+    What a block's arrival makes leave depends on what stands before it alone. What no assistant message has followed
+    by then stays, and so does what stands in the last user message.
+    """
+    gone: list[Block] = []
+    waiting: list[Block] = []
+    total = 0
+    for block in found:
+        waiting.append(block)
+        total += block.tokens
+        if total <= limit:
+            continue
+        at = block.text.message
+        read = next((place for place in range(at, -1, -1) if messages[place].role == "assistant"), 0)
+        asked = next((place for place in range(at, -1, -1) if messages[place].role == "user"), at)
+        for old in [one for one in waiting if one.text.message < read and one.text.message != asked]:
+            if total <= limit * _DEPTH:
+                break
+            waiting.remove(old)
+            gone.append(old)
+            total -= old.tokens
+    return gone
+
+
+def without(messages: Sequence[Message], gone: Sequence[tuple[Block, str]]) -> list[Message]:
+    """The messages with a line in the place of each block, which names its handle."""
+    changed = list(messages)
+    # from the end of each text, so that places in front of it hold
+    for block, handle in sorted(gone, key=lambda pair: pair[0].start, reverse=True):
+        text = block.text
+        line = f'[{block.end - block.start} characters of data left; {MARKER}{handle}") has them]'
+        text.sent = text.sent[: block.start] + line + text.sent[block.end :]
+        changed[text.message] = with_text(changed[text.message], text)
+    return changed

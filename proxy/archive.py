@@ -170,6 +170,16 @@ class BoundArchive:
             archives.seen(key)
         return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
 
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was used last, the latest first; none, and a line in the log, where that fails."""
+        archives = self._archives
+        try:
+            keys = await archives.store.latest(self._prefix, limit=limit)
+        except StoreError as error:
+            archives.warn("search", error.cause)
+            return ()
+        return tuple(key.removeprefix(self._prefix) for key in keys)
+
 
 def _prefix(tenant: str, session: str | None) -> str:
     owner = f"archive/{quote(tenant, safe='')}/"

@@ -97,6 +97,10 @@ class DiskStore:
         """The first keys that start with `prefix`."""
         return await self._run(lambda rows: rows.names(prefix, self._clock(), limit))
 
+    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """The keys that start with `prefix` and were used last."""
+        return await self._run(lambda rows: rows.names(prefix, self._clock(), limit, latest=True))
+
     async def aclose(self) -> None:
         """End the threads, and with them the connections; what is being written is finished first."""
         self._closed = True

@@ -1,30 +1,38 @@
 """The internal tool `recall`: how the model gets back what left its context."""
 
+import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol
 
 from proxy.chat import Tool
 from proxy.context import Archive
+from proxy.originals import best_passages
+from proxy.slicing import Mistake, Part, as_answer, part_of, text
 
-LONGEST = 16_000
-"""Characters of one answer: what was too long for the context must not come back at once."""
+MOST_TEXTS = 500
+MOST_SEARCHED = 8 * 2**20
+"""Texts and characters that a query searches: the latter take about half a second of a thread."""
 
 DEFINITION = Tool(
     {
         "type": "function",
         "function": {
             "name": "recall",
-            "description": 'Reads text that left this conversation, by its recall("HANDLE"): all, or the lines wanted.',
+            "description": 'Reads text that left this conversation, by its recall("HANDLE"): all, or by line, regex '
+            "pattern or JMESPath path. query searches all of it.",
             "parameters": {
                 "type": "object",
                 "properties": {
                     "handle": {"type": "string"},
-                    "contains": {"type": "string"},
+                    "query": {"type": "string"},
+                    "pattern": {"type": "string"},
+                    "path": {"type": "string"},
                     "first_line": {"type": "integer"},
                     "last_line": {"type": "integer"},
                 },
-                "required": ["handle"],
             },
         },
     }
@@ -32,46 +40,79 @@ DEFINITION = Tool(
 """What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
 at the head of each."""
 
+_NEITHER = 'Give a handle as it stands in the conversation, {"handle": "..."}, or words to search: {"query": "..."}.'
+_GONE = "Nothing is kept under this handle, or no longer. Do not ask for it again; a query searches what there is."
+
+
+class Readable(Archive, Protocol):
+    """An archive that says what is in it."""
+
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was used last, the latest first."""
+
 
 class Recall:
-    """Reads an archive for the model. Whatever it is asked, it answers in words."""
+    """Reads and searches an archive for the model. Whatever it is asked, it answers in words, and never at length."""
 
     name = DEFINITION.name
     definition = DEFINITION
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Readable, threads: Executor | None = None) -> None:
+        """Patterns and paths are a model's own and may take seconds: they run in `threads`, or the loop's default."""
         self._archive = archive
+        self._threads = threads
 
     async def run(self, arguments: str) -> str:
-        """The text behind a handle, or the part of it that was asked for, with the numbers of its lines if in part."""
+        """The text behind a handle, the part of it that was asked for, or where the words of a query stand."""
         try:
-            asked = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            return "The arguments are not valid JSON."
-        handle = asked.get("handle") if isinstance(asked, dict) else None
-        if not isinstance(handle, str):
-            return 'A handle is needed, as it stands in the conversation: {"handle": "..."}.'
-        text = await self._archive.fetch(handle)
-        if text is None:
-            return "Nothing is kept under this handle, or no longer. Do not ask for it again."
-        lines = list(enumerate(text.splitlines(), 1))
-        part = _asked_for(lines, asked)
-        if len(part) == len(lines):
-            return _bounded(text)
-        if not part:
-            return f"No line of the {len(lines)} fits."
-        return _bounded("\n".join(f"{number}: {line}" for number, line in part))
+            asked = _object(arguments)
+            part, handle, query = Part.of(asked), text(asked, "handle"), text(asked, "query")
+            if handle is not None:
+                return await self._read(handle.strip(" \"'`"), part, query)
+            return await self._search(query or part.pattern)
+        except Mistake as mistake:
+            return str(mistake)
+
+    async def _read(self, handle: str, part: Part, query: str | None) -> str:
+        content = await self._archive.fetch(handle)
+        if content is None:
+            raise Mistake(_GONE)
+        if query is None:
+            return await self._in_thread(partial(part_of, content, part))
+        found = await self._in_thread(partial(_found, [(handle, content)], query))
+        return found or "No line has these words: try others, or a pattern."
+
+    async def _search(self, query: str | None) -> str:
+        if query is None:
+            raise Mistake(_NEITHER)
+        handles = await self._archive.handles(MOST_TEXTS + 1)
+        if not handles:
+            raise Mistake("Nothing has left this conversation yet: it is all before you.")
+        contents: list[tuple[str, str]] = []
+        room = MOST_SEARCHED
+        for handle in handles[:MOST_TEXTS]:
+            content = await self._archive.fetch(handle)
+            if content is not None and len(content) <= room:
+                contents.append((handle, content))
+                room -= len(content)
+        found = await self._in_thread(partial(_found, contents, query)) or "No text has these words: try others."
+        if len(contents) < len(handles):
+            found += f"\n[not all was searched, but {len(contents)} texts: those used last that are not too long]"
+        return found
+
+    async def _in_thread(self, work: Callable[[], str]) -> str:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _asked_for(lines: Sequence[tuple[int, str]], asked: dict[str, Any]) -> list[tuple[int, str]]:
-    first, last, word = asked.get("first_line"), asked.get("last_line"), asked.get("contains")
-    start = first if isinstance(first, int) else 1
-    end = last if isinstance(last, int) else len(lines)
-    words = word.lower() if isinstance(word, str) else ""
-    return [(number, line) for number, line in lines if start <= number <= end and words in line.lower()]
+def _object(arguments: str) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        raise Mistake(f"The arguments are not valid JSON. {_NEITHER}") from None
+    if not isinstance(asked, dict):
+        raise Mistake(_NEITHER)
+    return asked
 
 
-def _bounded(text: str) -> str:
-    if len(text) <= LONGEST:
-        return text
-    return f"{text[:LONGEST]}\n[{len(text) - LONGEST} more characters: ask for a range of lines or for a word]"
+def _found(contents: list[tuple[str, str]], query: str) -> str:
+    return as_answer(best_passages(contents, query))

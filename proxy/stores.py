@@ -6,6 +6,7 @@ use. What grows by members, such as a set, has a key for each member: so nobody 
 
 import time
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Literal, Protocol
 
 Cause = Literal["busy", "closed", "corrupted", "full", "locked", "read_only", "too_large", "unreachable"]
@@ -53,6 +54,9 @@ class Store(Protocol):
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
         """The first `limit` keys that start with `prefix`, in the order of their code points."""
+
+    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """The `limit` keys that start with `prefix` and were used last, the latest first."""
 
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`; closing twice is fine."""
@@ -115,6 +119,14 @@ class MemoryStore:
         now = self._clock()
         live = (key for key, entry in self._entries.items() if key.startswith(prefix) and entry.expires > now)
         return tuple(sorted(live)[:limit])
+
+    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """The keys that start with `prefix` and were used last."""
+        self._check_open()
+        now = self._clock()
+        entries = reversed(self._entries.items())
+        live = (key for key, entry in entries if key.startswith(prefix) and entry.expires > now)
+        return tuple(islice(live, limit))
 
     async def aclose(self) -> None:
         """Forget everything."""

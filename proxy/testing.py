@@ -104,6 +104,10 @@ class MemoryArchive:
         """What was kept under a handle."""
         return self.kept.get(handle)
 
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was kept last, the latest first."""
+        return tuple(reversed(self.kept))[:limit]
+
 
 def profile(window: int = 8192, **fields: Any) -> ModelProfile:
     """A model with a window of so many tokens."""

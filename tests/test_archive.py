@@ -179,6 +179,21 @@ async def test_handles_without_content_are_touched(archives: Archives, store: Re
     assert store.calls[-1] == "touch"
 
 
+async def test_what_a_session_archived_is_listed_to_it_alone(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
+    archive = archives.bound("a", "s")
+    handles = [await archive.keep(str(number)) for number in range(4)]
+    await archives.bound("a", "t").keep("other")
+    assert await archive.handles(10) == tuple(reversed(handles))
+    clock.now += 61
+    await archive.keep("0")
+    assert await archive.handles(2) == (handles[0], handles[3])
+    assert await archives.bound("b", "s").handles(10) == ()
+    await store.aclose()
+    assert await archive.handles(10) == ()
+
+
 async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
     archives = Archives(store, entries=10)
     for number in range(50):

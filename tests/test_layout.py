@@ -11,9 +11,11 @@ FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/*.py")]
 HEAVY = {
     "aiohttp": "proxy/transport.py",
     "diskcache": "proxy/rows.py",
+    "jmespath": "proxy/json_path.py",
     "litellm": "proxy/upstreams/foreign/library.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py",
+    "regex": "proxy/slicing.py",
     "tiktoken": "proxy/tokens/encodings.py",
     "tiktoken_ext": "proxy/tokens/encodings.py",
     "tokenizers": "proxy/tokens/tokenizer_files.py",

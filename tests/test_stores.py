@@ -133,3 +133,14 @@ async def test_many_at_once(store: Store) -> None:
     await asyncio.gather(*(store.put(f"k{number}", b"%d" % number, ttl=10) for number in range(200)))
     values = await asyncio.gather(*(store.get(f"k{number}") for number in range(200)))
     assert values == [b"%d" % number for number in range(200)]
+
+
+async def test_what_was_used_last_comes_first(store: Store, clock: Clock) -> None:
+    for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
+        clock.now += 1
+        await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
+    clock.now += 100
+    await store.touch(["a/1"], ttl=1000)
+    assert await store.latest("a/", limit=10) == ("a/1", "a/2", "a/3")
+    assert await store.latest("a/", limit=1) == ("a/1",)
+    assert await store.latest("c/", limit=1) == ()

@@ -53,7 +53,7 @@ async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWr
     results = [item["content"] for item in asked["messages"] if item["role"] == "tool" and item["tool_call_id"] == "r1"]
     message: dict[str, Any] = {"role": "assistant", "content": f"Found: {results[-1]}" if results else None}
     if not results:
-        arguments = json.dumps({"handle": handle_in(received.body), "contains": "code word"})
+        arguments = json.dumps({"handle": handle_in(received.body), "pattern": "code word"})
         function = {"name": "recall", "arguments": arguments}
         message["tool_calls"] = [{"id": "r1", "type": "function", "function": function}]
     reason = "stop" if results else "tool_calls"

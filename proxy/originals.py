@@ -1,0 +1,97 @@
+"""Archived content as lines that can be read, numbered and searched."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from proxy.chat import ROLES, Message, called_name
+from proxy.lexical import Lexical
+
+READ = 8 * 2**20
+"""Characters of one content that are read; what is behind them is only to be had as a whole."""
+WIDEST = 1000
+"""Characters of a line; a longer one becomes several, so that any place of minified JSON has a line number."""
+_TALLEST = 12
+_LARGEST = 800
+"""Lines and characters of a passage, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A few lines of a content that fit a query."""
+
+    handle: str
+    first: int
+    """The number of its first line, from 1."""
+    lines: tuple[str, ...]
+    of: int
+    """How many lines the content has."""
+
+
+def readable(content: str) -> str:
+    """Content as text: messages that left as JSON lines say who said what; anything else is as it is."""
+    if not content.startswith("{") or len(content) > READ:
+        return content
+    try:
+        found = [orjson.loads(line) for line in content.split("\n") if line]
+    except ValueError:
+        return content
+    return "\n".join(map(_said, found)) if all(map(_is_message, found)) else content
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, none longer than `WIDEST`."""
+    lines: list[str] = []
+    for line in text[:READ].splitlines():
+        if len(line) <= WIDEST:
+            lines.append(line)
+        else:
+            lines += [line[start : start + WIDEST] for start in range(0, len(line), WIDEST)]
+    return lines
+
+
+def best_passages(contents: Sequence[tuple[str, str]], query: str, most: int = 8) -> list[Passage]:
+    """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated."""
+    passages = [each for handle, content in contents for each in _passages(handle, lines_of(readable(content)))]
+    scores = Lexical(["\n".join(each.lines) for each in passages]).scores(query)
+    ranked = sorted((place for place, score in enumerate(scores) if score > 0), key=lambda place: -scores[place])
+    best: list[Passage] = []
+    shown: set[str] = set()
+    for place in ranked:
+        passage = passages[place]
+        if not shown.issuperset(passage.lines):
+            shown.update(passage.lines)
+            best.append(passage)
+        if len(best) == most:
+            break
+    return best
+
+
+def _passages(handle: str, lines: Sequence[str]) -> list[Passage]:
+    passages: list[Passage] = []
+    start = size = 0
+    for place, line in enumerate(lines):
+        if place > start and (place - start == _TALLEST or size + len(line) > _LARGEST):
+            passages.append(Passage(handle, start + 1, tuple(lines[start:place]), len(lines)))
+            start, size = place, 0
+        size += len(line)
+    if lines:
+        passages.append(Passage(handle, start + 1, tuple(lines[start:]), len(lines)))
+    return passages
+
+
+def _is_message(found: Any) -> bool:
+    return isinstance(found, dict) and found.get("role") in ROLES and ("content" in found or "tool_calls" in found)
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    message = Message(found)
+    calls = [f"[calls {called_name(call)}({_arguments(call)})]" for call in found.get("tool_calls") or ()]
+    return f"{message.role}: " + "\n".join(filter(None, (message.text, *calls)))
+
+
+def _arguments(call: Mapping[str, Any]) -> Any:
+    inner = call.get("function") or call.get("custom")
+    return inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else ""

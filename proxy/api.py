@@ -1,40 +1,28 @@
 """The endpoints: what comes in, what goes out, and the one place where an error becomes an answer."""
 
-import asyncio
-import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Scope
 
-from proxy import chain
-from proxy.archive import Archives
 from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
-from proxy.context import Context
-from proxy.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.headers import forwarded, relayed, visible_to_policies
-from proxy.identity import identify
+from proxy.errors import NotFound, PenstockError
+from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
-from proxy.memory import Memos
-from proxy.once import OnceService
-from proxy.policy import Reject
 from proxy.recall import Recall
-from proxy.replay import Replay
+from proxy.rewriting import Rewriting, Services
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
-from proxy.step import context_header, server_timing
+from proxy.step import context_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
-from proxy.tokens import TokenService
 from proxy.upstream import Call, Reply, Upstream
 from proxy.usage import Usage, UsageReader, without_usage
-
-_log = logging.getLogger("penstock.api")
 
 _JSON = (b"content-type", b"application/json")
 
@@ -50,23 +38,11 @@ Send = Callable[[Call], Awaitable[Reply]]
 """How a call goes out: straight to the upstream, or through the loop of internal tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the steps of a chain, and the loop behind it, need to do their work."""
-
-    tokens: TokenService
-    archives: Archives
-    replay: Replay
-    once: OnceService
-    memos: Memos
-
-
 class Api:
     """The endpoints, and what they share."""
 
-    def __init__(self, settings: Settings, routes: Routes, services: Services) -> None:
-        self._server = settings.server
-        self._chains = settings.chains
+    def __init__(self, settings: Settings, routes: Routes, rewriting: Rewriting, services: Services) -> None:
+        self._rewriting = rewriting
         self._routes = routes
         self._catalogue = Catalogue(routes)
         self._services = services
@@ -77,7 +53,7 @@ class Api:
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model)
-            steps = self._chain(route, http, seen)
+            _, steps = self._rewriting.chain_of(route, http, seen)
             send: Send = route.upstream.send
             if steps or route.upstream.translates:
                 call, send = await self._rewritten(body, route, steps, http, seen)
@@ -88,73 +64,31 @@ class Api:
                 )
             await self._exchange(http, seen, route.upstream, call, send, body)
 
-    def _chain(self, route: Route, http: Exchange, seen: Observation) -> Chain:
-        """The steps that this request gets: its model's, those of its own choice, or none at all."""
-        name: str | None = route.chain
-        chosen = http.headers.get("x-penstock-chain")
-        if chosen is not None and self._server.may_choose_chain:
-            if chosen not in self._chains:
-                known = ", ".join(sorted(self._chains))
-                raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
-            name = chosen
-        if self._server.may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
-            name = None
-        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
-        return () if name is None else self._chains[name]
-
     async def _rewritten(
         self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation
     ) -> tuple[Call, Send]:
-        """The call that a chain makes of a body, and how to send it. Raises `Rejected` where a policy says no."""
-        sent = incoming = body.parse()
-        identity = identify(http.headers, sent)
-        scope = f"{identity.tenant}\0{identity.session}"
-        loops = bool(sent.tools) and any(policy.internal_tools for _, policy in steps)
-        if loops:
-            incoming = await self._services.replay.restored(sent, scope)
-        profile = await route.upstream.profile(route.profile)
-        tokens = self._services.tokens.bound(profile, identity.tenant)
-        deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        archive = self._services.archives.bound(identity.tenant, identity.session)
-        once = self._services.once.bound(identity.tenant)
-        memo = self._services.memos.bound(identity.tenant, identity.session)
-        headers = visible_to_policies(http.headers)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, headers=headers)
-        outcome = await chain.run(steps, ctx)
-        if outcome.before is not None and outcome.after is not None:
-            before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
-            seen.ran(outcome.steps, before=before, after=after, window=usable)
-            http.own_headers += [
-                (b"x-penstock-context", context_header(before, after, profile.window).encode()),
-                (b"server-timing", server_timing(outcome.steps).encode()),
-            ]
-        for step in outcome.steps:
-            if step.verdict == "fail":
-                fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
-                _log.warning("policy failed", extra={"fields": fields})
-        if outcome.rejected is not None:
-            raise _refusal(outcome.rejected)
-        request = outcome.request.with_model(route.model)
+        """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
+        done = await self._rewriting.run(body, route, steps, http, seen)
+        request = done.outcome.request.with_model(route.model)
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
-        raw = body.raw if request is sent else request.encode()
-        headers = forwarded(http.headers)
         call = Call(
             _CHAT,
             route.model,
-            raw,
-            headers,
+            body.raw if request is done.sent else request.encode(),
+            forwarded(http.headers),
             query=http.query,
             request=request,
-            profile=profile,
-            counted=outcome.after,
-            tokens=tokens,
+            profile=done.profile,
+            counted=done.outcome.after,
+            tokens=done.tokens,
             hide_usage=ask,
         )
-        if not loops:
+        if not done.loops:
             return call, route.upstream.send
-        loop, record = Loop([Recall(archive)]), self._services.replay.recorder(sent, scope)
+        loop = Loop([Recall(done.archive, self._services.recalls)])
+        record = self._services.replay.recorder(done.sent, done.scope)
         return call, lambda looped: loop.send(route.upstream, looped, record)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
@@ -248,11 +182,6 @@ async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_u
     else:
         await http.relay(reply.status, headers, reply.chunks, observed.first_chunk, reader.feed)
     return reader.of_stream().completed(reply.facts)
-
-
-def _refusal(verdict: Reject) -> PenstockError:
-    kind = Rejected if verdict.status < 500 else PenstockError
-    return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)
 
 
 def _learn(call: Call, usage: Usage, reply: Reply) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from proxy.api import Api, Services
+from proxy.api import Api
 from proxy.archive import Archives
 from proxy.config import Config, load
 from proxy.context import ModelProfile
@@ -25,6 +26,7 @@ from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
 from proxy.replay import Replay
+from proxy.rewriting import Rewriting, Services
 from proxy.routing import Routes
 from proxy.settings import (
     EchoUpstream,
@@ -35,6 +37,7 @@ from proxy.settings import (
     Settings,
     StateSettings,
 )
+from proxy.sidecar import Sidecar
 from proxy.stores import MemoryStore, Store
 from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
@@ -42,6 +45,8 @@ from proxy.upstream import Upstream
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create() -> "App":
@@ -64,8 +69,10 @@ def build(config: Config) -> "App":
     tokens = TokenService()
     store = build_store(settings.state)
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
-    once = OnceService()
-    api = Api(settings, routes, Services(tokens, archives, replay, once, Memos(store, ttl=settings.state.ttl)))
+    once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
+    services = Services(tokens, archives, replay, once, Memos(store, ttl=settings.state.ttl), recalls)
+    rewriting = Rewriting(settings, services)
+    api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -81,10 +88,14 @@ def build(config: Config) -> "App":
             await store.aclose()
             tokens.close()
             once.close()
+            recalls.shutdown(wait=False, cancel_futures=True)
             await telemetry.aclose()
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
-        return HttpRoute(path, Endpoint(handler, telemetry, route or path), methods=list(methods))
+        shows_path = handler != sidecar.retrieve
+        return HttpRoute(
+            path, Endpoint(handler, telemetry, route or path, shows_path=shows_path), methods=list(methods)
+        )
 
     chat = endpoint("/v1/chat/completions", api.chat, ["POST"])
     app = Starlette(
@@ -95,7 +106,12 @@ def build(config: Config) -> "App":
             endpoint("/models", api.models, ["GET"], "/v1/models"),
             endpoint("/v1/models/{model:path}", api.model, ["GET"]),
             endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
-            endpoint("/v1/{path:path}", api.forward, ["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            # of all methods and spellings: what belongs to no upstream must not be forwarded to one
+            endpoint("/v1/compress", sidecar.compress, _METHODS),
+            endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
+            endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/{path:path}", api.forward, _METHODS),
             HttpRoute("/healthz", _healthz, methods=["GET"]),
             HttpRoute("/readyz", _readyz, methods=["GET"]),
             HttpRoute("/metrics", _metrics(telemetry), methods=["GET"]),

@@ -1,5 +1,8 @@
 """Originals of what leaves the context: content-addressed, under tenant and session.
 
+Beside each content stands a pointer, by which the tenant finds it without the name of the session. Losing one loses no
+content: it is then only to be had with the session's name, until it is kept again.
+
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
 within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
 the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it.
@@ -11,6 +14,7 @@ import time
 import zlib
 from base64 import b32encode
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from re import compile as pattern
 from urllib.parse import quote
@@ -21,6 +25,9 @@ logger = logging.getLogger("penstock.archive")
 
 HANDLE = pattern(r"[a-z2-7]{20}")
 """What a handle looks like."""
+
+_PART = pattern(r"[0-9a-f]{32}")
+"""What stands for a session in keys."""
 
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
@@ -69,17 +76,39 @@ class Archives:
 
     def bound(self, tenant: str, session: str) -> "BoundArchive":
         """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it."""
-        return BoundArchive(self, _prefix(tenant, session))
+        return BoundArchive(self, _owner(tenant), _part(session))
+
+    async def find(self, tenant: str, handle: str) -> str | None:
+        """The content of a handle from any session of a tenant; None for one that has no pointer, or no content."""
+        handle = handle.strip().lower()
+        if not HANDLE.fullmatch(handle):
+            return None
+        pointer = f"handle/{_owner(tenant)}{handle}"
+        try:
+            part = (await self.store.get(pointer, ttl=self.ttl) or b"").decode("ascii", "replace")
+            known = _PART.fullmatch(part) is not None
+            content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
+            if content is None:  # another session that has it may set its own
+                await self.store.delete((pointer,))
+            return content
+        except StoreError as error:
+            self.warn("find", error.cause)
+            return None
 
     async def forget(self, tenant: str, session: str | None = None) -> int:
         """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`.
 
         Another worker may go on naming what it saw within the last `fresh` seconds.
         """
-        prefix, deleted = _prefix(tenant, session), 0
+        owner, part = _owner(tenant), "" if session is None else _part(session)
+        prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
         while keys := await self.store.keys(prefix):
-            await self.store.delete(keys)
+            pointers = [f"handle/{owner}{key.rpartition('/')[2]}" for key in keys]
+            ours = [each for each in pointers if not part or await self.store.get(each) == part.encode()]
+            await self.store.delete([*keys, *ours])
             deleted += len(keys)
+        while not part and (lost := await self.store.keys(f"handle/{owner}")):
+            await self.store.delete(lost)
         self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
         return deleted
 
@@ -105,11 +134,13 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_prefix")
+    __slots__ = ("_archives", "_part", "_pointers", "_prefix")
 
-    def __init__(self, archives: Archives, prefix: str) -> None:
+    def __init__(self, archives: Archives, owner: str, part: str) -> None:
         self._archives = archives
-        self._prefix = prefix
+        self._part = part
+        self._prefix = f"archive/{owner}{part}/"
+        self._pointers = f"handle/{owner}"
 
     async def keep(self, content: str) -> str | None:
         """Store content durably and return its handle; None, and a line in the log, where that fails.
@@ -121,10 +152,15 @@ class BoundArchive:
         key = self._prefix + handle
         if archives.is_fresh(key):
             return handle
+        pointer, part = self._pointers + handle, self._part.encode()
         try:
-            if not await archives.store.touch((key,), ttl=archives.ttl):
+            found = await archives.store.touch((key, pointer), ttl=archives.ttl)
+            if key not in found:
                 packed = await asyncio.to_thread(_packed, content, archives.largest)
-                await archives.store.put(key, packed, ttl=archives.ttl)
+                await archives.store.put_all({key: packed, pointer: part}, ttl=archives.ttl)
+            elif pointer not in found:
+                with suppress(StoreError):
+                    await archives.store.put(pointer, part, ttl=archives.ttl)
         except StoreError as error:
             archives.warn("keep", error.cause)
             return None
@@ -162,7 +198,10 @@ class BoundArchive:
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
         old = [key for key in keys if not archives.is_fresh(key)]
         try:
-            found = await archives.store.touch(old, ttl=archives.ttl) if old else frozenset()
+            pointers = [self._pointers + keys[key] for key in old]
+            found = (
+                await archives.store.touch([*old, *pointers], ttl=archives.ttl) & keys.keys() if old else frozenset()
+            )
         except StoreError as error:
             archives.warn("touch", error.cause)
             found = frozenset()
@@ -181,11 +220,12 @@ class BoundArchive:
         return tuple(key.removeprefix(self._prefix) for key in keys)
 
 
-def _prefix(tenant: str, session: str | None) -> str:
-    owner = f"archive/{quote(tenant, safe='')}/"
-    if session is None:
-        return owner
-    return f"{owner}{blake2b(session.encode(errors='surrogatepass'), digest_size=16).hexdigest()}/"
+def _owner(tenant: str) -> str:
+    return f"{quote(tenant, safe='')}/"
+
+
+def _part(session: str) -> str:
+    return blake2b(session.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def _packed(content: str, largest: int) -> bytes:

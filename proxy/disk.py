@@ -8,7 +8,7 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -81,9 +81,13 @@ class DiskStore:
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         """Set the value of a key, durably."""
-        if len(value) > self._room[0] // LARGEST_SHARE:
+        await self.put_all({key: value}, ttl=ttl)
+
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        """Set several values, durably, in one transaction."""
+        if max(map(len, values.values()), default=0) > self._room[0] // LARGEST_SHARE:
             raise StoreError("too_large")
-        await self._run(lambda rows: rows.write(key, value, self._clock(), ttl, self._room))
+        await self._run(lambda rows: rows.write(values, self._clock(), ttl, self._room))
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them."""

@@ -21,17 +21,18 @@ Handler = Callable[[Exchange, Observation], Awaitable[None]]
 class Endpoint:
     """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
 
-    def __init__(self, handler: Handler, telemetry: Telemetry, route: str) -> None:
+    def __init__(self, handler: Handler, telemetry: Telemetry, route: str, *, shows_path: bool = True) -> None:
+        """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names."""
         self._handler = handler
         self._telemetry = telemetry
         self._route = route
+        self._shows_path = shows_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one exchange."""
         http = Exchange(scope, receive, send)
-        seen = self._telemetry.begin(
-            scope["method"], self._route, http.headers, path=scope["path"], request_id=http.request_id
-        )
+        path = scope["path"] if self._shows_path else None
+        seen = self._telemetry.begin(scope["method"], self._route, http.headers, path=path, request_id=http.request_id)
         fault: PenstockError | str | None = None
         try:
             await self._handler(http, seen)

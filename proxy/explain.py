@@ -90,19 +90,7 @@ def render_json(explained: Explained, *, diff: bool = False) -> str:
         "prompt_usd_before": _prompt_usd(profile, outcome.before),
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
         "rejected": outcome.rejected.why if outcome.rejected else None,
-        "steps": [
-            {
-                "policy": step.policy,
-                "verdict": step.verdict,
-                "why": step.why,
-                "observed": step.observed,
-                "tokens_before": step.tokens_before,
-                "tokens_after": step.tokens_after,
-                "milliseconds": round(step.seconds * 1000, 3),
-                "facts": dict(step.facts),
-            }
-            for step in outcome.steps
-        ],
+        "steps": [step.shown() for step in outcome.steps],
     }
     if diff:
         data["diff"] = _diff(explained.incoming.messages, outcome.request.messages)

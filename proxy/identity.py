@@ -16,12 +16,20 @@ def identify(headers: Mapping[str, str], request: ChatRequest) -> Identity:
     The tenant is a hash, from which the key cannot be told. The conversation has the name in `x-penstock-session`, else
     what its system messages and first user message make: conversations that open with the same words share it.
     """
+    tenant = tenant_of(headers)
+    return Identity(tenant, named_session(headers) or f"opening-{_hash(_opening(request))}")
+
+
+def tenant_of(headers: Mapping[str, str]) -> str:
+    """The tenant behind a client's key."""
     key = headers.get("authorization")
-    tenant = _hash(key.encode(errors="surrogateescape")) if key else ANONYMOUS.tenant
+    return _hash(key.encode(errors="surrogateescape")) if key else ANONYMOUS.tenant
+
+
+def named_session(headers: Mapping[str, str]) -> str | None:
+    """The conversation that `x-penstock-session` names; None without that header."""
     name = headers.get("x-penstock-session")
-    if name:
-        return Identity(tenant, f"named-{_hash(name.encode(errors='surrogateescape'))}")
-    return Identity(tenant, f"opening-{_hash(_opening(request))}")
+    return f"named-{_hash(name.encode(errors='surrogateescape'))}" if name else None
 
 
 def _opening(request: ChatRequest) -> bytes:

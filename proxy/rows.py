@@ -5,7 +5,7 @@ whenever the process dies, and no row can name a path. Nothing is ever unpickled
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -109,23 +109,24 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         finally:
             self._sql(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
 
-    def write(self, key: str, value: bytes, now: float, ttl: float, room: tuple[int, float]) -> None:
-        """Set a value, where `room` is the bound in bytes and the protected time in seconds."""
-        size, mode, filename, stored = self.disk.store(value, False)
+    def write(self, values: Mapping[str, bytes], now: float, ttl: float, room: tuple[int, float]) -> None:
+        """Set values, all or none, where `room` is the bound in bytes and the protected time in seconds."""
         with self.writing() as connection:
             connection.execute(
                 "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)",
                 (now, _AT_ONCE),
             )
-            self._make_room(connection, key, len(value) + _PAGES, now, room)
-            connection.execute(
-                "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
-                " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
-                " store_time = excluded.store_time, expire_time = excluded.expire_time,"
-                " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
-                " filename = excluded.filename, value = excluded.value",
-                (key, now, now + ttl, now, size, mode, filename, stored),
-            )
+            for key, value in values.items():
+                size, mode, filename, stored = self.disk.store(value, False)
+                self._make_room(connection, key, len(value) + _PAGES, now, room)
+                connection.execute(
+                    "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
+                    " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
+                    " store_time = excluded.store_time, expire_time = excluded.expire_time,"
+                    " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
+                    " filename = excluded.filename, value = excluded.value",
+                    (key, now, now + ttl, now, size, mode, filename, stored),
+                )
 
     def _make_room(
         self, connection: sqlite3.Connection, key: str, needed: int, now: float, room: tuple[int, float]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from proxy.policy import Fact
 
@@ -44,6 +44,19 @@ class Step:
         if self.verdict != "rewrite" or self.observed or self.tokens_before is None or self.tokens_after is None:
             return False
         return self.tokens_after < self.tokens_before
+
+    def shown(self) -> dict[str, Any]:
+        """The step for machines, as JSON values; times in milliseconds."""
+        return {
+            "policy": self.policy,
+            "verdict": self.verdict,
+            "why": self.why,
+            "observed": self.observed,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "milliseconds": round(self.seconds * 1000, 3),
+            "facts": dict(self.facts),
+        }
 
 
 def server_timing(steps: Iterable[Step]) -> str:

@@ -5,7 +5,7 @@ use. What grows by members, such as a set, has a key for each member: so nobody 
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Literal, Protocol
 
@@ -46,6 +46,9 @@ class Store(Protocol):
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         """Set the value of a key, for `ttl` seconds. When it returns, the value is as durable as the store can be."""
 
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        """Set several values at once, as durably: all of them or none."""
+
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them: they live `ttl` seconds from now. Those that are there."""
 
@@ -85,19 +88,23 @@ class MemoryStore:
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         """Set the value of a key. Raises `too_large` or `full`; then everything is as it was."""
+        await self.put_all({key: value}, ttl=ttl)
+
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        """Set several values. Raises `too_large` or `full`; then everything is as it was."""
         self._check_open()
-        size = _size(key, value)
-        if size > self._max_bytes // LARGEST_SHARE:
+        sizes = [_size(key, value) for key, value in values.items()]
+        if max(sizes, default=0) > self._max_bytes // LARGEST_SHARE:
             raise StoreError("too_large")
-        old = self._entries.get(key)
-        wanted = self._bytes - (0 if old is None else _size(key, old.value)) + size
-        for victim in self._victims(key, wanted - self._max_bytes):
+        old = sum(_size(key, self._entries[key].value) for key in values if key in self._entries)
+        for victim in self._victims(values, self._bytes - old + sum(sizes) - self._max_bytes):
             self._drop(victim)
-        if old is not None:
-            self._drop(key)
         now = self._clock()
-        self._entries[key] = _Entry(bytes(value), now, now + ttl)
-        self._bytes += size
+        for key, value in values.items():
+            if key in self._entries:
+                self._drop(key)
+            self._entries[key] = _Entry(bytes(value), now, now + ttl)
+        self._bytes += sum(sizes)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them."""
@@ -154,14 +161,14 @@ class MemoryStore:
     def _drop(self, key: str) -> None:
         self._bytes -= _size(key, self._entries.pop(key).value)
 
-    def _victims(self, key: str, excess: int) -> list[str]:
-        """The entries that must leave to free so many bytes for a key. Raises `full` if they are not enough."""
+    def _victims(self, keys: Collection[str], excess: int) -> list[str]:
+        """The entries that must leave to free so many bytes for keys. Raises `full` if they are not enough."""
         victims: list[str] = []
         if excess <= 0:
             return victims
         now = self._clock()
         for name, entry in self._entries.items():
-            if name != key and (entry.expires <= now or entry.used <= now - self._protected):
+            if name not in keys and (entry.expires <= now or entry.used <= now - self._protected):
                 victims.append(name)
                 excess -= _size(name, entry.value)
                 if excess <= 0:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -47,9 +47,9 @@ class Recording(MemoryStore):
         self._note("get")
         return await super().get(key, ttl=ttl)
 
-    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         self._note("put")
-        await super().put(key, value, ttl=ttl)
+        await super().put_all(values, ttl=ttl)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         self._note("touch")
@@ -205,6 +205,55 @@ async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
     assert store.calls == ["touch"]
 
 
+async def test_a_tenant_finds_its_content_without_the_session(archives: Archives, clock: Clock) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    assert await archives.find("a", f" {handle.upper()}") == "content"
+    assert await archives.find("b", handle) is None
+    assert await archives.find("a", "nonsense") is None
+    assert await archives.bound("a", "t").fetch(handle) is None, "a session still sees its own alone"
+
+
+async def test_a_lost_pointer_loses_no_content_and_comes_back(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    await store.delete(await store.keys("handle/"))
+    assert await archives.find("a", handle) is None
+    assert await archive.fetch(handle) == "content"
+    clock.now += 61
+    await archive.keep("content")
+    assert await archives.find("a", handle) == "content"
+
+
+@pytest.mark.parametrize("planted", [b"", b"../../b", b"\xff" * 32, b"0" * 32])
+async def test_a_pointer_that_names_no_content_gives_way(
+    archives: Archives, store: Recording, clock: Clock, planted: bytes
+) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    await store.put(f"handle/a/{handle}", planted, ttl=1000)
+    assert await archives.find("a", handle) is None
+    clock.now += 61
+    await archives.bound("a", "s").keep("content")
+    assert await archives.find("a", handle) == "content"
+
+
+async def test_what_is_forgotten_leaves_no_pointer(archives: Archives, store: Recording) -> None:
+    mine = await archives.bound("a", "s").keep("content")
+    theirs = await archives.bound("a", "t").keep("other")
+    assert mine is not None
+    assert theirs is not None
+    await archives.forget("a", "s")
+    assert await archives.find("a", mine) is None
+    assert await archives.find("a", theirs) == "other"
+    await archives.bound("b", "s").keep("content")
+    await archives.forget("a")
+    assert [key[:9] for key in await store.keys("")] == ["archive/b", "handle/b/"]
+
+
 async def test_a_tenant_or_a_session_can_be_forgotten(archives: Archives) -> None:
     handles = {(t, s): await archives.bound(t, s).keep(f"{t}{s}") or "" for t in "ab" for s in "xy"}
     assert await archives.forget("a", "x") == 1
@@ -260,7 +309,7 @@ async def test_long_text_is_compressed_where_that_pays(archives: Archives, store
     noise = random.Random(0).randbytes(50_000).decode("latin-1")
     for content, most in (("some log line 17\n" * 3000, 2000), (noise, 76_000), ("short " * 10, 61)):
         await archives.bound("a", content[:1]).keep(content)
-        (key,) = await store.keys("")
+        (key,) = await store.keys("archive/")
         value = await store.get(key)
         assert value is not None
         assert len(value) <= most
@@ -286,7 +335,7 @@ async def test_content_that_does_not_fit_its_handle_is_never_returned(
     archive = archives.bound("a", "s")
     handle = await archive.keep("content")
     assert handle is not None
-    (key,) = await store.keys("")
+    (key,) = await store.keys("archive/")
     await store.put(key, planted, ttl=1000)
     assert await archive.fetch(handle) is None
 

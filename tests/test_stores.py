@@ -144,3 +144,15 @@ async def test_what_was_used_last_comes_first(store: Store, clock: Clock) -> Non
     assert await store.latest("a/", limit=10) == ("a/1", "a/2", "a/3")
     assert await store.latest("a/", limit=1) == ("a/1",)
     assert await store.latest("c/", limit=1) == ()
+
+
+async def test_several_values_are_set_together_or_not_at_all(store: Store) -> None:
+    await store.put("a", b"old", ttl=10)
+    await store.put_all({"a": b"1", "b": b"2"}, ttl=10)
+    assert (await store.get("a"), await store.get("b")) == (b"1", b"2")
+    with pytest.raises(StoreError, match="too_large"):
+        await store.put_all({"a": b"3", "c": bytes(MIB // 2)}, ttl=10)
+    with pytest.raises(StoreError, match="full"):
+        await store.put_all({"a": b"3", **{str(number): bytes(200_000) for number in range(8)}}, ttl=10)
+    assert await store.keys("") == ("a", "b")
+    assert await store.get("a") == b"1"

@@ -1,0 +1,127 @@
+"""What happens to a chat request before it is sent: its chain is found and run, and what that gave is told."""
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from proxy import chain
+from proxy.archive import Archives, BoundArchive
+from proxy.asgi import Exchange
+from proxy.body import Body
+from proxy.chain import Outcome
+from proxy.chat import ChatRequest
+from proxy.context import Context, ModelProfile
+from proxy.errors import BadRequest, PenstockError, Rejected
+from proxy.headers import visible_to_policies
+from proxy.identity import identify
+from proxy.memory import Memos
+from proxy.once import OnceService
+from proxy.policy import Reject
+from proxy.replay import Replay
+from proxy.routing import Route
+from proxy.settings import Chain, Settings
+from proxy.step import context_header, server_timing
+from proxy.telemetry.observation import Observation
+from proxy.tokens import BoundTokens, TokenService
+
+_log = logging.getLogger("penstock.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the steps of a chain, and the loop behind it, need to do their work."""
+
+    tokens: TokenService
+    archives: Archives
+    replay: Replay
+    once: OnceService
+    memos: Memos
+    recalls: Executor
+    """Threads in which the parts of archived texts are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A request, and what its chain made of it."""
+
+    sent: ChatRequest
+    """As the client sent it."""
+    outcome: Outcome
+    profile: ModelProfile
+    tokens: BoundTokens
+    archive: BoundArchive
+    loops: bool
+    """Whether the model may call an internal tool."""
+    scope: str
+    """Whose conversation it is, for what is kept of the loop."""
+
+
+class Rewriting:
+    """Finds and runs the chains of requests."""
+
+    def __init__(self, settings: Settings, services: Services) -> None:
+        self._server = settings.server
+        self._chains = settings.chains
+        self._services = services
+
+    def chain_of(self, route: Route, http: Exchange, seen: Observation) -> tuple[str | None, Chain]:
+        """The chain that this request gets and its steps: its model's, that of its own choice, or none at all."""
+        name: str | None = route.chain
+        chosen = http.headers.get("x-penstock-chain")
+        if chosen is not None and self._server.may_choose_chain:
+            if chosen not in self._chains:
+                known = ", ".join(sorted(self._chains))
+                raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
+            name = chosen
+        if self._server.may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
+            name = None
+        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
+        return name, () if name is None else self._chains[name]
+
+    async def run(
+        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, *, sends: bool = True
+    ) -> Rewritten:
+        """Run the steps over a body. Raises `PenstockError` where a policy says no, or one that must not fail did.
+
+        With `sends`, what the loop of internal tools added to earlier turns is put back first.
+        """
+        sent = incoming = body.parse()
+        identity = identify(http.headers, sent)
+        scope = f"{identity.tenant}\0{identity.session}"
+        loops = sends and bool(sent.tools) and any(policy.internal_tools for _, policy in steps)
+        if loops:
+            incoming = await self._services.replay.restored(sent, scope)
+        profile = await route.upstream.profile(route.profile)
+        tokens = self._services.tokens.bound(profile, identity.tenant)
+        deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
+        archive = self._services.archives.bound(identity.tenant, identity.session)
+        once = self._services.once.bound(identity.tenant)
+        memo = self._services.memos.bound(identity.tenant, identity.session)
+        headers = visible_to_policies(http.headers)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, headers=headers)
+        outcome = await chain.run(steps, ctx)
+        _tell(outcome, profile, http, seen)
+        if outcome.rejected is not None:
+            raise _refusal(outcome.rejected)
+        return Rewritten(sent, outcome, profile, tokens, archive, loops, scope)
+
+
+def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:
+    """Say what the steps did: in the answer's headers, in telemetry, and in the log where one failed."""
+    if outcome.before is not None and outcome.after is not None:
+        before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
+        seen.ran(outcome.steps, before=before, after=after, window=usable)
+        http.own_headers += [
+            (b"x-penstock-context", context_header(before, after, profile.window).encode()),
+            (b"server-timing", server_timing(outcome.steps).encode()),
+        ]
+    for step in outcome.steps:
+        if step.verdict == "fail":
+            fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
+            _log.warning("policy failed", extra={"fields": fields})
+
+
+def _refusal(verdict: Reject) -> PenstockError:
+    kind = Rejected if verdict.status < 500 else PenstockError
+    return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)

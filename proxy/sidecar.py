@@ -1,0 +1,121 @@
+"""The endpoints for other gateways: what a chain makes of a request without sending it, and what left a context."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from proxy.archive import Archives
+from proxy.asgi import Exchange
+from proxy.body import Body
+from proxy.chat import encode
+from proxy.context import TokenCount
+from proxy.errors import BadRequest, NotFound
+from proxy.identity import named_session, tenant_of
+from proxy.rewriting import Rewriting, Rewritten, Services
+from proxy.routing import Routes
+from proxy.settings import Settings
+from proxy.slicing import Mistake, Part, part_of
+from proxy.telemetry.observation import Observation
+
+_JSON = (b"content-type", b"application/json")
+_TEXT = (b"content-type", b"text/plain; charset=utf-8")
+_PRIVATE = (b"cache-control", b"no-store")
+_NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
+"""How a handle stands in a message's JSON."""
+
+
+class Sidecar:
+    """`/v1/compress` and `/v1/retrieve`. Nothing of either reaches an upstream."""
+
+    def __init__(self, settings: Settings, routes: Routes, rewriting: Rewriting, services: Services) -> None:
+        self._limit = int(settings.server.max_body_mib * 2**20)
+        self._routes = routes
+        self._rewriting = rewriting
+        self._archives: Archives = services.archives
+        self._threads: Executor = services.recalls
+
+    async def compress(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
+        _only("POST", http)
+        body = Body(await http.read(self._limit))
+        async with http.watch():
+            route = self._routes.of(body.model)
+            name, steps = self._rewriting.chain_of(route, http, seen)
+            rewritten = await self._rewriting.run(body, route, steps, http, seen, sends=False)
+            outcome = rewritten.outcome
+            before = outcome.before or await rewritten.tokens.count(outcome.request)
+            answer = _compressed(rewritten, name, before, outcome.after or before)
+        await http.respond(200, [_JSON], answer)
+
+    async def retrieve(self, http: Exchange, seen: Observation) -> None:
+        """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
+        _only("GET", http)
+        async with http.watch():
+            answer, kind = await self._retrieved(http)
+        await http.respond(200, [kind, _PRIVATE], answer)
+
+    async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:
+        handle = http.scope["path_params"].get("handle", "").strip().lower()
+        try:
+            part = Part.of(dict(parse_qsl(http.query)))
+        except Mistake as mistake:
+            raise BadRequest(str(mistake), code="invalid_part") from None
+        content = await self._content(handle, http.headers)
+        if content is None:
+            raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
+        plain = "text/plain" in http.headers.get("accept", "")
+        work = partial(_shown, handle, content, part, plain=plain)
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except Mistake as mistake:
+            raise BadRequest(str(mistake), code="invalid_part") from None
+        return answer, _TEXT if plain else _JSON
+
+    async def _content(self, handle: str, headers: Mapping[str, str]) -> str | None:
+        tenant, session = tenant_of(headers), named_session(headers)
+        if session is not None:
+            content = await self._archives.bound(tenant, session).fetch(handle)
+            if content is not None:
+                return content
+        return await self._archives.find(tenant, handle)
+
+
+def _only(method: str, http: Exchange) -> None:
+    used = http.scope["method"]
+    if used != method and (method, used) != ("GET", "HEAD"):
+        raise BadRequest(
+            f"{used} is not allowed here: use {method}",
+            status=405,
+            code="method_not_allowed",
+            headers={"allow": method},
+        )
+
+
+def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:
+    wanted = content if part == Part() else part_of(content, part)
+    text = wanted.encode(errors="replace")
+    return text if plain else encode({"handle": handle, "content": text.decode()})
+
+
+def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
+    """The answer of `/v1/compress`; messages and tools that no step changed have the caller's own bytes."""
+    request, sent = rewritten.outcome.request, rewritten.sent
+    messages = b",".join(message.raw for message in request.messages)
+    fields: dict[str, Any] = {
+        "model": sent.model,
+        "tokens_before": before.total,
+        "tokens_after": after.total,
+        "tokens_saved": before.total - after.total,
+        "compression_ratio": round(after.total / before.total, 4) if before.total else 1.0,
+        "exact": after.exact,
+        "window": rewritten.profile.window,
+        "handles": [handle.decode() for handle in dict.fromkeys(_NAMED.findall(messages))],
+        "chain": chain,
+        "steps": [step.shown() for step in rewritten.outcome.steps],
+    }
+    tools = b',"tools":[' + b",".join(tool.raw for tool in request.tools) + b"]" if sent.tools else b""
+    return b'{"messages":[' + messages + b"]" + tools + b"," + encode(fields)[1:]

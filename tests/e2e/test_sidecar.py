@@ -1,0 +1,201 @@
+"""Another gateway has a request compressed here, and gets back what left it; nothing of either reaches an upstream."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.telemetry import Telemetry
+from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "*", upstream: main, window: 100000, chain: default}}]
+server: {{max_body_mib: 0.1}}
+chains:
+  default:
+    - offer_recall: {{}}
+    - compact_tool_results: {{}}
+  strict:
+    - reject_oversize: {{share: 0.001}}
+  empty: []
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+ORIGINAL = CONVERSATION[2]["content"]
+NOWHERE = "a" * 20
+
+
+class Client:
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self._base, self._session = base, session
+
+    async def ask(self, method: str, path: str, key: str | None = "k", **options: Any) -> tuple[int, Any, Any]:
+        headers = {**({"authorization": f"Bearer {key}"} if key else {}), **options.pop("headers", {})}
+        async with self._session.request(method, self._base + path, headers=headers, **options) as response:
+            text = await response.text()
+            is_json = response.headers["content-type"] == "application/json"
+            return response.status, json.loads(text) if is_json else text, response.headers
+
+    async def compressed(self, key: str | None = "k", *, headers: Any = None, **fields: Any) -> Any:
+        body = {"model": "m", "messages": CONVERSATION, **fields}
+        status, answer, _ = await self.ask("POST", "/v1/compress", key, json=body, headers=headers or {})
+        assert status == 200, answer
+        return answer
+
+
+@pytest.fixture
+async def behind() -> AsyncGenerator[Upstream, None]:
+    async with upstream() as made:
+        yield made
+
+
+@pytest.fixture
+async def client(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Client, None]:
+    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+        yield Client(base, session)
+    assert not behind.received, "nothing was sent to the upstream"
+
+
+async def test_a_request_is_compressed_and_its_original_comes_back(client: Client) -> None:
+    answer = await client.compressed()
+    assert [message["role"] for message in answer["messages"]] == [message["role"] for message in CONVERSATION]
+    assert answer["messages"][:2] == CONVERSATION[:2]
+    assert NEEDLE not in json.dumps(answer["messages"])
+    assert answer["tokens_before"] > answer["tokens_after"] > 0
+    assert answer["tokens_saved"] == answer["tokens_before"] - answer["tokens_after"]
+    assert answer["compression_ratio"] == pytest.approx(answer["tokens_after"] / answer["tokens_before"], abs=1e-4)
+    assert "tools" not in answer
+    assert answer["chain"] == "default"
+    assert [(step["policy"], step["verdict"]) for step in answer["steps"]] == [
+        ("offer_recall", "keep"),
+        ("compact_tool_results", "rewrite"),
+    ]
+    (handle,) = answer["handles"]
+    assert f'recall("{handle}")' in answer["messages"][2]["content"]
+
+    status, found, headers = await client.ask("GET", f"/v1/retrieve/{handle}")
+    assert (status, found) == (200, {"handle": handle, "content": ORIGINAL})
+    assert headers["cache-control"] == "no-store"
+    status, text, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers={"accept": "text/plain"})
+    assert (status, text) == (200, ORIGINAL)
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_tools_come_back_with_recall_only_where_there_were_tools(client: Client) -> None:
+    answer = await client.compressed(tools=TOOLS)
+    assert [tool["function"]["name"] for tool in answer["tools"]] == ["read_report", "recall"]
+    assert "tools" not in await client.compressed(tools=[])
+
+
+async def test_another_chain_may_be_chosen(client: Client) -> None:
+    answer = await client.compressed(headers={"x-penstock-chain": "empty"})
+    assert answer["messages"] == CONVERSATION
+    assert answer["tokens_before"] == answer["tokens_after"] > 0
+    assert (answer["compression_ratio"], answer["chain"], answer["steps"]) == (1.0, "empty", [])
+    bypassed = await client.compressed(headers={"x-penstock-bypass": "true"})
+    assert (bypassed["messages"], bypassed["chain"]) == (CONVERSATION, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "content"),
+    [
+        ("first_line=2&last_line=2", "2: paragraph 1: the long story of how nothing in particular came to pass here"),
+        ("pattern=code+w.rd", "61: " + ORIGINAL.splitlines()[60]),
+        ("pattern=nowhere", "No line of the 120 fits."),
+    ],
+)
+async def test_a_part_of_what_left(client: Client, query: str, content: str) -> None:
+    (handle,) = (await client.compressed())["handles"]
+    status, found, _ = await client.ask("GET", f"/v1/retrieve/{handle}?{query}")
+    assert (status, found["content"]) == (200, content)
+
+
+async def test_a_handle_belongs_to_a_key(client: Client) -> None:
+    (handle,) = (await client.compressed("mine"))["handles"]
+    path = f"/v1/retrieve/{handle.upper()}"
+    assert (await client.ask("GET", path, "mine"))[0] == 200
+    assert (await client.ask("GET", path, "mine", headers={"x-penstock-session": "of another name"}))[0] == 200
+    for key in ("other", None):
+        status, answer, _ = await client.ask("GET", path, key)
+        assert (status, answer["error"]["code"]) == (404, "unknown_handle")
+
+
+async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
+    (handle,) = (await client.compressed(None))["handles"]
+    assert (await client.ask("GET", f"/v1/retrieve/{handle}", None))[0] == 200
+    assert (await client.ask("GET", f"/v1/retrieve/{handle}", "k"))[0] == 404
+
+
+async def test_a_restart_loses_nothing(tmp_path: Path, behind: Upstream) -> None:
+    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+        (handle,) = (await Client(base, session).compressed())["handles"]
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+        status, found, _ = await Client(base, session).ask("GET", f"/v1/retrieve/{handle}")
+    assert (status, found["content"]) == (200, ORIGINAL)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status", "code"),
+    [
+        pytest.param("GET", "/v1/compress", {}, 405, "method_not_allowed", id="compress is posted"),
+        pytest.param("DELETE", "/v1/compress/", {}, 405, "method_not_allowed", id="with a slash too"),
+        pytest.param("POST", f"/v1/retrieve/{NOWHERE}", {}, 405, "method_not_allowed", id="retrieve is got"),
+        pytest.param("PUT", "/v1/retrieve", {}, 405, "method_not_allowed", id="whatever its path"),
+        pytest.param("GET", f"/v1/retrieve/{NOWHERE}", {}, 404, "unknown_handle", id="an unknown handle"),
+        pytest.param("GET", "/v1/retrieve", {}, 404, "unknown_handle", id="no handle"),
+        pytest.param("GET", "/v1/retrieve/a/b", {}, 404, "unknown_handle", id="a path"),
+        pytest.param("GET", f"/v1/retrieve/{NOWHERE}?first_line=x", {}, 400, "invalid_part", id="no line"),
+        pytest.param("POST", "/v1/compress", {"data": b"{"}, 400, "invalid_json", id="no JSON"),
+        pytest.param("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type", id="no model"),
+        pytest.param("POST", "/v1/compress", {"json": {"model": "m", "messages": []}}, 400, "empty_array", id="empty"),
+        pytest.param("POST", "/v1/compress", {"data": b" " * 200_000}, 413, "request_too_large", id="too large"),
+        pytest.param(
+            "POST",
+            "/v1/compress",
+            {"json": {"model": "m", "messages": CONVERSATION}, "headers": {"x-penstock-chain": "strict"}},
+            400,
+            "context_length_exceeded",
+            id="a policy says no",
+        ),
+        pytest.param(
+            "POST",
+            "/v1/compress",
+            {"json": {"model": "m", "messages": CONVERSATION}, "headers": {"x-penstock-chain": "nope"}},
+            400,
+            "unknown_chain",
+            id="no such chain",
+        ),
+    ],
+)
+async def test_errors_are_openais(client: Client, method: str, path: str, options: Any, status: int, code: str) -> None:
+    got, answer, _ = await client.ask(method, path, **options)
+    assert (got, answer["error"]["code"]) == (status, code)
+    assert answer["error"].keys() == {"message", "type", "param", "code"}
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    begin = Telemetry.begin
+
+    def noting(self: Telemetry, method: str, route: str, *rest: Any, **named: Any) -> Any:
+        begun.append(f"{route} {named.get('path')}")
+        return begin(self, method, route, *rest, **named)
+
+    monkeypatch.setattr(Telemetry, "begin", noting)
+    await client.ask("GET", f"/v1/retrieve/{NOWHERE}")
+    await client.ask("GET", "/v1/compress")
+    assert begun == ["/v1/retrieve/{handle} None", "/v1/compress /v1/compress"]
+
+
+async def test_a_path_that_finds_nothing_is_the_callers_mistake(client: Client) -> None:
+    (handle,) = (await client.compressed())["handles"]
+    status, answer, _ = await client.ask("GET", f"/v1/retrieve/{handle}?path=a.b")
+    assert (status, answer["error"]["code"]) == (400, "invalid_part")

@@ -1,15 +1,15 @@
 """Let the oldest messages leave a conversation that fills its window, and a summary take their place."""
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, split_head
 from proxy.context import Context
-from proxy.history import Marks, Room, as_sent, replay
+from proxy.history import Marks, Room, as_sent, foresee
 from proxy.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.summaries import Leaving, Measure, archived, is_summarised, summarised
+from proxy.summaries import Leaving, Measure, archived, is_summarised, prepare, settled, summarised
 
 
 class CompressHistory(Policy):
@@ -48,6 +48,11 @@ class CompressHistory(Policy):
     pins_share: float = Field(default=0.08, ge=0, le=0.2)
     """The share of the usable window that the pinned texts may take. What does not fit is behind the handle."""
 
+    summary: Literal["extract", "written"] = "extract"
+    """`extract`: the conversation's own sentences and values. `written`: the small model that `writer` names writes it
+    in the background from `warn_at` on; where it is not ready at the cut, or says what was never said, it is an
+    extract."""
+
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
 
@@ -61,6 +66,11 @@ class CompressHistory(Policy):
             compiled(pattern)
         return self
 
+    @property
+    def needs_writer(self) -> bool:
+        """Whether summaries are to be written."""
+        return self.summary == "written"
+
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Replay the cuts; keep where there is none."""
         head, talk = split_head(request.messages)
@@ -72,22 +82,28 @@ class CompressHistory(Policy):
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
         usable = ctx.model.usable(request)
         room = self._room(ctx, usable, count.total - sum(sizes))
-        cuts = replay(talk, sizes, born, room, self.keep_last)
+        cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
         share = f"context at {count.total / usable:.0%}"
+        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins)
         if not cuts:
+            if ahead is not None and self.needs_writer:
+                await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)
             return Keep(
                 f"{share}, no place to cut"
                 if count.total > usable * self.compress_at
                 else self._calm(share, count.total / usable)
             )
-        leaving = Leaving(talk, sent, tuple(cut.start for cut in cuts), cuts[-1].at, cuts[-1].carried)
+        last = cuts[-1]
+        leaving = Leaving(talk, sent, tuple(cut.start for cut in cuts), last.at, last.carried)
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
-        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins)
-        made = await summarised(leaving, handles, measure, ctx)
+        written = await settled(leaving, last.foreseen, measure, ctx) if self.needs_writer else None
+        made = await summarised(leaving, handles, measure, ctx, written)
         if made is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
+        if ahead is not None and self.needs_writer:
+            await prepare(sent[: ahead.start], leaving.since(ahead.start), made.messages, measure, ctx)
         after = request.with_messages([*head, *made.messages, *talk[leaving.start :]])
         why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts), **made.facts})
@@ -97,5 +113,5 @@ class CompressHistory(Policy):
 
     def _room(self, ctx: Context, usable: int, fixed: int) -> Room:
         both = self.summary_share + self.pins_share
-        marks = Marks(self.compress_at, self.cut_to, self.critical_at, both)
+        marks = Marks(self.compress_at, self.cut_to, self.critical_at, both, self.warn_at)
         return Room.of(ctx.model.window, usable, fixed, marks)

@@ -20,13 +20,14 @@ from proxy.api import Api
 from proxy.archive import Archives
 from proxy.config import Config, load
 from proxy.context import ModelProfile
+from proxy.drafts import DEADLINES, DraftService
 from proxy.endpoint import Endpoint, Handler
 from proxy.errors import error_body
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
 from proxy.replay import Replay
-from proxy.rewriting import Rewriting, Services
+from proxy.rewriting import Rewriting, Services, Writing
 from proxy.routing import Routes
 from proxy.settings import (
     EchoUpstream,
@@ -42,6 +43,7 @@ from proxy.stores import MemoryStore, Store
 from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
+from proxy.writer import Writer
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
@@ -70,7 +72,8 @@ def build(config: Config) -> "App":
     store = build_store(settings.state)
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
-    services = Services(tokens, archives, replay, once, Memos(store, ttl=settings.state.ttl), recalls)
+    memos, writing = Memos(store, ttl=settings.state.ttl), build_writing(settings, routes, store, telemetry)
+    services = Services(tokens, archives, replay, once, memos, recalls, writing)
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
 
@@ -84,6 +87,8 @@ def build(config: Config) -> "App":
         finally:
             if warming is not None:
                 warming.cancel()
+            if writing is not None:
+                await writing.drafts.aclose()
             await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
             await store.aclose()
             tokens.close()
@@ -148,6 +153,15 @@ def build_store(settings: StateSettings) -> Store:
     from proxy.disk import DiskStore
 
     return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: Telemetry) -> Writing | None:
+    """What writes summaries in the background, if a model is configured for it."""
+    if settings.writer is None:
+        return None
+    writer = Writer(settings.writer, routes, telemetry.metrics.writer)
+    deadline = DEADLINES * settings.writer.timeout
+    return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
 
 
 def build_upstreams(settings: Settings) -> dict[str, Upstream]:

@@ -8,6 +8,7 @@ import os
 import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,21 @@ def _check_names(document: Document, settings: Settings) -> None:
         _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
     if settings.default_upstream is not None:
         _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
+
+    _check_writer(document, settings)
+
+
+def _check_writer(document: Document, settings: Settings) -> None:
+    """The model that writes summaries is routed, and there is one where a step asks for it."""
+    if settings.writer is None:
+        for name, steps in settings.chains.items():
+            for index, (policy, step) in enumerate(steps):
+                if step.needs_writer:
+                    place = ("chains", name, index, policy)
+                    raise document.error(place, "wants summaries of a model: name it in `writer: {model: NAME}`")
+        return
+    if not any(fnmatchcase(settings.writer.model, glob) for entry in settings.models for glob in entry.match):
+        raise document.error(("writer", "model"), f"no entry of models matches {settings.writer.model!r}")
 
 
 def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:

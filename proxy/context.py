@@ -154,6 +154,32 @@ class Embedder(Protocol):
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a summary is written of."""
+
+    name: str
+    """Stands for its content: the same on every replica."""
+    before: str
+    """The summary of what came before the messages; empty where nothing did."""
+    messages: tuple[Message, ...]
+    size: int
+    """The most bytes that the summary may have."""
+
+
+class Drafts(Protocol):
+    """Summaries that a small model writes in the background, for one tenant. Nothing here raises."""
+
+    def prepare(self, material: Material) -> None:
+        """Begin to write the summary that a cut will want; returns at once. It is written once, whoever asks."""
+
+    async def settled(self, cut: str, draft: str) -> str:
+        """The summary that a cut uses: the draft of that name if it was ready when the cut was first used.
+
+        Else it is empty, and stays so: what a cut used once it keeps, on every replica. Both are names of content.
+        """
+
+
 class Uncached:
     """A `Once` that remembers nothing."""
 
@@ -197,6 +223,8 @@ class Context:
     """Remembers what was worked out of texts."""
     memo: Memo | None = None
     """Remembers what was decided; None where nothing is kept between requests."""
+    drafts: Drafts | None = None
+    """Has summaries written; None where no model is configured for it: then they are extracts."""
     embedder: Embedder | None = None
     """Tells how near texts are in meaning; None where there is none: then words have to do."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -89,6 +89,12 @@ class DiskStore:
             raise StoreError("too_large")
         await self._run(lambda rows: rows.write(values, self._clock(), ttl, self._room))
 
+    async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+        """Set the value of a key that has none; the value that it then has."""
+        if len(value) > self._room[0] // LARGEST_SHARE:
+            raise StoreError("too_large")
+        return await self._run(lambda rows: rows.add(key, value, self._clock(), ttl, self._room))
+
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them."""
         return await self._run(lambda rows: rows.use(keys, self._clock(), ttl)) if keys else frozenset()

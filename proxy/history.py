@@ -9,7 +9,7 @@ reason.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from proxy.chat import Message, legal_cuts
@@ -27,6 +27,7 @@ class Marks:
     low: float = 0.40
     critical: float = 0.90
     summary: float = 0.16
+    warn: float = 0.70
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Room:
     """A cut leaves at most this, the summary included, where the last exchanges allow it."""
     summary: int
     """The most that a summary takes."""
+    warn: int = 2**62
+    """Above it, the next cut is prepared."""
 
     @classmethod
     def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
@@ -53,7 +56,8 @@ class Room:
         high = int(usable * marks.high) - fixed
         summary = max(0, min(int(usable * marks.summary), high // 4))
         low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 4)
-        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary)
+        warn = int(usable * marks.warn) - fixed
+        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Cut:
     """The index of the message that crossed the mark: what stands behind it did not count."""
     carried: int | None = None
     """The index of a message that stays although it stands before the cut: the last user message."""
+    foreseen: int = field(default=0, compare=False)
+    """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
 
 def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
@@ -79,15 +85,22 @@ def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Me
 def replay(
     messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
 ) -> tuple[Cut, ...]:
-    """All cuts of a conversation, the oldest first.
+    """All cuts of a conversation, the oldest first: those that `foresee` gives, without the one to come."""
+    return foresee(messages, settled, born, room, keep)[0]
+
+
+def foresee(
+    messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
+) -> tuple[tuple[Cut, ...], Cut | None]:
+    """All cuts of a conversation, the oldest first, and what the next would be if it came at the warn mark.
 
     `settled` are the sizes of the messages as they are now, `born` those that tool results had until the model read
     them, where an earlier step has shortened them since. `keep` exchanges stay at least, but for the last resort.
     """
-    if sum(map(max, settled, born)) <= room.high:
-        return ()
+    if sum(map(max, settled, born)) <= min(room.high, room.warn):
+        return (), None
     walk, cuts = _Walk(messages, settled, room, keep), []
-    unread, last_user = 0, None
+    unread, last_user, ahead = 0, None, None
     for index, message in enumerate(messages):
         role = message.get("role")
         if role == "assistant":
@@ -96,12 +109,16 @@ def replay(
             unread += max(0, born[index] - settled[index])
         elif role == "user":
             last_user = index
-        if walk.running(index) + unread > room.high:
-            cut = walk.cut(index, unread, last_user)
-            if cut is not None:
-                walk.last = cut
-                cuts.append(cut)
-    return tuple(cuts)
+        total = walk.running(index) + unread
+        if ahead is None and total > room.warn:
+            ahead = walk.cut(index, unread, last_user)
+        cut = walk.cut(index, unread, last_user) if total > room.high else None
+        if cut is not None:
+            before = ahead is not None and ahead.at < index and ahead.start <= cut.start
+            walk.last = replace(cut, foreseen=ahead.start if ahead is not None and before else 0)
+            cuts.append(walk.last)
+            ahead = None
+    return tuple(cuts), ahead
 
 
 class _Walk:

@@ -1,7 +1,6 @@
 """What must stay the same from one request of a conversation to the next, kept in a store."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from urllib.parse import quote
 
 from proxy.stores import Store, StoreError
@@ -54,12 +53,11 @@ class BoundMemo:
 
     async def settle(self, key: str, value: str) -> str:
         """What is remembered under a key: `value`, unless there was something already."""
-        known = await self._known(self._prefix + key)
-        if known is not None:
-            return known
-        with suppress(StoreError):  # what is not kept is worked out again next time
-            await self._store.put(self._prefix + key, value.encode(errors="surrogatepass"), ttl=self._ttl)
-        return value
+        try:
+            kept = await self._store.add(self._prefix + key, value.encode(errors="surrogatepass"), ttl=self._ttl)
+        except StoreError:  # what is not kept is worked out again next time
+            return value
+        return kept.decode(errors="surrogatepass")
 
     async def _known(self, key: str) -> str | None:
         try:

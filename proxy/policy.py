@@ -126,6 +126,11 @@ class Policy(BaseModel, ABC):
     mode: Literal["enforce", "observe"] = "enforce"
     """`observe` runs the step and reports what it would do, without doing it."""
 
+    @property
+    def needs_writer(self) -> bool:
+        """Whether its settings ask for summaries of the small model that `writer` names."""
+        return False
+
     @abstractmethod
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide about a request. Pure: the same request and context give the same decision."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from proxy.body import Body
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
+from proxy.drafts import BoundDrafts, DraftService
 from proxy.errors import BadRequest, PenstockError, Rejected
 from proxy.headers import visible_to_policies
 from proxy.identity import identify
@@ -24,8 +26,21 @@ from proxy.settings import Chain, Settings
 from proxy.step import context_header, server_timing
 from proxy.telemetry.observation import Observation
 from proxy.tokens import BoundTokens, TokenService
+from proxy.writer import Writer
 
 _log = logging.getLogger("penstock.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What has summaries written."""
+
+    writer: Writer
+    drafts: DraftService
+
+    def bound(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts:
+        """The drafts of a request's context."""
+        return self.drafts.bound(tenant, self.writer.authorization(route.upstream, headers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,11 @@ class Services:
     memos: Memos
     recalls: Executor
     """Threads in which the parts of archived texts are looked for."""
+    writing: Writing | None = None
+
+    def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
+        """The drafts of a request's context, if a model is configured to write them."""
+        return None if self.writing is None else self.writing.bound(tenant, route, headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +119,8 @@ class Rewriting:
         once = self._services.once.bound(identity.tenant)
         memo = self._services.memos.bound(identity.tenant, identity.session)
         headers = visible_to_policies(http.headers)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, headers=headers)
+        drafts = self._services.drafts(identity.tenant, route, http.headers)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, headers=headers)
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:

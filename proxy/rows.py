@@ -112,21 +112,43 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
     def write(self, values: Mapping[str, bytes], now: float, ttl: float, room: tuple[int, float]) -> None:
         """Set values, all or none, where `room` is the bound in bytes and the protected time in seconds."""
         with self.writing() as connection:
-            connection.execute(
-                "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)",
-                (now, _AT_ONCE),
-            )
             for key, value in values.items():
-                size, mode, filename, stored = self.disk.store(value, False)
-                self._make_room(connection, key, len(value) + _PAGES, now, room)
-                connection.execute(
-                    "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
-                    " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
-                    " store_time = excluded.store_time, expire_time = excluded.expire_time,"
-                    " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
-                    " filename = excluded.filename, value = excluded.value",
-                    (key, now, now + ttl, now, size, mode, filename, stored),
-                )
+                self._set(connection, key, value, now, ttl, room)
+
+    def add(self, key: str, value: bytes, now: float, ttl: float, room: tuple[int, float]) -> bytes:
+        """Set a value where there is none; what is there then."""
+        known = self.read(key, now, ttl)
+        if known is not None:
+            return known
+        with self.writing() as connection:
+            known = self.read(key, now, None)
+            if known is None:
+                self._set(connection, key, value, now, ttl, room)
+        return value if known is None else known
+
+    def _set(
+        self,
+        connection: sqlite3.Connection,
+        key: str,
+        value: bytes,
+        now: float,
+        ttl: float,
+        room: tuple[int, float],
+    ) -> None:
+        size, mode, filename, stored = self.disk.store(value, False)
+        connection.execute(
+            "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)",
+            (now, _AT_ONCE),
+        )
+        self._make_room(connection, key, len(value) + _PAGES, now, room)
+        connection.execute(
+            "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
+            " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
+            " store_time = excluded.store_time, expire_time = excluded.expire_time,"
+            " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
+            " filename = excluded.filename, value = excluded.value",
+            (key, now, now + ttl, now, size, mode, filename, stored),
+        )
 
     def _make_room(
         self, connection: sqlite3.Connection, key: str, needed: int, now: float, room: tuple[int, float]

@@ -256,6 +256,23 @@ class StateSettings(Base):
     """Seconds for which an original stays after its last use."""
 
 
+class WriterSettings(Base):
+    """The small model that writes summaries in the background, where a step asks for them."""
+
+    model: str
+    """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
+    any other upstream needs a key of its own."""
+
+    max_tokens: int = Field(default=1500, ge=64)
+    """The most tokens of a summary."""
+
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    """How freely it writes; 0 is best for facts."""
+
+    timeout: Seconds = 60.0
+    """Seconds for one call. A long conversation takes several."""
+
+
 Chain = Annotated[tuple[tuple[str, InstanceOf[Policy]], ...], WithJsonSchema({"type": "array", "title": "Chain"})]
 """Policies with their names in YAML, in order."""
 
@@ -283,6 +300,9 @@ class Settings(Base):
 
     state: StateSettings = StateSettings()
     """What stays between requests."""
+
+    writer: WriterSettings | None = None
+    """The small model that writes summaries. Without it they are extracts."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -49,6 +49,12 @@ class Store(Protocol):
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         """Set several values at once, as durably: all of them or none."""
 
+    async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+        """Set the value of a key that has none, at once for all that share the store; the value that it then has.
+
+        So of several that want to settle something the first does, and all learn what. It is a use, as `get` is.
+        """
+
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them: they live `ttl` seconds from now. Those that are there."""
 
@@ -105,6 +111,13 @@ class MemoryStore:
                 self._drop(key)
             self._entries[key] = _Entry(bytes(value), now, now + ttl)
         self._bytes += sum(sizes)
+
+    async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+        """Set the value of a key that has none; the value that it then has."""
+        there = await self.get(key, ttl=ttl)
+        if there is None:
+            await self.put(key, value, ttl=ttl)  # nothing in between waits
+        return value if there is None else there
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them."""

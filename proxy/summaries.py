@@ -6,16 +6,19 @@ All of it is a function of the messages that left, so it is worked out once a cu
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from itertools import pairwise
 
 from proxy.chat import Message
-from proxy.context import Archive, Context
+from proxy.context import Archive, Context, Material
 from proxy.extract import TAG, summary
 from proxy.pins import compiled, pinned
 
 _BYTES = 2.5
 """Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
 _SMALLEST = 200
+WRITTEN = 0.75
+"""The share of the extracts' room that a model's text may take."""
 _TOGETHER = 4
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
@@ -46,6 +49,11 @@ class Leaving:
     def left(self) -> int:
         """How many messages leave."""
         return self.start - (self.carried is not None)
+
+    def since(self, end: int) -> list[Message]:
+        """What the model was told in full since the cut, up to an index: a carried message is part of it."""
+        carried = [] if self.carried is None else [self.sent[self.carried]]
+        return [*carried, *self.sent[self.start : end]] if self.start < end else []
 
     def without_carried(self, messages: Sequence[Message]) -> list[Message]:
         """Those of them that leave."""
@@ -82,6 +90,15 @@ class Summarised:
     def facts(self) -> dict[str, int]:
         """The same for machines."""
         return {"pinned": self.pinned, "pins_too_long": self.too_long}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a model wrote of the beginning of what leaves."""
+
+    text: str = ""
+    end: int = 0
+    """The index of the first message that it does not tell of."""
 
 
 def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
@@ -123,9 +140,12 @@ def levels(ends: Sequence[int]) -> list[int]:
     return found
 
 
-async def summarised(leaving: Leaving, handles: tuple[str, ...], measure: Measure, ctx: Context) -> Summarised | None:
+async def summarised(
+    leaving: Leaving, handles: tuple[str, ...], measure: Measure, ctx: Context, written: Written | None = None
+) -> Summarised | None:
     """The messages that stand for what leaves; made shorter where they outgrow their room or what they replace.
 
+    What a model has written stands for its part, if it fits; extracts stand for the rest.
     None where even the shortest would be longer than what leaves.
     """
     gone = leaving.without_carried(leaving.sent)
@@ -139,13 +159,53 @@ async def summarised(leaving: Leaving, handles: tuple[str, ...], measure: Measur
     for part in (1.0, 0.5, 0.25, 0.0):
         fitting = pins.within(int(measure.size * measure.pins * part))
         room = int(measure.size * (1 - measure.pins) * part)
-        work = partial(summary, gone, fitting, room, handles, len(gone))
-        text = await ctx.once.of_key(("summary", key, room, handles), size, work)
+        used = written if written is not None and len(written.text.encode()) <= room * WRITTEN else Written()
+        rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
+        work = partial(summary, rest, fitting, room, handles, len(gone), used.text)
+        text = await ctx.once.of_key(("summary", key, room, handles, used), size, work)
         made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
         if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
             return Summarised(tuple(made), len(fitting.texts()), len(pins.texts()) - len(fitting.texts()))
     return None
+
+
+async def settled(leaving: Leaving, end: int, measure: Measure, ctx: Context) -> Written | None:
+    """What a model wrote of the messages before `end`, if it was ready when this cut was first used."""
+    if ctx.drafts is None or not end:
+        return None
+    cut = await _name(leaving.sent[: leaving.start], measure, ctx)
+    text = await ctx.drafts.settled(f"{cut}.{end}", await _name(leaving.sent[:end], measure, ctx))
+    return Written(text, end) if text else None
+
+
+async def prepare(
+    gone: Sequence[Message], since: Sequence[Message], about: Sequence[Message], measure: Measure, ctx: Context
+) -> None:
+    """Have the summary written that a cut behind `gone` would need.
+
+    It is written of what stands for the beginning now, a summary in `about`, and of the messages `since` then: nothing
+    is summarised twice from its originals.
+    """
+    if ctx.drafts is None or not since:
+        return
+    before = next((message.text for message in about if message.text.startswith(f"<{TAG}>")), "")
+    name = await _name(gone, measure, ctx)
+    size = int(measure.size * (1 - measure.pins) * WRITTEN)
+    ctx.drafts.prepare(Material(name, before, tuple(since), size))
+
+
+async def _name(messages: Sequence[Message], measure: Measure, ctx: Context) -> str:
+    """A name for messages and the room of their summary: the same on every replica."""
+    work = partial(_digest, messages, measure)
+    return await ctx.once.of_key(("name", fingerprint(messages), measure), _size(messages), work)
+
+
+def _digest(messages: Sequence[Message], measure: Measure) -> str:
+    digest = blake2b(repr(measure).encode(), digest_size=20)
+    for message in messages:
+        digest.update(len(message.raw).to_bytes(8, "big") + message.raw)
+    return digest.hexdigest()
 
 
 def fingerprint(messages: Sequence[Message]) -> Hashable:

@@ -280,3 +280,15 @@ async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.Mon
     ends = await asyncio.gather(*reads, return_exceptions=True)
     assert sum(end == b"late" for end in ends) <= 2
     assert all(end == b"late" or (isinstance(end, StoreError) and end.cause == "closed") for end in ends)
+
+
+async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> None:
+    script = "sys.stdin.readline()\nprint(await store.add('a', str(os.getpid()).encode(), ttl=1000), flush=True)"
+    processes = [child(script, tmp_path / "state") for _ in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = {said(process) for process in processes}
+    assert [ended(process) for process in processes] == [0, 0, 0]
+    assert len(answers) == 1

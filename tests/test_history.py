@@ -10,7 +10,7 @@ from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
-from proxy.history import Cut, Marks, Room, as_sent, replay
+from proxy.history import Cut, Marks, Room, as_sent, foresee, replay
 from proxy.policy import Rewrite
 from proxy.testing import MemoryArchive, chat, context
 from proxy.wire import flaws
@@ -68,8 +68,27 @@ def test_a_result_counts_in_full_until_the_model_has_read_it() -> None:
     assert cuts(longer, [10] * 10, room(100, 40), born=[10] * 6 + [50, 10, 10, 10]) == [Cut(4, 6)]
 
 
+def test_a_cut_is_foreseen_at_the_warn_mark_and_remembers_it() -> None:
+    messages = chat(" ".join(f"u{n} a{n}" for n in range(40))).messages
+    sizes = [10] * len(messages)
+    marks = Room(usable=10**6, fixed=0, high=200, critical=10**6, low=100, summary=0, warn=150)
+    ahead: dict[int, set[int]] = {}
+    for end in range(1, len(messages) + 1):
+        cuts, next_ = foresee(messages[:end], sizes[:end], sizes[:end], marks, 1)
+        assert cuts == replay(messages[:end], sizes[:end], sizes[:end], marks, 1)
+        if next_ is not None:
+            ahead.setdefault(len(cuts), set()).add(next_.start)
+    cuts, _ = foresee(messages, sizes, sizes, marks, 1)
+    assert len(cuts) > 3
+    for number, cut in enumerate(cuts):
+        assert ahead[number] == {cut.foreseen}, "the same prefix in every request until the cut"
+        assert 0 < cut.foreseen <= cut.start
+
+
 def test_room_is_made_of_shares_of_the_usable_window() -> None:
-    assert Room.of(1000, 1000, 100, Marks()) == Room(992, fixed=100, high=693, critical=792, low=296, summary=158)
+    assert Room.of(1000, 1000, 100, Marks()) == Room(
+        992, fixed=100, high=693, critical=792, low=296, summary=158, warn=594
+    )
     crowded = Room.of(1000, 1000, 600, Marks())
     assert crowded.summary < crowded.low < crowded.high
     assert Room.of(1000, 1000, 0, Marks()) == Room.of(1000, 995, 0, Marks()), "a slightly longer answer moves nothing"

@@ -156,3 +156,22 @@ async def test_several_values_are_set_together_or_not_at_all(store: Store) -> No
         await store.put_all({"a": b"3", **{str(number): bytes(200_000) for number in range(8)}}, ttl=10)
     assert await store.keys("") == ("a", "b")
     assert await store.get("a") == b"1"
+
+
+async def test_of_several_values_that_are_added_the_first_stays(store: Store, clock: Clock) -> None:
+    assert await store.add("a", b"1", ttl=100) == b"1"
+    assert await store.add("a", b"2", ttl=100) == b"1"
+    clock.now += 60
+    assert await store.add("a", b"3", ttl=100) == b"1"
+    clock.now += 60
+    assert await store.get("a") == b"1", "adding is a use"
+    clock.now += 60
+    assert await store.add("a", b"4", ttl=100) == b"4", "what has expired is gone"
+    with pytest.raises(StoreError, match="too_large"):
+        await store.add("b", b"x" * MIB, ttl=100)
+
+
+async def test_adding_at_once_settles_one_value(store: Store) -> None:
+    found = await asyncio.gather(*(store.add("a", b"%d" % n, ttl=100) for n in range(20)))
+    assert len(set(found)) == 1
+    assert await store.get("a") == found[0]

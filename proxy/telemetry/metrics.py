@@ -36,6 +36,7 @@ class Metrics:
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
         self._policies: dict[str, _PolicyMetrics] = {}
         self._series = _Series(registry)
+        self.writer = WriterMetrics(self._series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -148,6 +149,23 @@ class RouteMetrics:
         self._duration.observe(seconds)
 
 
+class WriterMetrics:
+    """The series of the small model that writes summaries: its tokens are in no request's."""
+
+    def __init__(self, series: "_Series") -> None:
+        self._series = series
+
+    def ended(self, outcome: str) -> None:
+        """Count a summary: `written`, `unusable`, `failed`, `timeout` or `broken`."""
+        self._series.written.labels(outcome).inc()
+
+    def used(self, prompt: object, completion: object) -> None:
+        """Count the tokens that the upstream reported."""
+        for kind, tokens in (("input", prompt), ("output", completion)):
+            if isinstance(tokens, int) and tokens > 0:
+                self._series.writer_tokens.labels(kind).inc(tokens)
+
+
 class _PolicyMetrics:
     def __init__(self, series: "_Series", policy: str) -> None:
         self._series = series
@@ -198,5 +216,7 @@ class _Series:
             "chain_cost_usd", "Estimated cost of the tokens that chains removed or added.", "model", "change"
         )
         self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
+        self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")
+        self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")

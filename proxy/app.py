@@ -21,6 +21,9 @@ from proxy.archive import Archives
 from proxy.config import Config, load
 from proxy.context import ModelProfile
 from proxy.drafts import DEADLINES, DraftService
+from proxy.embedding import EmbeddingService
+from proxy.embedding.backend import Backend
+from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.endpoint import Endpoint, Handler
 from proxy.errors import error_body
 from proxy.memory import Memos, StoredMemory
@@ -73,7 +76,8 @@ def build(config: Config) -> "App":
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, writing = Memos(store, ttl=settings.state.ttl), build_writing(settings, routes, store, telemetry)
-    services = Services(tokens, archives, replay, once, memos, recalls, writing)
+    embedding = build_embedding(settings, store)
+    services = Services(tokens, archives, replay, once, memos, recalls, writing, embedding)
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
 
@@ -82,6 +86,10 @@ def build(config: Config) -> "App":
         logs.configure(settings.telemetry)
         # the first request must not wait for a vocabulary; start-up must not either
         warming = asyncio.get_running_loop().create_task(tokens.warm()) if any(settings.chains.values()) else None
+        if embedding is not None and any(
+            step.needs_embedding for steps in settings.chains.values() for _, step in steps
+        ):
+            embedding.warm()
         try:
             yield
         finally:
@@ -90,6 +98,8 @@ def build(config: Config) -> "App":
             if writing is not None:
                 await writing.drafts.aclose()
             await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
+            if embedding is not None:
+                await embedding.aclose()
             await store.aclose()
             tokens.close()
             once.close()
@@ -162,6 +172,24 @@ def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: T
     writer = Writer(settings.writer, routes, telemetry.metrics.writer)
     deadline = DEADLINES * settings.writer.timeout
     return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
+
+
+def build_embedding(settings: Settings, store: Store | None) -> EmbeddingService | None:
+    """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
+    if isinstance(settings.embedding, NoEmbedding):
+        return None
+    max_bytes = settings.embedding.memory_mib * 2**20
+    return EmbeddingService(_backend(settings.embedding), store, ttl=settings.state.ttl, max_bytes=max_bytes)
+
+
+def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:
+    if isinstance(settings, OpenAIEmbedding):
+        from proxy.embedding.remote import Remote
+
+        return Remote(settings)
+    from proxy.embedding.sentences import Sentences
+
+    return Sentences(settings)
 
 
 def build_upstreams(settings: Settings) -> dict[str, Upstream]:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from proxy import chain
-from proxy.app import build_upstreams, profiles
+from proxy.app import build_embedding, build_upstreams, profiles
 from proxy.archive import Archives
 from proxy.body import Body
 from proxy.chain import Outcome
@@ -47,13 +47,19 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     service = TokenService()
     tokens = service.bound(route.profile, ANONYMOUS.tenant)
     await tokens.count(incoming)  # loading a vocabulary is not the chain's time
+    embedding = build_embedding(settings, None)
+    embedder = None if embedding is None else embedding.bound(ANONYMOUS.tenant)
+    if embedding is not None and any(step.needs_embedding for _, step in settings.chains[name]):
+        await embedding.ready()  # nor is loading a model
     started = perf_counter()
     # what a step archives here is forgotten: nothing is sent that could refer to it
     archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
-    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive)
+    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder)
     outcome = await chain.run(settings.chains[name], ctx)
     seconds = perf_counter() - started
     service.close()
+    if embedding is not None:
+        await embedding.aclose()
     return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds)
 
 

@@ -112,7 +112,7 @@ class Policy(BaseModel, ABC):
     """The names of the tools of Penstock's own that it offers to the model."""
 
     needs_embedding: ClassVar[bool] = False
-    """Whether it asks for the meaning of texts: then the embedding model is loaded when the proxy starts."""
+    """Whether it compares texts by meaning: then the model is loaded at start, in the background."""
 
     when: When | None = None
     """When the step runs; always, if not given."""

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from proxy.config import policy_class, policy_names
+from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.policy import Policy, When
 from proxy.settings import (
     CacheSettings,
@@ -36,6 +37,9 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("models: prices", PricesSettings),
     ("models: cache", CacheSettings),
     ("state", StateSettings),
+    ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
+    ("embedding: kind: openai", OpenAIEmbedding),
+    ("embedding: kind: none", NoEmbedding),
     ("telemetry", TelemetrySettings),
 )
 

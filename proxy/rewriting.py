@@ -14,6 +14,7 @@ from proxy.chain import Outcome
 from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
 from proxy.drafts import BoundDrafts, DraftService
+from proxy.embedding import EmbeddingService
 from proxy.errors import BadRequest, PenstockError, Rejected
 from proxy.headers import visible_to_policies
 from proxy.identity import identify
@@ -55,6 +56,7 @@ class Services:
     recalls: Executor
     """Threads in which the parts of archived texts are looked for."""
     writing: Writing | None = None
+    embedding: EmbeddingService | None = None
 
     def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
@@ -120,7 +122,9 @@ class Rewriting:
         memo = self._services.memos.bound(identity.tenant, identity.session)
         headers = visible_to_policies(http.headers)
         drafts = self._services.drafts(identity.tenant, route, http.headers)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, headers=headers)
+        embedding = self._services.embedding
+        embedder = None if embedding is None else embedding.bound(identity.tenant)
+        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, embedder, headers)
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:

@@ -1,43 +1,12 @@
 """The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, SecretStr, WithJsonSchema
+from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
-from proxy.policy import SETTINGS, Policy
-
-
-def _http_url(url: str) -> str:
-    if not url.startswith(("http://", "https://")) or len(url) < len("http://a"):
-        raise ValueError("must be an address that starts with http:// or https://")
-    return url.rstrip("/")
-
-
-def _one_or_more(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else value
-
-
-Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
-"""A secret; an empty one, as an unset variable with an empty default gives it, is none."""
-
-Globs = Annotated[
-    tuple[str, ...],
-    Field(min_length=1),
-    BeforeValidator(_one_or_more),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class Base(BaseModel):
-    """What all settings have in common."""
-
-    model_config = SETTINGS
+from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
+from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
+from proxy.policy import Policy
 
 
 class Server(Base):
@@ -303,6 +272,9 @@ class Settings(Base):
 
     writer: WriterSettings | None = None
     """The small model that writes summaries. Without it they are extracts."""
+
+    embedding: EmbeddingSettings = SentenceTransformersEmbedding(kind="sentence-transformers")
+    """How texts are compared by meaning, where a policy does. Nothing is loaded before."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -1,0 +1,190 @@
+"""How near texts are in meaning. Vectors are made in the background, and once for each content, model and tenant.
+
+    similarities ─ memory ─ store ─ queue ─ one worker ─ backend (a thread with a model, or a server)
+
+Until a vector is there its text has no similarity, and whoever asks ranks by words.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import blake2b
+
+from proxy.embedding import vectors
+from proxy.embedding.backend import LONGEST, Backend
+from proxy.embedding.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
+from proxy.embedding.remembered import AT_ONCE, Remembered
+from proxy.stores import Store
+
+logger = logging.getLogger("penstock.embedding")
+
+INLINE = 512
+"""Texts that are compared on the event loop: about a millisecond."""
+
+_WARN_EVERY = 60.0
+_LONGEST_WAIT = 3600.0
+
+
+class EmbeddingService:
+    """Makes and remembers vectors, with one backend. For use on one event loop."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        store: Store | None = None,
+        *,
+        ttl: float = 30 * 86400.0,
+        max_bytes: int = 64 * 2**20,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ttl` is how many seconds vectors stay in `store` unused; `max_bytes` bounds those in memory."""
+        self.name = backend.name
+        self._clock = clock
+        self._warned: dict[tuple[str, str], float] = {}
+        self._remembered = Remembered(backend.version, store, self._warn, ttl=ttl, max_bytes=max_bytes, clock=clock)
+        self._making = Making(backend, self._made, self._warn, clock)
+        self._pending: dict[Key, Wanted] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+        self._questions = 0
+        self._inline = 0  # until numpy was imported, in a thread
+
+    def bound(self, tenant: str) -> "BoundEmbedder":
+        """The service for one tenant; no tenant can time what another one's texts cost."""
+        return BoundEmbedder(self, tenant)
+
+    def warm(self) -> None:
+        """Begin to load the model, so that the first request finds it."""
+        self._making.load()
+
+    async def ready(self) -> None:
+        """Wait until the model is loaded, or cannot be."""
+        await asyncio.wait({self._making.load()})
+
+    async def aclose(self) -> None:
+        """Stop the work; whoever waits gets what there is."""
+        for task in self._looking:
+            task.cancel()
+        if self._looking:
+            await asyncio.wait(self._looking)
+        await self._making.aclose()
+        await self._remembered.aclose()
+
+    async def similarities(
+        self, tenant: str, query: str, texts: Sequence[str], *, wait: float
+    ) -> Sequence[float | None]:
+        """The cosine of each text to a query after at most `wait` seconds; None where there is no vector yet."""
+        if not texts:
+            return []
+        self._questions += 1
+        asked, *others = keys = [_key(tenant, text) for text in (query, *texts)]
+        found = {key: self._remembered.get(key) for key in keys}  # now: making the others may push them out of memory
+        wanted = self._want([(asked, query)], QUERY) | self._want(list(zip(others, texts, strict=True)), ASKED)
+        if wanted:
+            # a cancelled question leaves its texts being made: the next one will find them
+            await asyncio.wait({each.made for each in wanted.values()}, timeout=min(wait, _LONGEST_WAIT))
+        found |= {key: each.made.result() for key, each in wanted.items() if each.made.done()}
+        return await self._compare(found[asked], [found[key] for key in others])
+
+    def prepare(self, tenant: str, texts: Sequence[str]) -> None:
+        """Begin to make the vectors of texts; returns at once."""
+        self._questions += 1
+        self._want([(_key(tenant, text), text) for text in texts], PREPARED)
+
+    def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, Wanted]:
+        """Those of the texts whose vectors are not in memory, each on its way."""
+        wanted: dict[Key, Wanted] = {}
+        new: list[Wanted] = []
+        for place, (key, text) in enumerate(texts):
+            if key in wanted or not text.strip() or self._remembered.get(key) is not None:
+                continue
+            rank = Rank(urgency, -self._questions, place)
+            pending = self._pending.get(key)
+            if pending is None:
+                pending = self._pending[key] = Wanted(key, _readable(text), rank)
+                pending.made.add_done_callback(partial(self._forget, key))
+                new.append(pending)
+            pending.rank = min(pending.rank, rank)
+            wanted[key] = pending
+        if new:
+            task = asyncio.get_running_loop().create_task(self._look_up(new))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+        return wanted
+
+    def _forget(self, key: Key, made: "asyncio.Future[bytes | None]") -> None:
+        self._pending.pop(key, None)
+
+    async def _look_up(self, wanted: list[Wanted]) -> None:
+        """Get vectors from the store; texts that have none there go to the queue."""
+        try:
+            while wanted:
+                some = wanted[:AT_ONCE]
+                found = await self._remembered.recall([each.key for each in some])
+                del wanted[:AT_ONCE]
+                for each, packed in zip(some, found, strict=True):
+                    if packed is None:
+                        self._making.add(each)
+                    else:
+                        each.answer(packed)
+        finally:
+            for each in wanted:
+                each.answer(None)
+
+    def _made(self, wanted: Wanted, packed: bytes) -> None:
+        self._remembered.add(wanted.key, packed)
+        wanted.answer(packed)
+
+    async def _compare(self, query: bytes | None, texts: Sequence[bytes | None]) -> Sequence[float | None]:
+        if not query or not any(texts):
+            return [None] * len(texts)
+        if len(texts) <= self._inline:
+            return vectors.similarities(query, texts)
+        try:
+            found = await asyncio.to_thread(vectors.similarities, query, texts)
+        except ImportError:
+            self._warn("compare", "not_installed")
+            return [None] * len(texts)
+        self._inline = INLINE
+        return found
+
+    def _warn(self, action: str, cause: str) -> None:
+        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
+        now = self._clock()
+        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
+            self._warned[action, cause] = now
+            logger.warning("embedding failed", extra={"fields": {"action": action, "cause": cause}})
+
+
+class BoundEmbedder:
+    """The `Embedder` of a request's context."""
+
+    __slots__ = ("_service", "_tenant")
+
+    def __init__(self, service: EmbeddingService, tenant: str) -> None:
+        self._service = service
+        self._tenant = tenant
+
+    @property
+    def name(self) -> str:
+        """The model, for people."""
+        return self._service.name
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet."""
+        return await self._service.similarities(self._tenant, query, texts, wait=wait)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Begin to make the vectors of texts that will be asked for; returns at once."""
+        self._service.prepare(self._tenant, texts)
+
+
+def _key(tenant: str, text: str) -> Key:
+    return Key(tenant, blake2b(text[:LONGEST].encode(errors="surrogatepass"), digest_size=16).hexdigest())
+
+
+def _readable(text: str) -> str:
+    """What is embedded of a text, as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
+    text = text[:LONGEST]
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,40 @@
+"""What settings are made of: their common base, and the types of fields that several of them have."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, WithJsonSchema
+
+from proxy.policy import SETTINGS
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")) or len(url) < len("http://a"):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return url.rstrip("/")
+
+
+def _one_or_more(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+"""A secret; an empty one, as an unset variable with an empty default gives it, is none."""
+
+Globs = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(_one_or_more),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Base(BaseModel):
+    """What all settings have in common."""
+
+    model_config = SETTINGS

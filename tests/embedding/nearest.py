@@ -1,0 +1,21 @@
+"""A policy that needs an embedder: says which message is nearest to the last one."""
+
+from typing import ClassVar
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy
+
+
+class Nearest(Policy):
+    """Say which message is nearest to the last one."""
+
+    needs_embedding: ClassVar[bool] = True
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        if ctx.embedder is None:
+            return Keep("by words")
+        *others, last = [message.text for message in request.messages]
+        near = await ctx.embedder.similarities(last, others, wait=10)
+        known = [cosine for cosine in near if cosine is not None]
+        return Keep(f"message {near.index(max(known))} by {ctx.embedder.name}" if known else "by words")

@@ -18,8 +18,8 @@ models: [{{match: "*", upstream: main, window: 100000, chain: default}}]
 server: {{max_body_mib: 0.1}}
 chains:
   default:
-    - offer_recall: {{}}
     - compact_tool_results: {{}}
+    - offer_recall: {{}}
   strict:
     - reject_oversize: {{share: 0.001}}
   empty: []
@@ -73,8 +73,8 @@ async def test_a_request_is_compressed_and_its_original_comes_back(client: Clien
     assert "tools" not in answer
     assert answer["chain"] == "default"
     assert [(step["policy"], step["verdict"]) for step in answer["steps"]] == [
-        ("offer_recall", "keep"),
         ("compact_tool_results", "rewrite"),
+        ("offer_recall", "keep"),
     ]
     (handle,) = answer["handles"]
     assert f'recall("{handle}")' in answer["messages"][2]["content"]

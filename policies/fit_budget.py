@@ -58,7 +58,14 @@ class FitBudget(Policy):
     enforce: tuple[Kind, ...] = ("knowledge",)
     """The kinds that are held to their share; use of the others is only reported."""
 
-    knowledge_tags: tuple[str, ...] = ("recalled_context", "relevant_context", "context", "documents", "memories", "search_results")
+    knowledge_tags: tuple[str, ...] = (
+        "recalled_context",
+        "relevant_context",
+        "context",
+        "documents",
+        "memories",
+        "search_results",
+    )
     """Tags that enclose data in user messages: `<context>...</context>`."""
 
     knowledge_tools: tuple[str, ...] = ()

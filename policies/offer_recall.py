@@ -4,12 +4,11 @@ from typing import ClassVar
 
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
+from proxy.economics import may_be_cached
 from proxy.pins import MARKER
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION
 
-_NEARLY = 7 / 8
-"""Counts are estimates: a tool that came one request too late would break a prefix that is cached already."""
 _NAME = MARKER.rstrip('"').encode()
 
 
@@ -39,8 +38,7 @@ class OfferRecall(Policy):
 
 
 async def _is_cached(request: ChatRequest, ctx: Context) -> bool:
-    rules = ctx.model.cache
-    return rules.ttl > 0 and (await ctx.tokens.count(request)).total >= rules.minimum * _NEARLY
+    return may_be_cached(ctx.model.cache, (await ctx.tokens.count(request)).total)
 
 
 def _has_handle(message: Message) -> bool:

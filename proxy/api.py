@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
 from starlette.types import Scope
 
+from proxy.archive import BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
+from proxy.dialogue import InternalTool
 from proxy.errors import NotFound, PenstockError
 from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
+from proxy.notes import Notes
 from proxy.recall import Recall
 from proxy.rewriting import Rewriting, Services
 from proxy.routing import Route, Routes
@@ -33,6 +37,12 @@ _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
+
+INTERNAL_TOOLS: Mapping[str, Callable[[BoundArchive, Executor], InternalTool]] = {
+    "recall": Recall,
+    "note": lambda archive, threads: Notes(),
+}
+"""What runs the internal tools that policies declare, by name."""
 
 Send = Callable[[Call], Awaitable[Reply]]
 """How a call goes out: straight to the upstream, or through the loop of internal tools."""
@@ -85,9 +95,10 @@ class Api:
             tokens=done.tokens,
             hide_usage=ask,
         )
-        if not done.loops:
+        if not done.offered:
             return call, route.upstream.send
-        loop = Loop([Recall(done.archive, self._services.recalls)])
+        recalls = self._services.recalls
+        loop = Loop([make(done.archive, recalls) for name, make in INTERNAL_TOOLS.items() if name in done.offered])
         record = self._services.replay.recorder(done.sent, done.scope)
         return call, lambda looped: loop.send(route.upstream, looped, record)
 

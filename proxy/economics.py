@@ -14,6 +14,9 @@ from proxy.context import CacheRules, Prices
 UNCACHED = CacheRules()
 """No prompt cache: every token costs the same in every request."""
 
+_NEARLY = 7 / 8
+"""Counts are estimates: what came one request too late would break a prefix that is cached already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -33,6 +36,14 @@ def shared_tokens(before: Sequence[Piece], after: Sequence[Piece]) -> int:
 def cached_tokens(rules: CacheRules, shared: int) -> int:
     """How many tokens of a shared prefix are read from the cache: none below the provider's minimum."""
     return shared if rules.ttl and shared >= rules.minimum else 0
+
+
+def may_be_cached(rules: CacheRules, tokens: int) -> bool:
+    """Whether the provider keeps a prompt of so many tokens, or may where the count is a little short.
+
+    What is to stand at the head of a conversation's later prompts, such as a tool, must stand there from then on.
+    """
+    return rules.ttl > 0 and tokens >= rules.minimum * _NEARLY
 
 
 def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Sequence[Piece]) -> float:

@@ -73,8 +73,8 @@ class Rewritten:
     profile: ModelProfile
     tokens: BoundTokens
     archive: BoundArchive
-    loops: bool
-    """Whether the model may call an internal tool."""
+    offered: frozenset[str]
+    """The internal tools that the model may call."""
     scope: str
     """Whose conversation it is, for what is kept of the loop."""
 
@@ -111,8 +111,9 @@ class Rewriting:
         sent = incoming = body.parse()
         identity = identify(http.headers, sent)
         scope = f"{identity.tenant}\0{identity.session}"
-        loops = sends and bool(sent.tools) and any(policy.internal_tools for _, policy in steps)
-        if loops:
+        declared = (policy.internal_tools for _, policy in steps)
+        offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
+        if offered:
             incoming = await self._services.replay.restored(sent, scope)
         profile = await route.upstream.profile(route.profile)
         tokens = self._services.tokens.bound(profile, identity.tenant)
@@ -129,7 +130,7 @@ class Rewriting:
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected)
-        return Rewritten(sent, outcome, profile, tokens, archive, loops, scope)
+        return Rewritten(sent, outcome, profile, tokens, archive, offered, scope)
 
 
 def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:

@@ -10,6 +10,7 @@ from proxy.economics import (
     Piece,
     cached_tokens,
     is_cold,
+    may_be_cached,
     money,
     pays,
     reported_cost,
@@ -141,3 +142,11 @@ def test_the_formula_agrees_with_counting_every_request(behind: list[int], remov
 )
 def test_what_a_reported_prompt_cost(cached: int, written: int, cost: float) -> None:
     assert reported_cost(FIVE_MINUTES, 1000, cached, written) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("rules", "tokens", "expected"),
+    [(FIVE_MINUTES, 1024, True), (FIVE_MINUTES, 896, True), (FIVE_MINUTES, 895, False), (UNCACHED, 10**6, False)],
+)
+def test_a_prompt_near_the_minimum_may_be_cached(rules: CacheRules, tokens: int, expected: bool) -> None:
+    assert may_be_cached(rules, tokens) is expected

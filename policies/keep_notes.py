@@ -1,0 +1,68 @@
+"""Let the model take notes that outlast what leaves its context."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest, Message, split_head
+from proxy.context import Context
+from proxy.economics import may_be_cached
+from proxy.notes import DEFINITION, block, is_taken, left, within
+from proxy.policy import Decision, Keep, Policy, Rewrite
+
+_NOTED = Message({"role": "assistant", "content": "Noted."})
+_BYTES = 3
+"""Bytes that a token of a note takes at least, in nearly any language. A measure that does not depend on the model, or
+on how its counts are corrected, moves no byte between two cuts."""
+
+
+class KeepNotes(Policy):
+    """Offer the tool `note`, which Penstock runs by itself, and put back the notes that left.
+
+    The client never sees a call of it. While a call stands in the conversation nothing is added. The notes whose calls
+    left go word for word into one message behind the system messages, as data in the user's role; it changes only when
+    more leaves. The tool is there from the first request that a provider's prompt cache may keep, so the cache never
+    breaks for it. A plain chat without tools gets none; a client's own tool of that name stays the client's. Put it
+    behind the steps that shorten history.
+    """
+
+    may_grow: ClassVar[bool] = True
+    prefix_breaks_per_turn: ClassVar[float] = 0.1
+    internal_tools: ClassVar[frozenset[str]] = frozenset({DEFINITION.name})
+
+    tokens: int = Field(default=200, ge=200, le=4000)
+    """The most tokens that notes which left may take, at three bytes a token; one note takes 168. The newest stay."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Add the tool behind the client's own, and the notes behind the head."""
+        if not request.tools:
+            return Keep("a chat without tools")
+        if any(tool.name == DEFINITION.name and tool != DEFINITION for tool in request.tools):
+            return Keep(f"the client has a tool {DEFINITION.name!r} of its own")
+        gone = left(ctx.incoming.messages, request.messages)
+        kept = within(gone, self.tokens * _BYTES)
+        made = _with_notes(request, kept)
+        if DEFINITION not in request.tools and await _is_offered(request, ctx):
+            made = made.with_tools([*request.tools, DEFINITION])
+        if made is request:
+            return Keep(f"{len(kept)} notes are back already" if kept else "nothing to put back, and no tool to offer")
+        why = f"offered {DEFINITION.name!r}, {len(kept)} of {len(gone)} notes that left are back"
+        return Rewrite(made, why, {"notes": len(kept), "notes_left_out": len(gone) - len(kept)})
+
+
+async def _is_offered(request: ChatRequest, ctx: Context) -> bool:
+    """Always where nothing is cached, because a note can only be taken before what it is about leaves."""
+    rules = ctx.model.cache
+    if not rules.ttl or is_taken(ctx.incoming.messages):
+        return True
+    return may_be_cached(rules, (await ctx.tokens.count(request)).total)
+
+
+def _with_notes(request: ChatRequest, texts: list[str]) -> ChatRequest:
+    """The same request where there are none, or where they are back already."""
+    about = Message({"role": "user", "content": block(texts)})
+    if not texts or about in request.messages:
+        return request
+    head, talk = split_head(request.messages)
+    parting = [_NOTED] if talk and talk[0].get("role") == "user" else []
+    return request.with_messages([*head, about, *parting, *talk])

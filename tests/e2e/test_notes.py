@@ -1,0 +1,98 @@
+"""What the model notes outlasts the turn that it was noted in, and the client sees nothing of it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from proxy.notes import block
+from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "*", upstream: main, window: 100000}}]
+chains:
+  default:
+    - window_history: {{keep_turns: 2, stride: 1, summary: false}}
+    - keep_notes: {{}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+NOTE = "the service listens on port 8443"
+LONG = "Read this. " + "word " * 2000
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": "read_file", "description": "Reads.", "parameters": {"type": "object"}}}
+]
+
+
+async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """A model that takes a note in answer to the first message, and says how many requests it has had."""
+    asked = json.loads(received.body)
+    message: dict[str, Any] = {"role": "assistant", "content": f"answer {len(upstream.received)}"}
+    if [item["role"] for item in asked["messages"]] == ["system", "user"]:
+        call = {"id": "n1", "type": "function", "function": {"name": "note", "arguments": json.dumps({"text": NOTE})}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    head = {"id": "x", "created": 1, "model": "m"}
+    if not asked.get("stream"):
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        await send(writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode())
+        return
+    await begin_stream(writer)
+    if "tool_calls" in message:
+        message["tool_calls"] = [{**call, "index": n} for n, call in enumerate(message["tool_calls"])]
+    for delta, reason_now in ((message, None), ({}, reason)):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason_now}
+        chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+        await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
+    await send_chunk(writer, b"data: [DONE]\n\n")
+    await send_chunk(writer, b"")
+
+
+async def answered(client: openai.AsyncOpenAI, messages: list[Any], *, stream: bool) -> str:
+    """What the client sees of an answer, which must be text alone."""
+    if not stream:
+        answer = await client.chat.completions.create(model="m", messages=messages, tools=TOOLS)
+        assert not answer.choices[0].message.tool_calls
+        assert answer.choices[0].finish_reason == "stop"
+        return answer.choices[0].message.content or ""
+    chunks = await client.chat.completions.create(model="m", messages=messages, tools=TOOLS, stream=True)
+    choices = [choice async for chunk in chunks for choice in chunk.choices]
+    assert not any(choice.delta.tool_calls for choice in choices)
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["stop"]
+    return "".join(choice.delta.content or "" for choice in choices)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_note_stands_where_it_was_taken_and_after_a_cut_behind_the_head(tmp_path: Path, stream: bool) -> None:
+    talk: list[Any] = [{"role": "system", "content": "You are an agent."}]
+    said: list[str] = []
+    async with upstream() as behind:
+        behind.respond = model
+        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+        async with (
+            proxy(config, tmp_path) as base,
+            openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client,
+        ):
+            for words in (LONG, "Second.", "Third.", "Fourth."):
+                talk.append({"role": "user", "content": words})
+                said.append(await answered(client, talk, stream=stream))
+                talk.append({"role": "assistant", "content": said[-1]})
+
+    assert said == ["answer 2", "answer 3", "answer 4", "answer 5"], "only the first turn took two requests"
+    bodies = [json.loads(received.body) for received in behind.received]
+    assert all([tool["function"]["name"] for tool in body["tools"]] == ["read_file", "note"] for body in bodies)
+    first, noted, second, third, fourth = (body["messages"] for body in bodies)
+    assert NOTE not in json.dumps(first)
+    assert noted[:2] == first
+    assert noted[-1] == {"role": "tool", "tool_call_id": "n1", "content": "Noted."}
+    assert second[:4] == noted, "the hidden exchange is there again, and the cached prefix whole"
+    about = {"role": "user", "content": block([NOTE])}
+    for cut in (third, fourth):
+        assert cut[:3] == [talk[0], about, {"role": "assistant", "content": "Noted."}]
+        assert json.dumps(cut).count(NOTE) == 1
+        assert not any("tool_calls" in message for message in cut)
+    assert third[3]["content"] == "Second."

@@ -129,6 +129,7 @@ class _Walk:
         self._before = [0, *accumulate(sizes)]
         self._starts = sorted(legal_cuts(messages))
         self._users = [start for start in self._starts[:-1] if messages[start].get("role") == "user"]
+        self._unread = 0
         self.last = Cut(0, -1)
 
     def running(self, index: int) -> int:
@@ -138,16 +139,17 @@ class _Walk:
 
     def cut(self, index: int, unread: int, last_user: int | None) -> Cut | None:
         """The next cut, or None where none would be worth it."""
+        self._unread = unread
         room, total = self._room, self.running(index) + unread
         some, one = self._limit(index, self._keep), self._limit(index, 1)
         found: int | None
         if total > room.critical:
-            deep = self._first(some, index, room.high - unread, last_user)
+            deep = self._first(some, index, room.high, last_user)
             found = one if deep is None else some
         else:
             middle = (room.low + room.high) // 2
-            tries = ((some, room.low), (one, room.low), (some, middle - unread))
-            fits = (self._fit(limit, index, min(most, room.high - unread), last_user) for limit, most in tries)
+            tries = ((some, room.low), (one, room.low), (some, middle))
+            fits = (self._fit(limit, index, most, last_user) for limit, most in tries)
             found = next((start for start in fits if start is not None), one)
         if found is None or found <= self.last.start:
             return None
@@ -157,6 +159,10 @@ class _Walk:
 
     def _after(self, cut: Cut, index: int) -> int:
         return self._room.summary + self._carried(cut.carried) + self._before[index + 1] - self._before[cut.start]
+
+    def _end(self, index: int) -> int:
+        """All up to a message, results that were unread then in full: as it was counted when the cut was decided."""
+        return self._before[index + 1] + self._unread
 
     def _carried(self, carried: int | None) -> int:
         return 0 if carried is None else self._sizes[carried]
@@ -173,12 +179,12 @@ class _Walk:
         place = bisect_left(self._users, first)
         if place < len(self._users) and self._users[place] <= limit:
             user = self._users[place]
-            if self._before[index + 1] - self._before[user] >= (most - self._room.summary) // 2:
+            if self._end(index) - self._before[user] >= (most - self._room.summary) // 2:
                 return user
         return first
 
     def _first(self, limit: int, index: int, most: int, last_user: int | None) -> int | None:
-        end, most = self._before[index + 1], most - self._room.summary
+        end, most = self._end(index), most - self._room.summary
         if last_user is None:
             return self._at_least(end - most, self.last.start + 1, limit)
         found = self._at_least(end - most, self.last.start + 1, min(limit, last_user))

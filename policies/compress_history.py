@@ -9,7 +9,7 @@ from proxy.context import Context
 from proxy.history import Marks, Room, as_sent, foresee
 from proxy.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.summaries import Leaving, Measure, archived, is_summarised, prepare, settled, summarised
+from proxy.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
 
 
 class CompressHistory(Policy):
@@ -80,6 +80,7 @@ class CompressHistory(Policy):
         sizes = await ctx.tokens.sizes(talk)
         sent = as_sent(talk, ctx.incoming.messages)
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
+        await read_ahead(sent, ctx)
         usable = ctx.model.usable(request)
         room = self._room(ctx, usable, count.total - sum(sizes))
         cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)

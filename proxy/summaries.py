@@ -12,7 +12,7 @@ from itertools import pairwise
 from proxy.chat import Message
 from proxy.context import Archive, Context, Material
 from proxy.extract import TAG, summary
-from proxy.pins import compiled, pinned
+from proxy.pins import compiled, note, pinned
 
 _BYTES = 2.5
 """Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
@@ -20,6 +20,8 @@ _SMALLEST = 200
 WRITTEN = 0.75
 """The share of the extracts' room that a model's text may take."""
 _TOGETHER = 4
+_NEWEST = 8
+"""Messages that a request adds to a conversation, hardly ever more."""
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
 _NOTED = Message({"role": "assistant", "content": "Noted."})
@@ -107,6 +109,11 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     return any(message not in ctx.incoming.messages for message in begins)
 
 
+async def read_ahead(sent: Sequence[Message], ctx: Context) -> None:
+    """Read the newest messages, so that a cut finds everything read: a little in each request, not all in one."""
+    await ctx.once.of_each(note, sent[-_NEWEST:])
+
+
 async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
     """The handles of what leaves, as JSON lines; None where something could not be kept: then nothing may leave.
 
@@ -154,15 +161,18 @@ async def summarised(
     patterns = [compiled(pattern) for pattern in measure.patterns]
     key = (fingerprint(gone), fingerprint(staying), measure)
     size = _size(gone) + _size(staying)
-    pins = await ctx.once.of_key(("pins", key), size, partial(pinned, gone, staying, patterns))
+    read = [*gone, *staying]
+    notes = dict(zip(map(id, read), await ctx.once.of_each(note, read), strict=True))
+    work = partial(pinned, gone, staying, patterns, lambda message: notes[id(message)])
+    pins = await ctx.once.of_key(("pins", key), size if patterns else 0, work)
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
     for part in (1.0, 0.5, 0.25, 0.0):
         fitting = pins.within(int(measure.size * measure.pins * part))
         room = int(measure.size * (1 - measure.pins) * part)
         used = written if written is not None and len(written.text.encode()) <= room * WRITTEN else Written()
         rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
-        work = partial(summary, rest, fitting, room, handles, len(gone), used.text)
-        text = await ctx.once.of_key(("summary", key, room, handles, used), size, work)
+        telling = partial(summary, rest, fitting, room, handles, len(gone), used.text)
+        text = await ctx.once.of_key(("summary", key, room, handles, used), size, telling)
         made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
         if taken < replaced and (taken <= max(measure.tokens, 1) or not part):

@@ -69,7 +69,8 @@ def turns(draw: st.DrawFn, *, huge: bool) -> list[list[Message]]:
         if draw(st.integers(0, 11)) == 0:
             new.append(Message({"role": "system", "content": f"note {turn}"}))
         rule = RULES[turn] if turn < len(RULES) and draw(st.booleans()) else ""
-        said: object = f"Question {turn}. {rule} {words(draw(sizes))}"
+        # the goal and the constraints are short: what outgrows the pins' share stays behind the handle
+        said: object = f"Question {turn}. {rule} {words(draw(sizes) if turn >= len(RULES) else 5)}"
         if draw(st.integers(0, 9)) == 0:
             said = [
                 {"type": "text", "text": said},

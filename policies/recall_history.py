@@ -18,11 +18,11 @@ from proxy.search import Found, Place, Search
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 _ASKED = 3
-"""Terms that a question has at least; to a shorter one the user's message before it is added."""
+"""Terms that a question has at least; where nothing is about a shorter one, the user's message before it is added."""
 _QUERY = 1500
 """Characters of a question that are read: half from its beginning, half from its end."""
 _CORE = 0.5
-"""The relevance, as a share of the best one's, of a passage that a question cannot do without."""
+"""The relevance, as a share of the best one's, of a passage that a question cannot do without, if it is about it."""
 _TOGETHER = 1.5
 """How much of what one message may have, it and the earlier ones may have together."""
 _LEVELS = 3
@@ -37,21 +37,21 @@ class RecallHistory(Policy):
     alone. They stand in the order of time, as data in the user's role. What was chosen for a message stays the same
     while the model works on it. With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
-    Without a cache each message has its own. Beside tools only what a question cannot do without comes back, because an
-    agent can read the rest with `recall`. Put it behind the steps that shorten history.
+    Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
+    which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.
     """
 
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     needs_embedding: ClassVar[bool] = True
 
-    share: float = Field(default=0.35, gt=0, le=0.8)
+    share: float = Field(default=0.45, gt=0, le=0.8)
     """The share of the usable window that passages may take."""
 
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
-    ceiling: float = Field(default=0.90, gt=0, le=1)
+    ceiling: float = Field(default=0.93, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
     they are halved, and halved again."""
 
@@ -79,8 +79,7 @@ class RecallHistory(Policy):
         users = [i for i, each in enumerate(request.messages) if each.get("role") == "user" and id(each) in sent]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        recollection = _Recollection(self, request, ctx, gone)
-        return await recollection.decision(users[-1], users[-_EARLIER - 1 : -1])
+        return await _Recollection(self, request, ctx, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
 
 
 class _Choice(NamedTuple):
@@ -126,15 +125,11 @@ class _Budget(NamedTuple):
 class _Recollection:
     """The work on one request."""
 
-    def __init__(self, policy: RecallHistory, request: ChatRequest, ctx: Context, gone: Sequence[Message]) -> None:
+    def __init__(self, policy: RecallHistory, request: ChatRequest, ctx: Context, gone: Sequence[int]) -> None:
         self._policy, self._request, self._ctx, self._gone = policy, request, ctx, gone
-        self._search = Search(gone, ctx)
+        self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
         self._usable = ctx.model.usable(request)
-        self._place_of = {id(message): place for place, message in enumerate(ctx.incoming.messages)}
-        self._seen = blake2b(digest_size=16)
-        self._seen.update(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode())
-        for message in gone:
-            self._seen.update(message.raw)
+        self._seen = self._hashes()
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the passages of the last user message, and those of earlier ones that stay."""
@@ -186,12 +181,23 @@ class _Recollection:
                 blocks[place] = block
         return blocks
 
+    def _hashes(self) -> dict[int, str]:
+        """What had left before each user message, as a hash; by the message's identity."""
+        policy, gone = self._policy, set(self._gone)
+        running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
+        hashes: dict[int, str] = {}
+        for place, message in enumerate(self._ctx.incoming.messages):
+            if place in gone:
+                running.update(message.raw)
+            elif message.get("role") == "user":
+                asked = running.copy()
+                asked.update(b"%d " % place)  # the same words may be said twice
+                asked.update(message.raw)
+                hashes[id(message)] = asked.hexdigest()
+        return hashes
+
     def _key(self, asked: int) -> str:
-        message, key = self._request.messages[asked], self._seen.copy()
-        # the same words may be said twice
-        key.update(b"%d " % self._place_of[id(message)])
-        key.update(message.raw)
-        return f"recalled-{key.hexdigest()}"
+        return f"recalled-{self._seen[id(self._request.messages[asked])]}"
 
     async def _choice(
         self, asked: int, budget: "_Budget", earlier: dict[int, _Block], sizes: Sequence[int]
@@ -200,7 +206,7 @@ class _Recollection:
         memo, key = self._ctx.memo, self._key(asked)
         if memo is not None and (known := (await memo.known([key]))[0]) is not None:
             return _Choice.read(known), "as before"
-        found, how = await self._search.find(self._question(asked), least=self._policy.least, wait=self._policy.wait)
+        found, how = await self._found(asked)
         choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=asked) : asked]))
         block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
         choice = choice._replace(places=block.places if block is not None else ())
@@ -213,8 +219,8 @@ class _Recollection:
         fresh = _fitting(found, budget.beside({}))
         carried = sum(block.tokens for block in earlier.values())
         there = {place for block in earlier.values() for place in block.places}
-        core = [each for each in fresh if each.share >= _CORE]
-        if self._request.tools:
+        core = [each for each in fresh if each.share >= _CORE and each.is_about]
+        if self._request.tools or earlier:
             fresh = core
         missing = [each for each in core if each.place not in there]
         needed, lacking = (sum(each.tokens for each in some) for some in (core, missing))
@@ -224,12 +230,15 @@ class _Recollection:
             return _Choice(tuple(each.place for each in missing), alone=False)
         return _Choice(tuple(each.place for each in fresh), alone=True)
 
-    def _question(self, asked: int) -> str:
-        text = _ends(self._request.messages[asked].text)
-        if len(terms(text)) >= _ASKED:
-            return text
-        earlier = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
-        return f"{_ends(next(earlier, ''))}\n{text}"
+    async def _found(self, asked: int) -> tuple[list[Found], str]:
+        """What bears on a message; on one that says too little by itself, with the user's message before it."""
+        question, policy = _ends(self._request.messages[asked].text), self._policy
+        found, how = await self._search.find(question, least=policy.least, wait=policy.wait)
+        if len(terms(question)) < _ASKED and not any(each.is_about for each in found):
+            before = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
+            question = f"{_ends(next(before, ''))}\n{question}"
+            found, how = await self._search.find(question, least=policy.least, wait=policy.wait)
+        return found, how
 
     async def _block(self, places: tuple[Place, ...], budget: int) -> _Block | None:
         """As many of the passages as fit; None where none does."""

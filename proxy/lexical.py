@@ -27,12 +27,14 @@ down during each few for from further had has have having he her here him his ho
 more most my myself no nor not now of off on once only or other our out over own same she should so some such than that
 the their them then there these they this those through to too under until up very was we were what when where which
 while who whom why will with would you your
+hello hi okay please sure thank thanks yeah yes
 """
 _SPANISH = """
 al algo algun alguna ante aqui asi aun aunque cada como con cual cuando de del desde donde dos el ella ellas ellos en
 entre era es esa ese eso esta este esto estos esas esos estas fue ha habia han hasta hay la las le les lo los mas me mi
 mis mucho muy nada ni nos o os otra otro otros para pero poco por porque que quien se sea ser si sido sin sobre solo son
 su sus tal tambien tan tanto te ti tiene todo todos tu tus un una unas uno unos y ya yo
+claro favor gracias hola si vale
 """
 _STOP = frozenset((_ENGLISH + _SPANISH).split())
 
@@ -67,18 +69,33 @@ def counted(text: str, known: dict[str, list[str]] | None = None) -> Counted:
     return Counted("".join(f" {term} " for term in found), len(found))
 
 
-def relevance(query: str, texts: Sequence[Counted]) -> list[float]:
-    """How well each text fits a query by BM25, in the order of the texts; 0.0 for one that has no term of it."""
-    scores = [0.0] * len(texts)
+class Fit(NamedTuple):
+    """How well a text fits a query."""
+
+    score: float = 0.0
+    """BM25: for comparing texts with each other."""
+    share: float = 0.0
+    """The part of the query that the text has, from 0 to 1, a rare term counting more than a common one."""
+    terms: int = 0
+    """How many terms of the query it has."""
+
+
+def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
+    """How well each text fits a query, in the order of the texts."""
+    found = [[0.0, 0.0, 0] for _ in texts]
     mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
+    whole = 0.0
     for term in dict.fromkeys(terms(query)):
         sought = f" {term} "
-        found = [(place, count) for place, text in enumerate(texts) if (count := text.terms.count(sought))]
-        rarity = log(1 + (len(scores) - len(found) + 0.5) / (len(found) + 0.5))
-        for place, count in found:
+        having = [(place, count) for place, text in enumerate(texts) if (count := text.terms.count(sought))]
+        rarity = log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
+        whole += rarity
+        for place, count in having:
             length = 1 - B + B * texts[place].length / mean
-            scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
-    return scores
+            found[place][0] += rarity * count * (K1 + 1) / (count + K1 * length)
+            found[place][1] += rarity
+            found[place][2] += 1
+    return [Fit(score, share / whole if share else 0.0, int(count)) for score, share, count in found]
 
 
 class Lexical:
@@ -90,7 +107,7 @@ class Lexical:
 
     def scores(self, query: str) -> list[float]:
         """How well each text fits, in the order of the texts; 0.0 for one that has no term of the query."""
-        return relevance(query, self._texts)
+        return [fit.score for fit in fits(query, self._texts)]
 
 
 def _words(text: str) -> list[str]:

@@ -5,13 +5,21 @@ from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.context import Context
-from proxy.lexical import Counted, counted, relevance
+from proxy.lexical import Counted, Fit, counted, fits
 from proxy.passages import Passage, passages
 from proxy.recalled import block
 from proxy.relevance import Candidate, ranked
 
-_FRAME = 4
-"""Tokens that the line around a passage takes."""
+_FRAME = 1
+"""Tokens that the line around a passage takes beyond what a message's own frame does."""
+
+_NEAR = 0.38
+"""A cosine from which on a passage is about the question, with the vectors of small sentence models."""
+_COVERED = 0.2
+"""The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms."""
+_TERMS = 2
+_WHOLE = 0.9
+"""The part that is enough in any case."""
 
 Place = tuple[int, int]
 """A passage: its message, and its place in the message."""
@@ -25,6 +33,8 @@ class Found(NamedTuple):
     """Its relevance, as a share of the best one's."""
     tokens: int
     """What it takes, its framing included, about."""
+    is_about: bool
+    """Whether it is about the question, and not only the best there is."""
 
 
 class Search:
@@ -47,11 +57,11 @@ class Search:
             for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
             for part, entry in enumerate(each)
         ]
-        words = relevance(question, [entry.counted for entry in entries])
+        words = fits(question, [entry.counted for entry in entries])
         meaning = await self._meaning(question, candidates, entries, words, wait)
-        order = ranked(candidates, words, meaning, least)
+        order = ranked(candidates, [word.score for word in words], meaning, least)
         found = [
-            Found((each.message, each.part), share, each.tokens)
+            Found((each.message, each.part), share, each.tokens, _is_about(words[place], meaning[place]))
             for place, share in order
             for each in [candidates[place]]
         ]
@@ -73,13 +83,13 @@ class Search:
         question: str,
         candidates: Sequence[Candidate],
         entries: "Sequence[_Entry]",
-        words: Sequence[float],
+        words: Sequence[Fit],
         wait: float,
     ) -> Sequence[float | None]:
         if self._ctx.embedder is None or not entries:
             return [None] * len(entries)
         # the user's words first, then what shares words: should the time not suffice, these have their vectors
-        order = sorted(range(len(entries)), key=lambda i: (not candidates[i].is_user, -words[i]))
+        order = sorted(range(len(entries)), key=lambda i: (not candidates[i].is_user, -words[i].score))
         texts = [entries[i].passage.of(self._gone[candidates[i].message].text) for i in order]
         near = await self._ctx.embedder.similarities(question, texts, wait=wait)
         by_place = dict(zip(order, near, strict=True))
@@ -100,6 +110,11 @@ def _indexed(text: str) -> tuple[_Entry, ...]:
     known: dict[str, list[str]] = {}
     parts = passages(text)
     return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
+
+
+def _is_about(words: Fit, cosine: float | None) -> bool:
+    by_words = words.share >= (_COVERED if words.terms >= _TERMS else _WHOLE)
+    return by_words or (cosine or 0.0) >= _NEAR
 
 
 def _how(meaning: Sequence[float | None]) -> str:

@@ -1,4 +1,4 @@
-"""Whole conversations through the agent chain of `config.yaml`: growing, edited, in branches, of any shape."""
+"""Whole conversations through the default chain of `config.yaml`: growing, edited, in branches, of any shape."""
 
 import re
 from itertools import pairwise
@@ -11,12 +11,17 @@ from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.config import load
 from proxy.history import Marks, Room
+from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.pins import arguments
+from proxy.settings import Chain
+from proxy.stores import MemoryStore
 from proxy.testing import CharTokens, MemoryArchive, chat, context, tool
 from proxy.wire import flaws
 
-AGENT = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["agent"]
+CHAIN = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
+LAYOUT = tuple(step for step in CHAIN if step[0] != "recall_history")
+"""Without what each question chooses for itself, at the tail."""
 WINDOW = 2400
 HANDLE = re.compile(r'recall\(\\?"([0-9a-f]+)\\?"\)')
 RULES = ("Never use id_7.", "Siempre responde en español.", "You must ask before paying.", "Only weekdays, please.")
@@ -26,16 +31,18 @@ FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthChec
 class Proxy:
     """What stays between requests: the archive and the memo."""
 
-    def __init__(self) -> None:
+    def __init__(self, chain: Chain = CHAIN) -> None:
+        self._chain = chain
         self.archive = MemoryArchive()
+        self._memo = Memos(MemoryStore(10**8), ttl=1000).bound("t", "s")
         self._once = OnceService()
 
     async def sends(self, messages: list[Message]) -> Outcome:
         # bytes as they are parsed anew from each body
         parsed = [Message(message, bytes(bytearray(message.raw))) for message in messages]
         request = ChatRequest("test-model", tuple(parsed), (tool(),))
-        ctx = context(request, window=WINDOW, archive=self.archive, once=self._once.bound("t"))
-        outcome = await run(AGENT, ctx, strict=True)
+        ctx = context(request, window=WINDOW, archive=self.archive, once=self._once.bound("t"), memo=self._memo)
+        outcome = await run(self._chain, ctx, strict=True)
         if outcome.rejected is None:
             assert not flaws(outcome.request)
         return outcome
@@ -134,7 +141,7 @@ async def test_constraints_and_the_goal_survive_word_for_word(added: list[list[M
 @FEW
 @given(added=turns(huge=True))
 async def test_what_the_model_has_read_stays_byte_for_byte_until_the_next_cut(added: list[list[Message]]) -> None:
-    proxy = Proxy()
+    proxy = Proxy(LAYOUT)
     before: Outcome | None = None
     for messages, part in zip(requests(added), added, strict=True):
         outcome = await proxy.sends(messages)
@@ -163,6 +170,30 @@ async def test_cuts_are_few(added: list[list[Message]]) -> None:
     fixed = 250
     room = Room.of(WINDOW, WINDOW, fixed, Marks())
     assert layouts[-1] <= total / (room.high - room.low) + 1
+
+
+@FEW
+@given(added=turns(huge=False))
+async def test_what_is_recalled_for_a_question_stays_while_the_model_works_on_it(added: list[list[Message]]) -> None:
+    proxy = Proxy()
+    before: Outcome | None = None
+    for messages, part in zip(requests(added), added, strict=True):
+        outcome = await proxy.sends(messages)
+        is_loop = not any(message.role == "user" for message in part)
+        if is_loop and before is not None and cuts(before) == cuts(outcome) and not crowded(outcome):
+            assert recalled(outcome) == recalled(before)
+        before = outcome
+
+
+def recalled(outcome: Outcome) -> list[bytes]:
+    return [raw for raw in raws(outcome) if b"<recalled_context>" in raw]
+
+
+def crowded(outcome: Outcome) -> bool:
+    """Whether the rest is so large that passages may have to be halved."""
+    assert outcome.after is not None
+    facts = next(step.facts for step in outcome.steps if step.policy == "recall_history")
+    return outcome.after.total - int(facts.get("recalled_tokens", 0)) > 0.5 * WINDOW
 
 
 @FEW

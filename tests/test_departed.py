@@ -10,7 +10,7 @@ def left(incoming: str, request: str) -> str:
     before = chat(incoming)
     by_word = dict(zip(incoming.split(), before.messages, strict=True))
     after = [by_word[word] for word in request.split()]
-    return " ".join(word for word in incoming.split() if by_word[word] in departed(before.messages, after))
+    return " ".join(incoming.split()[place] for place in departed(before.messages, after))
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,19 @@ def test_what_left(incoming: str, request_: str, expected: str) -> None:
     assert left(incoming, request_) == expected
 
 
-def test_a_result_in_another_form_has_not_left_but_an_earlier_one_of_the_same_id_has() -> None:
+def test_a_shorter_result_has_left_and_its_call_has_not() -> None:
+    incoming = chat("u1 aA! tA a1 u2")
+    call = incoming.messages[1].with_changes(content="shorter")
+    kept = [incoming.messages[0], call, incoming.messages[2].with_changes(content="..."), *incoming.messages[3:]]
+    assert departed(incoming.messages, kept) == [2]
+
+
+def test_an_earlier_call_of_the_same_id_has_left_and_one_that_stands_word_for_word_has_not() -> None:
     incoming = chat("u1 aA! tA a1 u2 aA! tA a2 u3")
     kept = list(incoming.messages[4:])
-    kept[2] = kept[2].with_changes(content="shorter")
-    first_user, call, result, answer = incoming.messages[:4]
-    assert call.raw == kept[1].raw, "the same call stands there again, word for word"
-    assert departed(incoming.messages, kept) == [first_user, result, answer]
+    assert departed(incoming.messages, kept) == [0, 3]
+    kept[1] = kept[1].with_changes(content="thinking")
+    assert departed(incoming.messages, kept) == [0, 1, 3]
 
 
 def test_a_message_that_was_read_again_from_the_same_bytes_has_not_left() -> None:

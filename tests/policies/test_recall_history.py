@@ -93,7 +93,7 @@ async def test_it_keeps_where_there_is_nothing_to_bring_back(
     assert await RecallHistory().apply(request, context(incoming)) == Keep(why)
 
 
-async def test_what_a_step_made_shorter_has_not_left() -> None:
+async def test_what_a_shorter_form_left_out_comes_back() -> None:
     call = Message(
         {
             "role": "assistant",
@@ -101,11 +101,12 @@ async def test_what_a_step_made_shorter_has_not_left() -> None:
             "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}],
         }
     )
-    result = Message({"role": "tool", "tool_call_id": "c", "content": "Biscuit " * 50})
-    messages = (SYSTEM, user("Look."), call, result, assistant("Done."), user("Who is Biscuit?"))
+    result = Message({"role": "tool", "tool_call_id": "c", "content": "filler " * 300 + "\n\nBiscuit is a beagle."})
+    messages = (SYSTEM, user("Look."), call, result, assistant("Done."), user("Which breed is Biscuit?"))
     incoming = ChatRequest("test-model", messages)
-    shorter = incoming.with_messages([*messages[:3], result.with_changes(content="Biscuit ..."), *messages[4:]])
-    assert await RecallHistory().apply(shorter, context(incoming)) == Keep("nothing left the context")
+    shorter = incoming.with_messages([*messages[:3], result.with_changes(content="filler ..."), *messages[4:]])
+    said = recalled(await RecallHistory(least=0.9).apply(shorter, context(incoming)))
+    assert "tool: [...] Biscuit is a beagle." in said
 
 
 async def test_a_short_question_is_read_with_the_one_before_it() -> None:
@@ -129,7 +130,7 @@ async def test_the_passages_keep_within_their_tokens() -> None:
 async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling() -> None:
     past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
     sizes = []
-    for length in (0, 8_000, 20_000, 22_000, 25_000, 28_400):
+    for length in (0, 8_000, 21_000, 23_000, 26_000, 29_400):
         incoming, request = cut("Tell me all about Biscuit", assistant("x" * length), past=past)
         ctx = context(incoming, window=8000)
         decision = await RecallHistory(share=0.3).apply(request, ctx)
@@ -137,7 +138,7 @@ async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling
         after = before
         if isinstance(decision, Rewrite):
             after = (await ctx.tokens.count(decision.request)).total
-        assert after <= 0.9 * 8000
+        assert after <= 0.93 * 8000
         sizes.append(after - before)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == sizes[1] > sizes[3] > sizes[4] > 0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 MODELS = "eval-4k=4096,eval-8k=8192,eval-32k=32768"
+HANDLE = r'recall\("([0-9a-z]+)"\)'
 MODEL_FOR = "tools=eval-tools,traj=eval-agent,clash=eval-clash,poison=eval-poison,system=eval-system,pass=eval-8k"
 
 
@@ -58,7 +59,10 @@ def main() -> int:
         scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
         scorer += ["--models", MODELS, "--limits-models", "eval-limits=8192"]
         scorer += ["--metrics", options.metrics] if options.metrics else []
-        scorer += ["--model-for", options.model_for, "--out", str(options.out), *options.more]
+        scorer += ["--model-for", options.model_for, "--out", str(options.out)]
+        # what left the context, and how to get it back
+        scorer += ["--ref-regex", HANDLE, "--retrieve-url", f"http://127.0.0.1:{port}/v1/retrieve/{{id}}"]
+        scorer += options.more
         return subprocess.run(scorer, check=False).returncode
     finally:
         proxy.terminate()

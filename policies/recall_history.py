@@ -247,7 +247,8 @@ class _Recollection:
             tokens = sum(await self._ctx.tokens.sizes([about, _NOTED]))
             if tokens <= budget:
                 return _Block(about, tokens, places)
-            places = places[: min(len(places) - 1, len(places) * max(budget, 0) // tokens)]
+            fitting = min(len(places) - 1, len(places) * max(budget, 0) // tokens)
+            places = places[:fitting] if fitting else places[1:]
         return None
 
 

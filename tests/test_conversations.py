@@ -201,12 +201,12 @@ def crowded(outcome: Outcome) -> bool:
 async def test_branches_do_not_disturb_each_other(
     added: list[list[Message]], more: list[list[Message]], at: int
 ) -> None:
-    proxy = Proxy()
+    proxy = Proxy(LAYOUT)
     trunk = requests(added)
     fork = trunk[at % len(trunk)]
     other = [part for part in more if not part[0].is_system]
     branch = [[*fork, Message({"role": "assistant", "content": "Another way."}), *part] for part in requests(other)]
-    alone = [raws(await Proxy().sends(messages)) for messages in (trunk[-1], *branch[-1:])]
+    alone = [raws(await Proxy(LAYOUT).sends(messages)) for messages in (trunk[-1], *branch[-1:])]
     for messages in (*trunk, *branch):
         await proxy.sends(messages)
     again = [await proxy.sends(messages) for messages in (trunk[-1], *branch[-1:])]
@@ -218,7 +218,7 @@ async def test_branches_do_not_disturb_each_other(
 @FEW
 @given(added=turns(huge=False), at=st.integers(0, 10**6))
 async def test_an_edited_message_counts_as_it_is_now(added: list[list[Message]], at: int) -> None:
-    proxy = Proxy()
+    proxy = Proxy(LAYOUT)
     messages = requests(added)[-1]
     await proxy.sends(messages)
     places = [place for place, message in enumerate(messages) if message.role == "user"]
@@ -226,7 +226,7 @@ async def test_an_edited_message_counts_as_it_is_now(added: list[list[Message]],
     edited = list(messages)
     edited[place] = messages[place].with_changes(content="Always wear a hat_42. And now?")
     outcome = await proxy.sends(edited)
-    assert raws(outcome) == raws(await Proxy().sends(edited)), "nothing of the old text lingers"
+    assert raws(outcome) == raws(await Proxy(LAYOUT).sends(edited)), "nothing of the old text lingers"
     readable = await proxy.everything(outcome.request)
     assert "Always wear a hat_42." in "\n".join(message.text for message in outcome.request.messages)
     assert messages[place].text not in readable

@@ -51,6 +51,9 @@ class RecallHistory(Policy):
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
+    beside_tools: int = Field(default=400, ge=100)
+    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`."""
+
     ceiling: float = Field(default=0.93, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
     they are halved, and halved again."""
@@ -220,6 +223,8 @@ class _Recollection:
         carried = sum(block.tokens for block in earlier.values())
         there = {place for block in earlier.values() for place in block.places}
         core = [each for each in fresh if each.share >= _CORE and each.is_about]
+        if self._request.tools:
+            core = _fitting(core, self._policy.beside_tools)
         if self._request.tools or earlier:
             fresh = core
         missing = [each for each in core if each.place not in there]

@@ -30,9 +30,11 @@ def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
     Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
     and the offer of each tool that the kept history calls.
     """
-    broken = set(flaws(after) - flaws(before))
+    broken = set(flaws(after))
+    if broken:
+        broken -= flaws(before)
     last_user = _last_of_role(before.messages, "user")
-    if last_user is not None and last_user not in after.messages:
+    if last_user is not None and not any(last_user is each or last_user == each for each in reversed(after.messages)):
         broken.add("the last user message was changed or lost")
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")

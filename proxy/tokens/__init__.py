@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
@@ -84,10 +84,11 @@ class TokenService:
 class BoundTokens:
     """Counts for one model and one tenant: the `Tokens` of a request's context.
 
-    The correction learned so far is read once, here, so that all counts of a request agree with each other.
+    The correction learned so far is read once, here, so that all counts of a request agree with each other. What was
+    counted is known by its identity from then on: the steps of a chain ask for the same messages again and again.
     """
 
-    __slots__ = ("_family", "_inline", "_key", "_profile", "_scale", "_scopes", "_service")
+    __slots__ = ("_counts", "_family", "_inline", "_key", "_profile", "_scale", "_scopes", "_seen", "_service")
 
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
@@ -100,34 +101,39 @@ class BoundTokens:
         self._scale = profile.factor * ratio
         scope = (tenant, encoding, self._family)
         self._scopes = (hash((scope, "message")), hash((scope, "tool")))
+        self._seen: dict[int, _Counted] = {}  # by identity
+        self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}  # the same
 
     async def count(self, request: ChatRequest) -> TokenCount:
         """The tokens of a whole request. `exact` is false where anything was counted by an estimate."""
+        known = self._counts.get(id(request))
+        if known is None:
+            known = self._counts[id(request)] = (request, await self._count(request))
+        return known[1]
+
+    async def _count(self, request: ChatRequest) -> TokenCount:
         extras = _further_prompt(request)
-        values = await self._values(request.messages, (*request.tools, *extras))
-        system = tools = talk = estimated = 0
-        for message, value in zip(request.messages, values, strict=False):
-            estimated |= value
-            role = message.get("role")
-            if isinstance(role, str) and role in SYSTEM_ROLES:
-                system += self._size(value)
-            else:
-                talk += self._size(value)
-        for value in values[len(request.messages) :]:
-            estimated |= value
-            tools += self._size(value)
+        of_messages, of_tools = await self._counted(request.messages, (*request.tools, *extras))
+        tools = sum(each.size for each in of_tools)
         if request.tools or extras:
             tools += self._scaled(self._family.tools_frame)
-        exact = self._profile.exact and not estimated & _ESTIMATED and not self._service.failed(self._profile.encoding)
+        system = sum(
+            each.size
+            for each, message in zip(of_messages, request.messages, strict=True)
+            if isinstance(role := message.get("role"), str) and role in SYSTEM_ROLES
+        )
+        talk = sum(each.size for each in of_messages) - system
+        exact = self._profile.exact and not self._service.failed(self._profile.encoding)
+        exact = exact and not any(each.estimated for each in (*of_messages, *of_tools))
         return TokenCount(system, tools, talk + self._scaled(REPLY_FRAME), exact)
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        return tuple(map(self._size, await self._values(messages, ())))
+        return tuple([each.size for each in (await self._counted(messages, ()))[0]])
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """The tokens of each tool definition, without the instructions that come with any tools at all."""
-        return tuple(map(self._size, await self._values((), tools)))
+        return tuple([each.size for each in (await self._counted((), tools))[1]])
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
@@ -138,13 +144,26 @@ class BoundTokens:
             ratio = self._scale / self._profile.factor
             self._service.calibration.observe(self._key, counted.total / ratio, reported)
 
+    async def _counted(
+        self, messages: Sequence[Message], tools: Sequence[JsonObject]
+    ) -> "tuple[list[_Counted], list[_Counted]]":
+        """What is known of messages, and of tools."""
+        seen = self._seen
+        new_messages = [message for message in messages if id(message) not in seen]
+        new_tools = [tool for tool in tools if id(tool) not in seen]
+        if new_messages or new_tools:
+            new = (*new_messages, *new_tools)
+            for item, value in zip(new, await self._values(new_messages, new_tools), strict=True):
+                seen[id(item)] = _Counted(item, self._size(value), value & _ESTIMATED)
+        return [seen[id(message)] for message in messages], [seen[id(tool)] for tool in tools]
+
     async def _values(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
         """The packed counts of messages, then of tools."""
         of_message, of_tool = self._scopes
         raws = [_raw(item) for item in (*messages, *tools)]
         keys = [hash((of_message, raw)) for raw in raws[: len(messages)]]
         keys += [hash((of_tool, raw)) for raw in raws[len(messages) :]]
-        values = [self._service.memo.get(key) for key in keys]
+        values = self._service.memo.get_each(keys)
         new = [index for index, value in enumerate(values) if value is None]
         if new:
             items, encoding, service = (*messages, *tools), self._profile.encoding, self._service
@@ -174,6 +193,15 @@ class BoundTokens:
 
     def _scaled(self, tokens: int) -> int:
         return tokens if self._scale == 1.0 else int(tokens * self._scale + 0.5)
+
+
+class _Counted(NamedTuple):
+    """What is known of a message or a tool."""
+
+    item: JsonObject
+    """Held, so that its identity stays its own."""
+    size: int
+    estimated: int
 
 
 def _raw(item: JsonObject) -> bytes:

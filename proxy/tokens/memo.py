@@ -1,5 +1,7 @@
 """A bounded memory of counts."""
 
+from collections.abc import Sequence
+
 
 class Memo:
     """Numbers by key, the least recently used generation forgotten. Safe to use from any thread."""
@@ -25,6 +27,11 @@ class Memo:
             if value is not None:
                 self.put(key, value)
         return value
+
+    def get_each(self, keys: Sequence[int]) -> list[int | None]:
+        """The number at each key."""
+        found = list(map(self._young.get, keys))
+        return [self.get(key) if value is None else value for key, value in zip(keys, found, strict=True)]
 
     def put(self, key: int, value: int) -> None:
         """Keep a number."""

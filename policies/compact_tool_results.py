@@ -1,8 +1,9 @@
 """Carry a large tool result at full size only once."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -57,15 +58,26 @@ class CompactToolResults(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
+        if not any(message.get("role") == "tool" or message.get("tool_calls") for message in request.messages):
+            return Keep("nothing to shorten in 0 tool results")
         walk = _Walk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         groups = list(_groups(request.messages))
+        keys = list(_keys(groups, (self.over, self.arguments_over, self.turns, walk.rules, walk.size)))
+        known = await _known(keys, ctx)
         messages: list[Message] = []
-        for place, group in enumerate(groups, 1):
-            messages += await walk.forwarded(group, read=place < len(groups))
+        for place, group in enumerate(groups):
+            sent = known[place]
+            if sent is None:
+                sent = await walk.forwarded(group, read=place < len(groups) - 1)
+                if walk.lasts:
+                    ctx.once.remember(keys[place], sent)
+            walk.take(sent)
+            messages += group if not sent.changed else sent.of(group)
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
-            return Keep(f"nothing to shorten in {sum(message.role == 'tool' for message in messages)} tool results")
+            results = sum(message.get("role") == "tool" for message in messages)
+            return Keep(f"nothing to shorten in {results} tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
 
@@ -73,11 +85,49 @@ def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """The messages cut before each of the assistant's: each group came with a request of its own."""
     group: list[Message] = []
     for message in messages:
-        if message.role == "assistant" and group:
+        if message.get("role") == "assistant" and group:
             yield group
             group = []
         group.append(message)
     yield group
+
+
+def _keys(groups: Sequence[Sequence[Message]], start: Hashable) -> Iterator[Hashable]:
+    """A key for each group: it stands for all that its form depends on, by hashes of this process."""
+    before, size, last = hash(start), 0, len(groups) - 1
+    for place, group in enumerate(groups):
+        raws = [message.raw for message in group]
+        size += sum(map(len, raws))
+        before = hash((before, *map(hash, raws)))
+        yield "compact_tool_results", before, size, place < last
+
+
+async def _known(keys: Sequence[Hashable], ctx: Context) -> "list[_Sent | None]":
+    """What earlier requests made of the groups; nothing where an original is no longer in the archive."""
+    known: list[_Sent | None] = ctx.once.known(keys) if ctx.archive is not None else [None] * len(keys)
+    handles = {handle for sent in known if sent is not None for handle in sent.handles}
+    if handles and ctx.archive is not None and not handles <= await ctx.archive.touch(handles):
+        return [None] * len(keys)
+    return known
+
+
+class _Sent(NamedTuple):
+    """What was made of a group."""
+
+    changed: tuple[tuple[int, Message], ...]
+    """Messages that are sent in another form, by their places."""
+    size: int
+    seen: tuple[tuple[Hashable, bool], ...]
+    counts: tuple[tuple[str, int], ...]
+    handles: tuple[str, ...]
+    """Of the originals."""
+
+    def of(self, group: Sequence[Message]) -> list[Message]:
+        """The messages of the group as they are sent."""
+        messages = list(group)
+        for place, message in self.changed:
+            messages[place] = message
+        return messages
 
 
 class _Walk:
@@ -85,12 +135,27 @@ class _Walk:
 
     def __init__(self, policy: CompactToolResults, ctx: Context) -> None:
         self.policy, self.rules, self.archive, self.once = policy, ctx.model.cache, ctx.archive, ctx.once
-        self.treatments: dict[str, Treatment] = {}
         self.size = 0
         """The tokens before this place; counted only up to the shortest prefix that is cached."""
-        self.seen: dict[str, bool] = {}
-        """The results so far as they were sent first, and whether they still stand in full."""
+        self.seen: dict[Hashable, bool] = {}
+        """The results so far as they were sent first, by hash, and whether they still stand in full."""
         self.counts: Counter[str] = Counter()
+        self.lasts = True
+        """Whether the archive has kept all that it was given: else the next request tries again."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is known of one group."""
+        self.treatments: dict[str, Treatment] = {}
+        self.marked: dict[Hashable, bool] = {}
+        self.done: Counter[str] = Counter()
+        self.handles: list[str] = []
+
+    def take(self, sent: _Sent) -> None:
+        """Go on behind a group."""
+        self.size = sent.size
+        self.seen.update(sent.seen)
+        self.counts.update(dict(sent.counts))
 
     def pass_by(self, texts: Iterator[str]) -> None:
         """Count what stands before the next group."""
@@ -99,27 +164,41 @@ class _Walk:
                 return
             self.size += weight(text)
 
-    async def forwarded(self, group: list[Message], *, read: bool) -> list[Message]:
+    async def forwarded(self, group: list[Message], *, read: bool) -> _Sent:
         """A group as it is sent; `read` says that an assistant message follows it."""
-        if DEFINITION.name in group[0].called_tools:  # the model asked for it in full, and it was sent as it stands
-            self.pass_by(message.raw.decode() for message in group)
-            return group
-        texts = [text for place, message in enumerate(group) for text in texts_of(place, message)]
+        self._begin()
+        messages = list(group)
+        if DEFINITION.name not in group[0].called_tools:  # what the model asked for in full is sent as it stands
+            await self._shorten_group(messages, read=read)
+        self.pass_by(message.raw.decode() for message in messages)
+        pairs = enumerate(zip(group, messages, strict=True))
+        changed = tuple((place, new) for place, (old, new) in pairs if new is not old)
+        seen, counts = tuple(self.marked.items()), tuple(self.done.items())
+        return _Sent(changed, self.size, seen, counts, tuple(self.handles))
+
+    async def _shorten_group(self, messages: list[Message], *, read: bool) -> None:
+        texts = [text for place, message in enumerate(messages) for text in texts_of(place, message)]
         for text in texts:
             await self._at_birth(text)
-        for text in self._worth(texts, group) if read else ():
+        for text in self._worth(texts, messages) if read else ():
             await self._shorten(text)
-        messages = list(group)
+        calls = messages[0]
         for text in texts:
             if text.sent is not text.given:
                 messages[text.message] = with_text(messages[text.message], text)
-        if len(group) > 1 and group[0].get("tool_calls"):
-            messages[0] = await self._with_short_arguments(group[0])
-        self.pass_by(message.raw.decode() for message in messages)
-        return messages
+        if len(messages) > 1 and calls.get("tool_calls"):
+            messages[0] = await self._with_short_arguments(calls)
 
     async def _keep(self, text: str) -> str | None:
-        return None if self.archive is None else await self.archive.keep(text)
+        handle = None if self.archive is None else await self.archive.keep(text)
+        if handle is not None:
+            self.handles.append(handle)
+        self.lasts = self.lasts and handle is not None
+        return handle
+
+    def _mark(self, text: str, *, full: bool) -> None:
+        key = hash(text), len(text)
+        self.seen[key] = self.marked[key] = full
 
     async def _at_birth(self, text: Text) -> None:
         """Take out what carries nothing."""
@@ -128,16 +207,16 @@ class _Walk:
         if is_shortened(text.given):
             return
         text.sent = text.given if found.sent is None else found.sent
-        full = self.seen.get(text.sent)
+        full = self.seen.get((hash(text.sent), len(text.sent)))
         if full and (handle := await self._keep(text.given)) is not None:
             text.sent = reference(handle)
             text.sent_tokens = text.form_tokens = text.kept = weight(text.sent)
-            self.counts["repeats"] += 1
+            self.done["repeats"] += 1
             return
-        self.counts["unwrapped"] += text.sent is not text.given
+        self.done["unwrapped"] += text.sent is not text.given
         if len(text.sent) >= _REPEAT:
             text.repeats = full is False
-            self.seen[text.sent] = True
+            self._mark(text.sent, full=True)
 
     def _worth(self, texts: list[Text], group: list[Message]) -> list[Text]:
         """The texts of a group that are shortened: all from a place on, since what follows a change is sent anew."""
@@ -183,9 +262,9 @@ class _Walk:
             return
         form = reference(handle) if text.repeats else shortened(text.form, len(text.given), handle)
         if len(form) < len(text.sent):
-            self.seen[text.sent] = False
+            self._mark(text.sent, full=False)
             text.sent = form
-            self.counts["shortened"] += 1
+            self.done["shortened"] += 1
 
     async def _with_short_arguments(self, message: Message) -> Message:
         calls = []
@@ -195,7 +274,7 @@ class _Walk:
             short = await self._short_arguments(arguments) if isinstance(arguments, str) else arguments
             calls.append({**call, "function": {**function, "arguments": short}} if short != arguments else call)
         changed = sum(call is not other for call, other in zip(calls, message["tool_calls"], strict=True))
-        self.counts["arguments"] += changed
+        self.done["arguments"] += changed
         return message.with_changes(tool_calls=calls) if changed else message
 
     async def _short_arguments(self, arguments: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
 
@@ -125,6 +125,12 @@ class Once(Protocol):
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives: a pure function of what `key` says. `size` is how many characters it reads, about."""
 
+    def known(self, keys: Sequence[Hashable]) -> list[Any]:
+        """What is remembered under each key; None where nothing is."""
+
+    def remember(self, key: Hashable, result: object) -> None:
+        """Remember what follows from what `key` says alone; for work that cannot be done in one call."""
+
 
 class Memo(Protocol):
     """Remembers, for one tenant and session, what was decided once and must not change; every replica sees the same."""
@@ -194,6 +200,13 @@ class Uncached:
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """The result, worked out again."""
         return work()
+
+    def known(self, keys: Sequence[Hashable]) -> list[Any]:
+        """Nothing."""
+        return [None] * len(keys)
+
+    def remember(self, key: Hashable, result: object) -> None:
+        """Forget it."""
 
 
 @dataclass(frozen=True, slots=True)

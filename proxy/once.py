@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
-from proxy.chat import Message
+from proxy.chat import JsonObject, Message
 
 Result = TypeVar("Result")
 
@@ -65,6 +65,15 @@ class OnceService:
         self._remember(key, result)
         return result
 
+    def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
+        """What is remembered under each key; None where nothing is."""
+        found = [self._recall((tenant, key)) for key in keys]
+        return [None if each is None else each[0] for each in found]
+
+    def remember(self, tenant: str, key: Hashable, result: object) -> None:
+        """Remember what follows from what a key says alone."""
+        self._remember((tenant, key), result)
+
     async def _run(self, size: int, work: Callable[[], Result]) -> Result:
         if size <= INLINE:
             return work()
@@ -109,6 +118,14 @@ class BoundOnce:
         """What work gives that a key stands for."""
         return await self._service.of_key((self._tenant, key), size, work)
 
+    def known(self, keys: Sequence[Hashable]) -> list[Any]:
+        """What is remembered under each key; None where nothing is."""
+        return self._service.known(self._tenant, keys)
+
+    def remember(self, key: Hashable, result: object) -> None:
+        """Remember what follows from what a key says alone."""
+        self._service.remember(self._tenant, key, result)
+
 
 def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
@@ -117,4 +134,6 @@ def _name(function: Callable[..., Any]) -> str:
 def _size(result: Any) -> int:
     if isinstance(result, str):
         return 4 * len(result)
+    if isinstance(result, JsonObject):
+        return 4 * len(result.raw)
     return sum(map(_size, result)) if isinstance(result, tuple) else 32

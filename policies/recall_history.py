@@ -132,10 +132,11 @@ class _Recollection:
         self._policy, self._request, self._ctx, self._gone = policy, request, ctx, gone
         self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
         self._usable = ctx.model.usable(request)
-        self._seen = self._hashes()
+        self._seen: dict[int, str] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the passages of the last user message, and those of earlier ones that stay."""
+        self._seen = await self._hashes([*before, asked])
         sizes = await self._ctx.tokens.sizes(self._request.messages)
         total = (await self._ctx.tokens.count(self._request)).total
         room = int(self._usable * self._policy.ceiling)
@@ -184,19 +185,21 @@ class _Recollection:
                 blocks[place] = block
         return blocks
 
-    def _hashes(self) -> dict[int, str]:
-        """What had left before each user message, as a hash; by the message's identity."""
-        policy, gone = self._policy, set(self._gone)
+    async def _hashes(self, asked: Sequence[int]) -> dict[int, str]:
+        """What had left before each of these messages, as a hash; by the message's identity."""
+        policy, gone, incoming = self._policy, set(self._gone), self._ctx.incoming.messages
+        wanted = {id(self._request.messages[place]) for place in asked}
+        read = [place for place, message in enumerate(incoming) if place in gone or id(message) in wanted]
+        digests = await self._ctx.once.of_each(_digest, [incoming[place] for place in read])
         running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
         hashes: dict[int, str] = {}
-        for place, message in enumerate(self._ctx.incoming.messages):
+        for place, digest in zip(read, digests, strict=True):
             if place in gone:
-                running.update(message.raw)
-            elif message.get("role") == "user":
-                asked = running.copy()
-                asked.update(b"%d " % place)  # the same words may be said twice
-                asked.update(message.raw)
-                hashes[id(message)] = asked.hexdigest()
+                running.update(digest)
+            else:
+                asking = running.copy()
+                asking.update(b"%d " % place + digest)  # the same words may be said twice
+                hashes[id(incoming[place])] = asking.hexdigest()
         return hashes
 
     def _key(self, asked: int) -> str:
@@ -255,6 +258,10 @@ class _Recollection:
             fitting = min(len(places) - 1, len(places) * max(budget, 0) // tokens)
             places = places[:fitting] if fitting else places[1:]
         return None
+
+
+def _digest(message: Message) -> bytes:
+    return blake2b(message.raw, digest_size=16).digest()
 
 
 def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:

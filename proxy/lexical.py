@@ -14,6 +14,8 @@ K1 = 1.2
 B = 0.75
 """How much a text's length counts against it."""
 
+_BITS = 1024
+
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -55,6 +57,8 @@ class Counted(NamedTuple):
     """Each term between two spaces of its own: ` cancel  hotel  room `."""
     length: int
     """How many terms there are."""
+    marks: int
+    """A bit for each term by its hash in this process: most texts without a term are passed over without a search."""
 
 
 def counted(text: str, known: dict[str, list[str]] | None = None) -> Counted:
@@ -66,7 +70,8 @@ def counted(text: str, known: dict[str, list[str]] | None = None) -> Counted:
         if parts is None:
             parts = known[word] = _terms(word)
         found += parts
-    return Counted("".join(f" {term} " for term in found), len(found))
+    bits = {hash(term) % _BITS for term in found}
+    return Counted("".join([f" {term} " for term in found]), len(found), sum(1 << bit for bit in bits))
 
 
 class Fit(NamedTuple):
@@ -82,20 +87,27 @@ class Fit(NamedTuple):
 
 def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
     """How well each text fits a query, in the order of the texts."""
-    found = [[0.0, 0.0, 0] for _ in texts]
+    found: dict[int, list[float]] = {}
     mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
     whole = 0.0
     for term in dict.fromkeys(terms(query)):
-        sought = f" {term} "
-        having = [(place, count) for place, text in enumerate(texts) if (count := text.terms.count(sought))]
+        sought, mark = f" {term} ", 1 << hash(term) % _BITS
+        having = [
+            (place, count)
+            for place, text in enumerate(texts)
+            if text.marks & mark and (count := text.terms.count(sought))
+        ]
         rarity = log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         whole += rarity
         for place, count in having:
             length = 1 - B + B * texts[place].length / mean
-            found[place][0] += rarity * count * (K1 + 1) / (count + K1 * length)
-            found[place][1] += rarity
-            found[place][2] += 1
-    return [Fit(score, share / whole if share else 0.0, int(count)) for score, share, count in found]
+            fit = found.setdefault(place, [0.0, 0.0, 0])
+            fit[0] += rarity * count * (K1 + 1) / (count + K1 * length)
+            fit[1] += rarity
+            fit[2] += 1
+    fitting = {place: Fit(score, share / whole, int(count)) for place, (score, share, count) in found.items()}
+    none = Fit()
+    return [fitting.get(place, none) for place in range(len(texts))]
 
 
 class Lexical:

@@ -7,7 +7,6 @@ because the room is counted in tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 _NEAR = 0.5
@@ -23,8 +22,7 @@ _CLOSE = 0.3
 """A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A passage that may be chosen."""
 
     message: int
@@ -58,13 +56,15 @@ def ranked(
     scores = _spread(
         candidates, [_score(word, cosine, top, nearest) for word, cosine in zip(words, meaning, strict=True)]
     )
-    weighed = [
-        score * (_USER if candidate.is_user else 1.0) / max(candidate.tokens, _SHORT) ** _LENGTH
-        for candidate, score in zip(candidates, scores, strict=True)
-    ]
-    best = max(weighed)
-    order = sorted(range(len(weighed)), key=lambda place: (-weighed[place], place))
-    return [Ranked(place, weighed[place] / best) for place in order if weighed[place] >= max(least * best, 1e-9)]
+    weighed = {
+        place: score * (_USER if each.is_user else 1.0) / max(each.tokens, _SHORT) ** _LENGTH
+        for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
+        if score
+    }
+    best = max(weighed.values())
+    bar = max(least * best, 1e-9)
+    order = sorted((place for place, weight in weighed.items() if weight >= bar), key=lambda at: (-weighed[at], at))
+    return [Ranked(place, weighed[place] / best) for place in order]
 
 
 def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:

@@ -50,7 +50,7 @@ class Search:
         missing vectors are waited for.
         """
         sizes = await self._ctx.tokens.sizes(self._gone)
-        parts = [await self._parts(message) for message in self._gone]
+        parts = await self._ctx.once.of_each(_indexed, self._gone)
         entries = [entry for each in parts for entry in each]
         candidates = [
             Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // entry.total)
@@ -71,12 +71,9 @@ class Search:
         """Passages as a message, in the order of time; those that are not there are left out."""
         wanted: dict[int, list[Passage]] = {}
         for message, part in sorted(place for place in places if place[0] < len(self._gone)):
-            entries = await self._parts(self._gone[message])
+            (entries,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
             wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
         return Message({"role": "user", "content": block(self._gone, wanted)})
-
-    async def _parts(self, message: Message) -> "tuple[_Entry, ...]":
-        return await self._ctx.once.of(_indexed, message.text)
 
     async def _meaning(
         self,
@@ -106,8 +103,9 @@ class _Entry(NamedTuple):
     """Characters of the whole message."""
 
 
-def _indexed(text: str) -> tuple[_Entry, ...]:
+def _indexed(message: Message) -> tuple[_Entry, ...]:
     known: dict[str, list[str]] = {}
+    text = message.text
     parts = passages(text)
     return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -47,15 +48,38 @@ class Trail:
         return made.hexdigest()
 
 
-def answer_keys(messages: Sequence[Message], scope: str) -> dict[int, str]:
-    """The keys of the answers in a conversation, by their places."""
-    trail = Trail(scope)
-    keys: dict[int, str] = {}
-    for place, message in enumerate(messages):
-        if message.get("role") == "assistant":
-            keys[place] = trail.key(message)
-        trail.add(message)
-    return keys
+class AnswerKeys:
+    """Works out the keys of the answers in conversations; of one that has grown, only what is new is read.
+
+    It goes on where the last request with the same beginning ended. A beginning is known by a hash of its bytes in this
+    process, under its scope.
+    """
+
+    def __init__(self, most: int = 100_000) -> None:
+        """`most` bounds the keys that are remembered, of all conversations: each takes about 200 bytes."""
+        self._most = most
+        self._held = 0
+        self._known: dict[tuple[str, int, int], tuple[Trail, dict[int, str]]] = {}  # the latest last
+
+    def of(self, messages: Sequence[Message], scope: str) -> dict[int, str]:
+        """The keys of the answers in a conversation, by their places."""
+        raws = [message.raw for message in messages]
+        hashes = list(accumulate(map(hash, raws), lambda *both: hash(both), initial=0))
+        starts = ((scope, place, hashes[place]) for place in range(len(messages), 0, -1))
+        found = next((start for start in starts if start in self._known), None)
+        trail, keys = self._known.pop(found) if found else (Trail(scope), {})
+        start = found[1] if found else 0
+        self._held -= 1 + len(keys) if found else 0
+        for place, message in enumerate(messages[start:], start):
+            if message.get("role") == "assistant":
+                keys[place] = trail.key(message)
+            trail.add(message)
+        self._known[scope, len(messages), hashes[-1]] = trail, keys
+        self._held += 1 + len(keys)
+        while self._held > self._most:
+            _, gone = self._known.pop(next(iter(self._known)))
+            self._held -= 1 + len(gone)
+        return dict(keys)
 
 
 def next_key(messages: Sequence[Message], scope: str, answer: Message) -> str:

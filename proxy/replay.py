@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxy.chat import ChatRequest, Message, encode
-from proxy.fingerprint import answer_keys, next_key
+from proxy.fingerprint import AnswerKeys, next_key
 from proxy.round import REASONING
 
 _log = logging.getLogger("penstock.replay")
@@ -59,6 +59,7 @@ class Replay:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._keys = AnswerKeys()
         self._absent: dict[str, None] = {}
 
     def recorder(self, request: ChatRequest, scope: str) -> Record:
@@ -79,10 +80,12 @@ class Replay:
     async def restored(self, request: ChatRequest, scope: str) -> ChatRequest:
         """The request with everything hidden put back; the same object where there is nothing. Never fails."""
         try:
-            keys = answer_keys(request.messages, scope)
+            keys = self._keys.of(request.messages, scope)
             async with asyncio.timeout(_PATIENCE):
                 found = await self._found([key for key in keys.values() if key not in self._absent])
-            hidden = {place: read for place, key in keys.items() if (read := _read(found.get(key))) is not None}
+            hidden = {
+                place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
+            }
             return request.with_messages(_whole(request.messages, hidden)) if hidden else request
         except Exception as error:
             _log.warning("what internal tools added is not restored", extra=_fields(error))
@@ -98,9 +101,9 @@ class Replay:
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
-def _read(kept: bytes | None) -> Hidden | None:
+def _read(kept: bytes) -> Hidden | None:
     try:
-        found = json.loads(kept or b"null")
+        found = json.loads(kept)
         before, results = (tuple(map(Message, found[name])) for name in ("before", "results"))
         last = Message(found["last"])
         unasked = {result.get("tool_call_id") for result in results} - {*last.call_ids}

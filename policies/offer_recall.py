@@ -43,7 +43,7 @@ async def _is_cached(request: ChatRequest, ctx: Context) -> bool:
 
 def _has_handle(message: Message) -> bool:
     """Whether a message holds a handle, or has asked for one before."""
-    if DEFINITION.name in message.called_tools:
+    if message.get("tool_calls") and DEFINITION.name in message.called_tools:
         return True
     # quotes read differently in text and in the arguments of a call: leave out what escapes them
     return _NAME in message.raw and MARKER.encode() in message.raw.replace(b"\\", b"")

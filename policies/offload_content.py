@@ -38,14 +38,15 @@ class OffloadContent(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
         theirs = {id(message) for message in ctx.incoming.messages}
-        sent = as_sent(request.messages, ctx.incoming.messages)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0}
         for place, moment in _moments(request.messages):
             message = request.messages[place]
-            if id(message) not in theirs:  # a summary, say: an earlier step wrote it
+            # what is not theirs, such as a summary, an earlier step wrote
+            if id(message) not in theirs or len(message.raw) <= self.over:
                 continue
             forms = await self._forms(place, message, ctx)
             counts["large"] += len(forms)
+            sent = as_sent(request.messages, ctx.incoming.messages) if forms else ()
             if not forms or not self._worth(forms, place, sent[:moment], request.tools, ctx):
                 continue
             messages[place] = await _offloaded(message, forms, ctx)

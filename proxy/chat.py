@@ -227,7 +227,8 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     reach = list(range(len(messages)))
     caller: dict[str, int] = {}
     for index, message in enumerate(messages):
-        caller.update(dict.fromkeys(message.call_ids, index))
+        if message.get("tool_calls"):
+            caller.update(dict.fromkeys(message.call_ids, index))
         if message.get("role") == "tool":
             asked = caller.get(str(message.get("tool_call_id", "")), index)
             reach[asked] = index

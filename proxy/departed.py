@@ -16,14 +16,15 @@ def departed(incoming: Sequence[Message], request: Sequence[Message]) -> list[in
     if all(id(message) in there for message in incoming):
         return []
     raws = {message.raw for message in request}
-    calls = Counter(call for message in request for call in message.call_ids)
+    calls = Counter(call for message in request if message.get("tool_calls") for call in message.call_ids)
     gone: list[int] = []
     seen_user = False
     for place in range(len(incoming) - 1, -1, -1):
         message = incoming[place]
-        stands = bool(message.call_ids) and all(calls[call] > 0 for call in message.call_ids)
+        asked = message.call_ids if message.get("tool_calls") else ()
+        stands = bool(asked) and all(calls[call] > 0 for call in asked)
         if stands:
-            calls.subtract(message.call_ids)
+            calls.subtract(asked)
         seen_user = seen_user or message.get("role") == "user"
         if seen_user and not (stands or id(message) in there or message.is_system or message.raw in raws):
             gone.append(place)

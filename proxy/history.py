@@ -77,9 +77,12 @@ class Cut:
 def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
     """The conversation as the client sent it, message for message, where no earlier step added or took any."""
     offset = len(incoming) - len(talk)
-    if offset < 0 or any(one.role != two.role for one, two in zip(talk, incoming[offset:], strict=True)):
-        return talk
-    return incoming[offset:]
+    sent = incoming[max(0, offset) :]
+    return sent if _roles(sent) == _roles(talk) else talk
+
+
+def _roles(messages: Sequence[Message]) -> list[str]:
+    return [str(message.get("role", "")) for message in messages]
 
 
 def replay(
@@ -100,6 +103,7 @@ def foresee(
     if sum(map(max, settled, born)) <= min(room.high, room.warn):
         return (), None
     walk, cuts = _Walk(messages, settled, room, keep), []
+    left = walk.running(-1)
     unread, last_user, ahead = 0, None, None
     for index, message in enumerate(messages):
         role = message.get("role")
@@ -109,7 +113,7 @@ def foresee(
             unread += max(0, born[index] - settled[index])
         elif role == "user":
             last_user = index
-        total = walk.running(index) + unread
+        total = walk.before[index + 1] + left + unread
         if ahead is None and total > room.warn:
             ahead = walk.cut(index, unread, last_user)
         cut = walk.cut(index, unread, last_user) if total > room.high else None
@@ -117,6 +121,7 @@ def foresee(
             before = ahead is not None and ahead.at < index and ahead.start <= cut.start
             walk.last = replace(cut, foreseen=ahead.start if ahead is not None and before else 0)
             cuts.append(walk.last)
+            left = walk.running(-1)
             ahead = None
     return tuple(cuts), ahead
 
@@ -126,7 +131,7 @@ class _Walk:
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: Room, keep: int) -> None:
         self._sizes, self._room, self._keep = sizes, room, keep
-        self._before = [0, *accumulate(sizes)]
+        self.before = [0, *accumulate(sizes)]
         self._starts = sorted(legal_cuts(messages))
         self._users = [start for start in self._starts[:-1] if messages[start].get("role") == "user"]
         self._unread = 0
@@ -134,7 +139,7 @@ class _Walk:
 
     def running(self, index: int) -> int:
         """What is forwarded of the conversation up to a message, in tokens."""
-        talk = self._before[index + 1] - self._before[self.last.start]
+        talk = self.before[index + 1] - self.before[self.last.start]
         return talk + self._carried(self.last.carried) + (self._room.summary if self.last.start else 0)
 
     def cut(self, index: int, unread: int, last_user: int | None) -> Cut | None:
@@ -158,11 +163,11 @@ class _Walk:
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
 
     def _after(self, cut: Cut, index: int) -> int:
-        return self._room.summary + self._carried(cut.carried) + self._before[index + 1] - self._before[cut.start]
+        return self._room.summary + self._carried(cut.carried) + self.before[index + 1] - self.before[cut.start]
 
     def _end(self, index: int) -> int:
         """All up to a message, results that were unread then in full: as it was counted when the cut was decided."""
-        return self._before[index + 1] + self._unread
+        return self.before[index + 1] + self._unread
 
     def _carried(self, carried: int | None) -> int:
         return 0 if carried is None else self._sizes[carried]
@@ -179,7 +184,7 @@ class _Walk:
         place = bisect_left(self._users, first)
         if place < len(self._users) and self._users[place] <= limit:
             user = self._users[place]
-            if self._end(index) - self._before[user] >= (most - self._room.summary) // 2:
+            if self._end(index) - self.before[user] >= (most - self._room.summary) // 2:
                 return user
         return first
 
@@ -195,5 +200,5 @@ class _Walk:
 
     def _at_least(self, removed: int, lowest: int, limit: int) -> int | None:
         """The first legal place from `lowest` to `limit` with at least so many tokens before it."""
-        place = bisect_left(self._starts, max(lowest, bisect_left(self._before, removed)))
+        place = bisect_left(self._starts, max(lowest, bisect_left(self.before, removed)))
         return self._starts[place] if place < len(self._starts) and self._starts[place] <= limit else None

@@ -46,8 +46,8 @@ class OnceService:
     ) -> list[Result]:
         """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew."""
         name = _name(function)
-        keys = [(tenant, name, hash(message.raw), len(message.raw)) for message in messages]
-        found = [self._recall(key) for key in keys]
+        keys = [(tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
+        found = self._recall_each(keys)
         new = [place for place, known in enumerate(found) if known is None]
         if new:
             fresh = [messages[place] for place in new]
@@ -67,7 +67,7 @@ class OnceService:
 
     def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""
-        found = [self._recall((tenant, key)) for key in keys]
+        found = self._recall_each([(tenant, key) for key in keys])
         return [None if each is None else each[0] for each in found]
 
     def remember(self, tenant: str, key: Hashable, result: object) -> None:
@@ -84,6 +84,13 @@ class OnceService:
         if known is not None:
             self._known.move_to_end(key)
         return known
+
+    def _recall_each(self, keys: Sequence[Hashable]) -> list[tuple[Any, int] | None]:
+        found = list(map(self._known.get, keys))
+        for key, known in zip(keys, found, strict=True):
+            if known is not None:
+                self._known.move_to_end(key)
+        return found
 
     def _remember(self, key: Hashable, result: Any) -> int:
         size = _ENTRY + _size(result)

@@ -220,11 +220,12 @@ def _digest(messages: Sequence[Message], measure: Measure) -> str:
 
 def fingerprint(messages: Sequence[Message]) -> Hashable:
     """Equal for messages of equal bytes, in this process; free where their bytes were hashed before."""
-    return hash(tuple(hash(message.raw) for message in messages)), len(messages), _size(messages)
+    raws = [message.raw for message in messages]
+    return hash(tuple(map(hash, raws))), len(raws), sum(map(len, raws))
 
 
 def _size(messages: Sequence[Message]) -> int:
-    return sum(len(message.raw) for message in messages)
+    return sum([len(message.raw) for message in messages])
 
 
 def _handle(archive: Archive, messages: Sequence[Message]) -> str:

@@ -149,9 +149,9 @@ class BoundTokens:
     ) -> "tuple[list[_Counted], list[_Counted]]":
         """What is known of messages, and of tools."""
         seen = self._seen
-        new_messages = [message for message in messages if id(message) not in seen]
-        new_tools = [tool for tool in tools if id(tool) not in seen]
-        if new_messages or new_tools:
+        if not seen.keys() >= {*map(id, messages), *map(id, tools)}:
+            new_messages = [message for message in messages if id(message) not in seen]
+            new_tools = [tool for tool in tools if id(tool) not in seen]
             new = (*new_messages, *new_tools)
             for item, value in zip(new, await self._values(new_messages, new_tools), strict=True):
                 seen[id(item)] = _Counted(item, self._size(value), value & _ESTIMATED)

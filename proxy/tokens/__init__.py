@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
@@ -88,7 +88,19 @@ class BoundTokens:
     counted is known by its identity from then on: the steps of a chain ask for the same messages again and again.
     """
 
-    __slots__ = ("_counts", "_family", "_inline", "_key", "_profile", "_scale", "_scopes", "_seen", "_service")
+    __slots__ = (
+        "_counts",
+        "_estimated",
+        "_family",
+        "_held",
+        "_inline",
+        "_key",
+        "_profile",
+        "_scale",
+        "_scopes",
+        "_service",
+        "_sizes",
+    )
 
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
@@ -101,8 +113,11 @@ class BoundTokens:
         self._scale = profile.factor * ratio
         scope = (tenant, encoding, self._family)
         self._scopes = (hash((scope, "message")), hash((scope, "tool")))
-        self._seen: dict[int, _Counted] = {}  # by identity
-        self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}  # the same
+        # by identity, which stays a message's own because it is held
+        self._held: list[JsonObject] = []
+        self._sizes: dict[int, int] = {}
+        self._estimated: set[int] = set()
+        self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
 
     async def count(self, request: ChatRequest) -> TokenCount:
         """The tokens of a whole request. `exact` is false where anything was counted by an estimate."""
@@ -112,28 +127,25 @@ class BoundTokens:
         return known[1]
 
     async def _count(self, request: ChatRequest) -> TokenCount:
-        extras = _further_prompt(request)
-        of_messages, of_tools = await self._counted(request.messages, (*request.tools, *extras))
-        tools = sum(each.size for each in of_tools)
-        if request.tools or extras:
+        messages, extras = request.messages, _further_prompt(request)
+        further = (*request.tools, *extras)
+        sizes, of_tools = await self._measure(messages, further)
+        tools = sum(of_tools)
+        if further:
             tools += self._scaled(self._family.tools_frame)
-        system = sum(
-            each.size
-            for each, message in zip(of_messages, request.messages, strict=True)
-            if isinstance(role := message.get("role"), str) and role in SYSTEM_ROLES
-        )
-        talk = sum(each.size for each in of_messages) - system
+        roles = [message.get("role") for message in messages]
+        system = sum([sizes[i] for i, role in enumerate(roles) if isinstance(role, str) and role in SYSTEM_ROLES])
         exact = self._profile.exact and not self._service.failed(self._profile.encoding)
-        exact = exact and not any(each.estimated for each in (*of_messages, *of_tools))
-        return TokenCount(system, tools, talk + self._scaled(REPLY_FRAME), exact)
+        exact = exact and self._estimated.isdisjoint(map(id, (*messages, *further)))
+        return TokenCount(system, tools, sum(sizes) - system + self._scaled(REPLY_FRAME), exact)
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        return tuple([each.size for each in (await self._counted(messages, ()))[0]])
+        return tuple((await self._measure(messages, ()))[0])
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """The tokens of each tool definition, without the instructions that come with any tools at all."""
-        return tuple([each.size for each in (await self._counted((), tools))[1]])
+        return tuple((await self._measure((), tools))[1])
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
@@ -144,18 +156,19 @@ class BoundTokens:
             ratio = self._scale / self._profile.factor
             self._service.calibration.observe(self._key, counted.total / ratio, reported)
 
-    async def _counted(
-        self, messages: Sequence[Message], tools: Sequence[JsonObject]
-    ) -> "tuple[list[_Counted], list[_Counted]]":
-        """What is known of messages, and of tools."""
-        seen = self._seen
-        if not seen.keys() >= {*map(id, messages), *map(id, tools)}:
-            new_messages = [message for message in messages if id(message) not in seen]
-            new_tools = [tool for tool in tools if id(tool) not in seen]
+    async def _measure(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> tuple[list[int], list[int]]:
+        """The tokens of messages, and of tools."""
+        known, ids = self._sizes, [*map(id, messages), *map(id, tools)]
+        if not known.keys() >= set(ids):
+            new_messages = [message for message in messages if id(message) not in known]
+            new_tools = [tool for tool in tools if id(tool) not in known]
+            values = await self._values(new_messages, new_tools)
             new = (*new_messages, *new_tools)
-            for item, value in zip(new, await self._values(new_messages, new_tools), strict=True):
-                seen[id(item)] = _Counted(item, self._size(value), value & _ESTIMATED)
-        return [seen[id(message)] for message in messages], [seen[id(tool)] for tool in tools]
+            self._held += new
+            known.update(zip(map(id, new), map(self._size, values), strict=True))
+            self._estimated.update(id(item) for item, value in zip(new, values, strict=True) if value & _ESTIMATED)
+        sizes = [known[each] for each in ids]
+        return sizes[: len(messages)], sizes[len(messages) :]
 
     async def _values(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
         """The packed counts of messages, then of tools."""
@@ -189,19 +202,11 @@ class BoundTokens:
         return tally.media << _TEXT_BITS + 1 | max(0, tally.text) << 1 | tally.estimated
 
     def _size(self, value: int) -> int:
-        return self._scaled(value >> 1 & _TEXT_MASK) + (value >> _TEXT_BITS + 1)
+        text = value >> 1 & _TEXT_MASK
+        return (text if self._scale == 1.0 else self._scaled(text)) + (value >> _TEXT_BITS + 1)
 
     def _scaled(self, tokens: int) -> int:
         return tokens if self._scale == 1.0 else int(tokens * self._scale + 0.5)
-
-
-class _Counted(NamedTuple):
-    """What is known of a message or a tool."""
-
-    item: JsonObject
-    """Held, so that its identity stays its own."""
-    size: int
-    estimated: int
 
 
 def _raw(item: JsonObject) -> bytes:

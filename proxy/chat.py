@@ -8,7 +8,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Self
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -224,6 +224,17 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     Results are found by id, never by neighbourhood; whatever stands between a call and its last result is part of the
     exchange, so that no cut can separate them.
     """
+    ends = _ends(messages)
+    return [tuple(messages[start:end]) for start, end in pairwise((0, *ends))]
+
+
+def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
+    """The indexes at which a conversation may be cut in two without separating a call from its result."""
+    return frozenset({0, *_ends(messages)})
+
+
+def _ends(messages: Sequence[Message]) -> list[int]:
+    """The index behind each exchange."""
     reach = list(range(len(messages)))
     caller: dict[str, int] = {}
     for index, message in enumerate(messages):
@@ -232,21 +243,8 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
         if message.get("role") == "tool":
             asked = caller.get(str(message.get("tool_call_id", "")), index)
             reach[asked] = index
-    groups: list[tuple[Message, ...]] = []
-    start = 0
-    while start < len(messages):
-        end = index = start
-        while index <= end:
-            end = max(end, reach[index])
-            index += 1
-        groups.append(tuple(messages[start : end + 1]))
-        start = end + 1
-    return groups
-
-
-def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
-    """The indexes at which a conversation may be cut in two without separating a call from its result."""
-    return frozenset({0, *accumulate(len(group) for group in exchanges(messages))})
+    last = list(accumulate(reach, max))
+    return [index + 1 for index, end in enumerate(last) if end == index]
 
 
 def called_name(call: Mapping[str, Any]) -> str:

@@ -59,7 +59,8 @@ class Leaving:
 
     def without_carried(self, messages: Sequence[Message]) -> list[Message]:
         """Those of them that leave."""
-        return [message for index, message in enumerate(messages[: self.start]) if index != self.carried]
+        parted = self.start if self.carried is None else self.carried
+        return [*messages[:parted], *messages[parted + 1 : self.start]]
 
 
 @dataclass(frozen=True, slots=True)

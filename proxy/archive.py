@@ -5,7 +5,8 @@ content: it is then only to be had with the session's name, until it is kept aga
 
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
 within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
-the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it.
+the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it. Each
+request looks up the first of what was seen: where that is gone, say with a removed directory, so may be the rest.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ INLINE = 32 * 1024
 _WORTH_COMPRESSING = 1024
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _WARN_EVERY = 60.0
+_PASSING = frozenset({"busy", "locked"})
+"""Causes of failures that lose nothing."""
 
 
 def handle_of(content: str) -> str:
@@ -123,6 +126,16 @@ class Archives:
         """Whether a key was in the store so recently that it need not be looked up."""
         return self._clock() - self._seen.get(key, float("-inf")) < self._fresh
 
+    async def check(self, pointer: str) -> None:
+        """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
+        try:
+            if await self.store.get(pointer) is not None:
+                return
+        except StoreError as error:
+            if error.cause in _PASSING:
+                return
+        self._seen.clear()
+
     def warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
         now = self._clock()
@@ -134,10 +147,11 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_part", "_pointers", "_prefix")
+    __slots__ = ("_archives", "_is_checked", "_part", "_pointers", "_prefix")
 
     def __init__(self, archives: Archives, owner: str, part: str) -> None:
         self._archives = archives
+        self._is_checked = False
         self._part = part
         self._prefix = f"archive/{owner}{part}/"
         self._pointers = f"handle/{owner}"
@@ -150,7 +164,7 @@ class BoundArchive:
         archives = self._archives
         handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
         key = self._prefix + handle
-        if archives.is_fresh(key):
+        if await self._is_fresh(handle):
             return handle
         pointer, part = self._pointers + handle, self._part.encode()
         try:
@@ -196,7 +210,7 @@ class BoundArchive:
         """
         archives = self._archives
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
-        old = [key for key in keys if not archives.is_fresh(key)]
+        old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
         try:
             pointers = [self._pointers + keys[key] for key in old]
             found = (
@@ -208,6 +222,13 @@ class BoundArchive:
         for key in found:
             archives.seen(key)
         return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
+
+    async def _is_fresh(self, handle: str) -> bool:
+        archives, key = self._archives, self._prefix + handle
+        if archives.is_fresh(key) and not self._is_checked:
+            await archives.check(self._pointers + handle)
+            self._is_checked = True
+        return archives.is_fresh(key)
 
     async def handles(self, limit: int) -> tuple[str, ...]:
         """The handles of what was used last, the latest first; none, and a line in the log, where that fails."""

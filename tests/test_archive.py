@@ -141,10 +141,28 @@ async def test_keeping_again_is_cheap_and_uses(archives: Archives, store: Record
     archive = archives.bound("a", "s")
     for _ in range(5):
         assert await archive.keep("content")
-    assert store.calls == ["touch", "put"]
+    assert store.calls == ["touch", "put", "get"], "what was seen is looked up once a request"
     clock.now += 61
     assert await archive.keep("content")
-    assert store.calls == ["touch", "put", "touch"]
+    assert store.calls == ["touch", "put", "get", "touch"]
+
+
+async def test_where_what_was_seen_is_gone_nothing_of_it_is_trusted(archives: Archives, store: Recording) -> None:
+    first, second = [str(await archives.bound("a", "s").keep(content)) for content in ("one", "two")]
+    await store.delete(await store.keys(""))
+    archive = archives.bound("a", "s")
+    assert await archive.touch([first, second]) == frozenset()
+    assert [await archive.keep(content) for content in ("one", "two")] == [first, second]
+    assert [await archive.fetch(handle) for handle in (first, second)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("cause", "is_trusted"), [("corrupted", False), ("unreachable", False), ("locked", True)])
+async def test_what_was_seen_is_trusted_unless_the_store_is_broken(
+    archives: Archives, store: Recording, cause: Cause, is_trusted: bool
+) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    store.broken = cause
+    assert await archives.bound("a", "s").keep("content") == (handle if is_trusted else None)
 
 
 async def test_what_has_gone_is_written_again_before_it_is_named(
@@ -202,7 +220,7 @@ async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
     store.calls.clear()
     await archives.bound("a", "s").keep("49")
     await archives.bound("a", "s").keep("0")
-    assert store.calls == ["touch"]
+    assert store.calls == ["get", "touch"]
 
 
 async def test_a_tenant_finds_its_content_without_the_session(archives: Archives, clock: Clock) -> None:

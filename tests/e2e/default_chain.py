@@ -1,0 +1,125 @@
+"""The shipped configuration on a scripted upstream, conversations from which something leaves, and what must hold."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from proxy.archive import handle_of
+from proxy.body import Body
+from proxy.wire import damage
+from tests.e2e.servers import Upstream
+
+Message = dict[str, Any]
+
+SHIPPED = (Path(__file__).parent.parent.parent / "config.yaml").read_text()
+WINDOW = 16_000
+NEEDLE = "the launch code of the Halcyon probe is violet-4417"
+TOOLS: list[Message] = [
+    {"type": "function", "function": {"name": "read_log", "description": "Reads.", "parameters": {"type": "object"}}}
+]
+MARKER = re.compile(r'recall\(\\"([a-z2-7]{20})\\"\)')
+"""A handle as it stands in a body."""
+
+
+def config(url: str, state: Path, more: str = "embedding: {kind: none}") -> str:
+    """`config.yaml` with its default upstream at `url`, a small window, and its state in a directory."""
+    known = f'- match: "*"\n    window: {WINDOW}\n    reserve: 0\n    tokenizer: chars\n    upstream: openai'
+    made = SHIPPED.replace('- match: "*"\n    upstream: openai', known)
+    assert made != SHIPPED
+    made = made.replace("${OPENAI_BASE_URL:-https://api.openai.com/v1}", url)
+    return f'{made}\nstate: {{directory: "{state}", max_mib: 8}}\ntelemetry: {{log_level: warning}}\n{more}\n'
+
+
+def result(n: int) -> str:
+    """A tool result that is worth shortening: about a thousand tokens."""
+    return "\n".join(f"paragraph {n}.{line}: a long story of how nothing much came to pass here" for line in range(60))
+
+
+def working(turns: int) -> list[Message]:
+    """An agent's conversation with so many large results that were read, at most seven, and one that was not."""
+    talk: list[Message] = [{"role": "user", "content": "Read the logs, one by one."}]
+    for n in range(turns + 1):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read_log", "arguments": f'{{"n":{n}}}'}}
+        talk += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": result(n)},
+        ]
+    return talk
+
+
+def chatting(turns: int = 30) -> list[Message]:
+    """A conversation without tools. From 30 turns on it is over the mark at which its beginning is cut off."""
+    talk: list[Message] = []
+    for n in range(turns):
+        told = NEEDLE if n == 2 else f"remark {n} is about nothing"
+        talk += [
+            {"role": "user", "content": f"Question {n}: {told}. " + f"lorem{n} ipsum " * 70},
+            {"role": "assistant", "content": f"Answer {n}. " + f"dolor{n} sit " * 70},
+        ]
+    return [*talk, {"role": "user", "content": "Which launch code does the Halcyon probe have?"}]
+
+
+@dataclass
+class Client:
+    """Sends conversations through a proxy, and looks at what the upstream got of them."""
+
+    base: str
+    behind: Upstream
+    http: aiohttp.ClientSession
+    key: str = "k"
+    named: set[str] = field(default_factory=set)
+    """Every handle that a request to the upstream has carried."""
+
+    async def ask(self, messages: list[Message], **fields: Any) -> str:
+        """The body of the one request that the upstream got of a conversation; the client got its answer.
+
+        Raises `AssertionError` where the request broke a rule of the wire.
+        """
+        before = len(self.behind.received)
+        body = json.dumps({"model": "m", "messages": messages, **fields}).encode()
+        status, _ = await self.send("POST", "/v1/chat/completions", data=body)
+        assert status == 200
+        assert len(self.behind.received) == before + 1
+        sent = self.behind.last.body
+        assert not damage(Body(body).parse(), Body(sent).parse())
+        self.named |= {*MARKER.findall(sent.decode())}
+        return sent.decode()
+
+    async def work(self, turns: int) -> str:
+        """The same of an agent's conversation."""
+        return await self.ask(working(turns), tools=TOOLS)
+
+    async def send(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        """Status and JSON of any request."""
+        headers = {"authorization": f"Bearer {self.key}"}
+        async with self.http.request(method, self.base + path, headers=headers, **options) as response:
+            return response.status, await response.json()
+
+    async def is_well(self) -> bool:
+        """What `/healthz` says."""
+        return await self.send("GET", "/healthz") == (200, {"status": "ok"})
+
+    async def original(self, handle: str) -> str | None:
+        """What a handle names; None where nothing is kept."""
+        status, answer = await self.send("GET", f"/v1/retrieve/{handle}")
+        assert status in (200, 404), answer
+        return str(answer["content"]) if status == 200 else None
+
+    async def missing(self, handles: set[str] | None = None) -> set[str]:
+        """Those of the handles, or of all that were ever named, that do not lead to their content."""
+        found = {handle: await self.original(handle) for handle in (self.named if handles is None else handles)}
+        return {handle for handle, content in found.items() if content is None or handle_of(content) != handle}
+
+
+def handles(body: str) -> set[str]:
+    """The handles in a body."""
+    return {*MARKER.findall(body)}
+
+
+def is_whole(body: str, messages: list[Message]) -> bool:
+    """Whether every message stands in a body as the client sent it."""
+    return bool(json.loads(body)["messages"] == messages)

@@ -1,0 +1,57 @@
+"""`penstock serve` in a process of its own, which may die or lack a right."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+_WITHOUT_OVERRIDE = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execv(sys.executable, sys.argv[1:])"
+)
+"""Gives up root's right to write what nobody may (CAP_DAC_OVERRIDE); others do not have it."""
+
+
+class Served:
+    """A running `penstock serve`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, base: str, log: Path) -> None:
+        self.process, self.base, self._log = process, base, log
+
+    @property
+    def log(self) -> list[str]:
+        """The lines that it has written to its log."""
+        return self._log.read_text().splitlines()
+
+    async def kill(self) -> None:
+        """End it at once, with no chance to finish anything."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def served(config: str, folder: Path, *arguments: str, is_root: bool = True) -> AsyncGenerator[Served, None]:
+    """A proxy in a process. Connections wait from the first moment; without `is_root` permissions count for it."""
+    path, log = folder / "config.yaml", folder / "log"
+    path.write_text(config)
+    command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
+    if not is_root:
+        command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found is not None, log.read_text()
+        yield Served(process, found[0], log)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()

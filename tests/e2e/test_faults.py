@@ -1,0 +1,209 @@
+"""The archive fails, and nothing leaves that could not come back: the default chain over sockets, fault by fault."""
+
+import json
+import random
+import resource
+import shutil
+import sqlite3
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from proxy.disk import DiskStore
+from proxy.rows import DATABASE
+from proxy.stores import StoreError
+from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, result, working
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream, proxy, upstream
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits another process, or gives up a right of root's")
+
+
+@pytest.fixture
+async def behind() -> AsyncGenerator[Upstream, None]:
+    async with upstream() as made:
+        yield made
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def stays_whole(client: Client, turns: int = 3) -> None:
+    """Raises `AssertionError` where anything leaves, or a request is not answered."""
+    sent = await client.work(turns)
+    assert is_whole(sent, working(turns))
+    assert not handles(sent)
+    assert is_whole(await client.ask(chatting()), chatting())
+    assert await client.is_well()
+
+
+async def is_shortened(client: Client, turns: int = 3) -> None:
+    """Raises `AssertionError` unless what is large leaves, and is there."""
+    assert len(handles(await client.work(turns))) == turns
+    assert handles(await client.ask(chatting())), "a cut names what it removed"
+    assert not await client.missing()
+
+
+async def test_without_a_fault_what_is_large_leaves(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind.url, tmp_path / "state"), tmp_path) as base:
+        await is_shortened(Client(base, behind, http))
+
+
+def a_file_in_its_place(state: Path) -> None:
+    state.write_text("no directory")
+
+
+def a_file_in_the_place_of_the_archive(state: Path) -> None:
+    state.mkdir()
+    (state / "archive").write_text("no directory")
+
+
+def garbage(state: Path) -> None:
+    (state / "archive").mkdir(parents=True)
+    (state / "archive" / DATABASE).write_bytes(random.Random(1).randbytes(40_000))
+
+
+def a_directory_in_the_place_of_the_database(state: Path) -> None:
+    (state / "archive" / DATABASE).mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        a_file_in_its_place,
+        a_file_in_the_place_of_the_archive,
+        garbage,
+        a_directory_in_the_place_of_the_database,
+    ],
+)
+async def test_an_archive_that_is_broken_from_the_start(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, fault: Callable[[Path], None]
+) -> None:
+    state = tmp_path / "state"
+    fault(state)
+    async with proxy(config(behind.url, state), tmp_path) as base:
+        client = Client(base, behind, http)
+        await stays_whole(client)
+        state.unlink() if state.is_file() else shutil.rmtree(state)
+        await is_shortened(client)
+
+
+@linux
+async def test_a_directory_that_may_not_be_written(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o500)
+    async with served(config(behind.url, state), tmp_path, is_root=False) as running:
+        client = Client(running.base, behind, http)
+        await stays_whole(client)
+        state.chmod(0o700)
+        await is_shortened(client)
+    assert all("read_only" in line and "paragraph" not in line for line in running.log)
+    for each in [*(state / "archive").iterdir(), state / "archive"]:
+        each.chmod(each.stat().st_mode & 0o500)
+    async with served(config(behind.url, state), tmp_path, is_root=False) as running:
+        client.base = running.base
+        await stays_whole(client)
+
+
+@linux
+async def test_a_disk_that_takes_no_byte_more(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    async with served(config(behind.url, tmp_path / "state"), tmp_path) as running:
+        client = Client(running.base, behind, http)
+        before = handles(await client.work(2))
+        limits = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        sent = await client.work(4)
+        assert handles(sent) == before, "what was kept is named as before, what is new stays whole"
+        assert sum(json.dumps(result(n)) in sent for n in range(5)) == 3
+        assert is_whole(await client.ask(chatting()), chatting())
+        assert not await client.missing(), "it can be read all the while"
+        assert await client.is_well()
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, limits)
+        await is_shortened(client, 5)
+
+
+async def fill(store: DiskStore) -> list[str]:
+    """Write until nothing more fits; the keys."""
+    keys: list[str] = []
+    for size in (2**20, 2**16, 2**12, 1):
+        with pytest.raises(StoreError, match="full"):
+            while True:
+                keys.append(f"other/{len(keys)}")
+                await store.put(keys[-1], b"x" * size, ttl=3600)
+    return keys
+
+
+async def test_a_store_that_is_full(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    state = tmp_path / "state"
+    async with proxy(config(behind.url, state), tmp_path) as base:
+        client = Client(base, behind, http)
+        before = handles(await client.work(2))
+        other = DiskStore(state / "archive", 8 * 2**20)
+        filled = await fill(other)
+        assert handles(await client.work(4)) == before
+        assert is_whole(await client.ask(chatting()), chatting())
+        assert not await client.missing()
+        await other.delete(filled)
+        await is_shortened(client, 5)
+        await other.aclose()
+
+
+async def test_a_lock_that_another_process_holds(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    state = tmp_path / "state"
+    async with proxy(config(behind.url, state), tmp_path) as base:
+        client = Client(base, behind, http)
+        before = handles(await client.work(2))
+        with closing(sqlite3.connect(state / "archive" / DATABASE, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            sent = await client.work(4)
+            assert handles(sent) <= before
+            assert is_whole(await client.ask(chatting()), chatting())
+            assert not await client.missing()
+            assert await client.is_well()
+            other.execute("ROLLBACK")
+        await is_shortened(client, 5)
+
+
+def removed(state: Path) -> None:
+    shutil.rmtree(state)
+
+
+def overwritten(state: Path) -> None:
+    for path in (state / "archive").iterdir():
+        path.write_bytes(random.Random(1).randbytes(path.stat().st_size or 1))
+
+
+def exchanged(state: Path) -> None:
+    other = state / "other"
+    other.write_bytes(random.Random(1).randbytes(40_000))
+    other.replace(state / "archive" / DATABASE)
+
+
+@pytest.mark.parametrize("fault", [removed, overwritten, exchanged])
+async def test_an_archive_that_is_lost_while_it_is_used(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, fault: Callable[[Path], None]
+) -> None:
+    state = tmp_path / "state"
+    async with proxy(config(behind.url, state), tmp_path) as base:
+        client = Client(base, behind, http)
+        await is_shortened(client)
+        fault(state)
+        client.named.clear()
+        await client.ask(chatting())
+        await client.work(4)
+        assert await client.is_well()
+        assert not await client.missing()
+        shutil.rmtree(state, ignore_errors=True)
+        client.named.clear()
+        await is_shortened(client, 5)

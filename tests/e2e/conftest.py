@@ -59,3 +59,17 @@ async def setup(tmp_path: Path) -> AsyncGenerator[Setup, None]:
         aiohttp.ClientSession(auto_decompress=False) as session,
     ):
         yield Setup(base, behind, session)
+
+
+@pytest.fixture
+async def behind() -> AsyncGenerator[Upstream, None]:
+    """An upstream, for proxies that a test starts by itself."""
+    async with upstream() as made:
+        yield made
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """A client whose every request has a connection of its own, so that any worker may take it."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+        yield session

@@ -1,5 +1,6 @@
 """The shipped configuration on a scripted upstream, conversations from which something leaves, and what must hold."""
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import aiohttp
 from proxy.archive import handle_of
 from proxy.body import Body
 from proxy.wire import damage
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Respond, Upstream, send
 
 Message = dict[str, Any]
 
@@ -61,6 +62,16 @@ def chatting(turns: int = 30) -> list[Message]:
             {"role": "assistant", "content": f"Answer {n}. " + f"dolor{n} sit " * 70},
         ]
     return [*talk, {"role": "user", "content": "Which launch code does the Halcyon probe have?"}]
+
+
+def reading() -> list[Message]:
+    """A conversation that opens with a large text of the user's, which was read."""
+    text = "\n".join(f"{line}. The party of part {line} shall do nothing in particular." for line in range(400))
+    return [
+        {"role": "user", "content": f"What does this say?\n```\n{text}\n```"},
+        {"role": "assistant", "content": "Not much."},
+        {"role": "user", "content": "And part 7?"},
+    ]
 
 
 @dataclass
@@ -123,3 +134,20 @@ def handles(body: str) -> set[str]:
 def is_whole(body: str, messages: list[Message]) -> bool:
     """Whether every message stands in a body as the client sent it."""
     return bool(json.loads(body)["messages"] == messages)
+
+
+def recalling(handle: str | None = None) -> Respond:
+    """A model that reads a handle, or the first that it was sent, and then says what it read."""
+
+    async def respond(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        read = [each for each in json.loads(received.body)["messages"] if each.get("tool_call_id") == "r1"]
+        message: Message = {"role": "assistant", "content": f"Read: {read[0]['content']}" if read else None}
+        if not read:
+            arguments = json.dumps({"handle": handle or min(handles(received.body.decode()))})
+            function = {"name": "recall", "arguments": arguments}
+            message["tool_calls"] = [{"id": "r1", "type": "function", "function": function}]
+        answer = json.loads(DEFAULT_ANSWER)
+        answer["choices"] = [{"index": 0, "message": message, "finish_reason": "stop" if read else "tool_calls"}]
+        await send(writer, 200, json.dumps(answer).encode())
+
+    return respond

@@ -41,9 +41,11 @@ async def served(config: str, folder: Path, *arguments: str, is_root: bool = Tru
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
     if not is_root:
         command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]
+    # what a killed process leaves behind stays in the test's folder
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            *command, stdout=asyncio.subprocess.PIPE, stderr=errors, env=environment
         )
     assert process.stdout is not None
     try:

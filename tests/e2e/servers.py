@@ -71,6 +71,7 @@ class Upstream:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a connection was closed while its answer was still being made."""
     port: int = 0
+    _arrival: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
     def url(self) -> str:
@@ -80,10 +81,17 @@ class Upstream:
     def last(self) -> Received:
         return self.received[-1]
 
+    async def arrived(self, requests: int) -> None:
+        """Wait until so many requests have arrived in all."""
+        async with asyncio.timeout(30), self._arrival:
+            await self._arrival.wait_for(lambda: len(self.received) >= requests)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (received := await read_request(reader)) is not None:
                 self.received.append(received)
+                async with self._arrival:
+                    self._arrival.notify_all()
                 answering = asyncio.ensure_future(self.respond(self, received, writer))
                 leaving = asyncio.ensure_future(reader.read(1))
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)

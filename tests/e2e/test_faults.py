@@ -6,7 +6,7 @@ import resource
 import shutil
 import sqlite3
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -16,23 +16,11 @@ import pytest
 from proxy.disk import DiskStore
 from proxy.rows import DATABASE
 from proxy.stores import StoreError
-from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, result, working
+from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, reading, result, working
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.servers import Upstream, proxy
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits another process, or gives up a right of root's")
-
-
-@pytest.fixture
-async def behind() -> AsyncGenerator[Upstream, None]:
-    async with upstream() as made:
-        yield made
-
-
-@pytest.fixture
-async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 async def stays_whole(client: Client, turns: int = 3) -> None:
@@ -40,7 +28,8 @@ async def stays_whole(client: Client, turns: int = 3) -> None:
     sent = await client.work(turns)
     assert is_whole(sent, working(turns))
     assert not handles(sent)
-    assert is_whole(await client.ask(chatting()), chatting())
+    for messages in (chatting(), reading()):
+        assert is_whole(await client.ask(messages), messages)
     assert await client.is_well()
 
 
@@ -48,6 +37,7 @@ async def is_shortened(client: Client, turns: int = 3) -> None:
     """Raises `AssertionError` unless what is large leaves, and is there."""
     assert len(handles(await client.work(turns))) == turns
     assert handles(await client.ask(chatting())), "a cut names what it removed"
+    assert handles(await client.ask(reading()))
     assert not await client.missing()
 
 

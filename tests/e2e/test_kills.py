@@ -1,0 +1,134 @@
+"""Processes that die, and several that share a state directory: what was named is there, and the bytes are the same."""
+
+import asyncio
+import os
+import random
+import signal
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, working
+from tests.e2e.served import served
+from tests.e2e.servers import Received, Upstream, proxy
+
+
+async def hold(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told_of(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    behind.respond = hold
+    made = config(behind.url, tmp_path / "state")
+    async with served(made, tmp_path) as running:
+        client = Client(running.base, behind, http)
+        asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting()))]
+        await behind.arrived(2)
+        await running.kill()
+        for failure in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(failure, aiohttp.ClientError)
+    named = {handle for received in behind.received for handle in handles(received.body.decode())}
+    assert len(named) > 3, "large results, and what a cut removed"
+    async with served(made, tmp_path) as running:
+        client = Client(running.base, behind, http)
+        assert not await client.missing(named)
+        assert result(0) in [await client.original(handle) for handle in named]
+        other = Client(running.base, behind, http, key="other")
+        assert await other.missing(named) == named
+
+
+async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    made, moments = config(behind.url, tmp_path / "state"), random.Random(7)
+
+    async def converse(client: Client) -> None:
+        while True:
+            for turns in range(1, 7):
+                messages: list[Any] = working(turns)
+                messages[0] = {"role": "user", "content": f"Run {moments.random()}"}
+                messages[2]["content"] += f"\n{moments.random()}"
+                asked = {"model": "m", "messages": messages}
+                status, _ = await client.send("POST", "/v1/chat/completions", json=asked)
+                assert status == 200
+
+    for _ in range(4):
+        async with served(made, tmp_path) as running:
+            client = Client(running.base, behind, http)
+            before = len(behind.received)
+            talks = [asyncio.ensure_future(converse(client)) for _ in range(3)]
+            await behind.arrived(before + 1)
+            done, _pending = await asyncio.wait(talks, timeout=moments.uniform(0, 0.4))
+            assert not done
+            await running.kill()
+            for failure in await asyncio.gather(*talks, return_exceptions=True):
+                assert isinstance(failure, aiohttp.ClientError)
+    named = {handle for received in behind.received for handle in handles(received.body.decode())}
+    assert len(named) > 8
+    async with served(made, tmp_path) as running:
+        assert not await Client(running.base, behind, http).missing(named)
+
+
+def workers(folder: Path) -> list[int]:
+    """The processes of a server with several workers that are ready: each counts in a file of its own."""
+    return [int(path.stem.removeprefix("counter_")) for path in folder.glob("penstock-metrics-*/counter_*.db")]
+
+
+class Turns:
+    """Lets one worker after another have the requests."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = pids
+        self._next = 0
+
+    def __enter__(self) -> None:
+        self._next += 1
+        self._stopped = [pid for place, pid in enumerate(self._pids) if place != self._next % len(self._pids)]
+        for pid in self._stopped:
+            os.kill(pid, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def conversation(client: Client, turn: AbstractContextManager[None]) -> list[str]:
+    """What the upstream gets of a conversation of an agent and one of a chat, request by request."""
+    sent = []
+    for turns in range(5):
+        with turn:
+            sent.append(await client.work(turns))
+    for turns in range(28, 32):
+        with turn:
+            sent.append(await client.ask(chatting(turns)))
+    return sent
+
+
+async def test_workers_forward_the_same_bytes_and_read_what_the_others_kept(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
+        alone = await conversation(Client(base, behind, http), nullcontext())
+    assert len(handles(alone[4])) == 4
+    assert handles(alone[-1])
+    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
+        client = Client(running.base, behind, http)
+        async with asyncio.timeout(30):
+            while len(pids := workers(tmp_path)) < 2:
+                await client.is_well()
+        turn = Turns(pids)
+        assert await conversation(client, turn) == alone
+        behind.respond = recalling()
+        for _ in pids:
+            with turn:
+                asked = {"model": "m", "messages": working(3), "tools": TOOLS}
+                _, answer = await client.send("POST", "/v1/chat/completions", json=asked)
+            assert "paragraph" in answer["choices"][0]["message"]["content"]
+            with turn:
+                assert not await client.missing()
+            with turn:
+                assert not await client.missing()

@@ -26,6 +26,8 @@ _OVERHEAD = 600
 """Tokens of the instructions."""
 _DENSE = 2
 """Bytes that a token of an answer has at least."""
+_LARGEST_ANSWER = 2**20
+"""Bytes of an answer that is read: many times what any summary needs."""
 _WARN_EVERY = 60.0
 
 
@@ -92,7 +94,9 @@ class Writer:
         return text, "unusable" if text is None else "written"
 
     def _answer(self, body: bytes) -> str | None:
-        """The text of a complete answer; None for a refusal, a call, or one that was cut off."""
+        """The text of a complete answer; None for a refusal, a call, one that was cut off, or one without end."""
+        if len(body) > _LARGEST_ANSWER:
+            return None
         try:
             said = orjson.loads(body)
             choice = said["choices"][0]

@@ -212,10 +212,13 @@ class BoundArchive:
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
         old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
         try:
-            pointers = [self._pointers + keys[key] for key in old]
-            found = (
-                await archives.store.touch([*old, *pointers], ttl=archives.ttl) & keys.keys() if old else frozenset()
-            )
+            pointers = {key: self._pointers + keys[key] for key in old}
+            held = await archives.store.touch([*old, *pointers.values()], ttl=archives.ttl) if old else frozenset()
+            found = held & keys.keys()
+            lost = [pointers[key] for key in found if pointers[key] not in held]
+            if lost:
+                with suppress(StoreError):
+                    await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
         except StoreError as error:
             archives.warn("touch", error.cause)
             found = frozenset()

@@ -232,8 +232,9 @@ async def test_a_tenant_finds_its_content_without_the_session(archives: Archives
     assert await archives.bound("a", "t").fetch(handle) is None, "a session still sees its own alone"
 
 
+@pytest.mark.parametrize("by", ["keep", "touch"])
 async def test_a_lost_pointer_loses_no_content_and_comes_back(
-    archives: Archives, store: Recording, clock: Clock
+    archives: Archives, store: Recording, clock: Clock, by: str
 ) -> None:
     archive = archives.bound("a", "s")
     handle = await archive.keep("content")
@@ -242,7 +243,7 @@ async def test_a_lost_pointer_loses_no_content_and_comes_back(
     assert await archives.find("a", handle) is None
     assert await archive.fetch(handle) == "content"
     clock.now += 61
-    await archive.keep("content")
+    await (archive.keep("content") if by == "keep" else archive.touch([handle]))
     assert await archives.find("a", handle) == "content"
 
 

@@ -10,6 +10,7 @@ from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, encode
 from proxy.context import CacheRules, Context
 from proxy.forms import is_shortened
+from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
 from proxy.wire import damage
@@ -191,3 +192,50 @@ async def test_a_growing_conversation_never_changes_what_was_settled(steps: list
         ] or not before
         assert sum(len(m.raw) for m in messages) <= sum(len(m.raw) for m in request.messages)
         before = messages
+
+
+class Working(MemoryArchive):
+    """Counts what it is given."""
+
+    given = 0
+
+    async def keep(self, content: str) -> str | None:
+        self.given += 1
+        return await super().keep(content)
+
+
+async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_there() -> None:
+    once, archive = OnceService(), Working()
+    first = request_of(call(), result(LOOKUP), ANSWER, ASKED)
+    longer = first.with_messages([*first.messages, call("{}", "2"), result(LOOKUP, "2"), ANSWER])
+
+    async def sent(request: ChatRequest, archive: MemoryArchive = archive) -> list[bytes]:
+        fresh = request.with_messages(Message(message) for message in request.messages)
+        ctx = context(fresh, archive=archive, once=once.bound("t"))
+        decision = await CompactToolResults().apply(fresh, ctx)
+        assert isinstance(decision, Rewrite)
+        assert decision.request.messages[0] is fresh.messages[0], "what nobody changed is the client's own"
+        return [message.raw for message in decision.request.messages]
+
+    made = await sent(first)
+    assert archive.given == 1
+    assert (await sent(longer))[: len(made)] == made
+    assert archive.given == 2, "only the new result was worked on"
+    assert await sent(first) == made
+    assert archive.given == 2
+    archive.kept.clear()
+    assert await sent(first) == made
+    assert archive.given == 3, "an original that is gone is archived again"
+    other = Working()
+    assert await sent(first, other) == made
+    assert other.kept.keys() == archive.kept.keys(), "another session archives for itself"
+    once.close()
+
+
+async def test_what_could_not_be_archived_is_tried_again() -> None:
+    once, request = OnceService(), request_of(call(), result(LOOKUP), ANSWER, ASKED)
+    whole = await forwarded(request, context(request, archive=MemoryArchive(broken=True), once=once.bound("t")))
+    short = await forwarded(request, context(request, archive=MemoryArchive(), once=once.bound("t")))
+    assert not is_shortened(whole[3]["content"])
+    assert is_shortened(short[3]["content"])
+    once.close()

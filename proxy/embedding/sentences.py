@@ -87,6 +87,7 @@ class Sentences:
             raise EmbeddingFailed("no_such_model", lasting=True)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        logging.getLogger("sentence_transformers").setLevel(logging.WARNING)  # it logs the model's path
         started = perf_counter()
         try:
             torch: Any = import_module("torch")

@@ -51,8 +51,14 @@ def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Seque
 
     `before` is None where nothing is in the cache: the first request, or one after a pause longer than `rules.ttl`.
     """
-    total = sum(piece.tokens for piece in after)
-    read = cached_tokens(rules, shared_tokens(before, after)) if before is not None else 0
+    return prompt_cost(
+        rules, 0 if before is None else shared_tokens(before, after), sum(piece.tokens for piece in after)
+    )
+
+
+def prompt_cost(rules: CacheRules, shared: int, total: int) -> float:
+    """What a prompt of `total` tokens costs, in input tokens, if the last one had its first `shared` tokens too."""
+    read = cached_tokens(rules, shared)
     # what is too short to be cached is not written either
     rest = rules.write if rules.ttl and total >= rules.minimum else 1.0
     return read * rules.read + (total - read) * rest

@@ -1,0 +1,209 @@
+"""Which tools a conversation is offered, worked out again from its beginning: the same wherever it is, and steady.
+
+The set is chosen at the first user message that wants something. At a later one it changes only if a tool that this
+message clearly wants is missing, and only if what the set has saved so far pays for writing the prompt anew. Pure.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.context import CacheRules
+from proxy.economics import prompt_cost
+from proxy.small_talk import is_small_talk
+from proxy.tool_ranking import NOTHING
+
+_FADES = 0.8
+"""What an earlier message's wants count for at the next one."""
+_URGENT = 3
+_WANTED = 5
+"""The best tools for a message, and for the conversation up to it, that should not be missing."""
+_RENEWED = 2
+"""Where the set changes, this part of it, one in so many, goes to the best tools: one change spares the next ones."""
+_HELD = 0.3
+"""What the tools of the last group that was asked for gain when others come."""
+_REQUESTS = 10
+"""For how many further requests a conversation is expected to go on, when it begins."""
+_SHORT = 200
+"""Characters of a user message that may mean anything by itself: `yes, the second one`."""
+_BEFORE = 300
+"""Characters of the assistant's words before it that are read with it."""
+
+
+class Moment(NamedTuple):
+    """A request that is the first after a user message."""
+
+    end: int
+    """How many messages it has."""
+    queries: tuple[str, ...]
+    """What is asked: the user's words, and short ones with the assistant's before them."""
+    is_idle: bool
+    """Whether it is small talk, and no answer to a question."""
+
+
+class Want(NamedTuple):
+    """What a moment wants."""
+
+    end: int
+    scores: tuple[float, ...] | None
+    """How well each tool fits; None for small talk, which wants none."""
+    settled: tuple[int, ...] | None = None
+    """The tools that were chosen then, if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be offered, and what it costs."""
+
+    keep: int
+    max_tokens: int
+    sizes: tuple[int, ...]
+    """The tokens of each tool."""
+    groups: tuple[str, ...]
+    """The group of each tool, empty for none."""
+    rules: CacheRules
+    is_forced: bool = False
+    """Whether the set need not pay for itself: the provider takes no more tools than these, or changes are free."""
+    idle_has_all: bool = False
+    """Whether all tools are offered until a message wants something."""
+
+
+def moments(messages: Sequence[Message]) -> list[Moment]:
+    """The requests of a conversation that came with words of the user's."""
+    found: list[Moment] = []
+    begin = 0
+    for end in request_ends(messages):
+        said = [message.text for message in messages[begin:end] if message.get("role") == "user"]
+        text = "\n".join(filter(None, said))
+        if text.strip():
+            last = next((m.text for m in reversed(messages[:end]) if m.get("role") == "assistant" and m.text), "")
+            short = last and len(text) <= _SHORT
+            queries = (text, f"{last[-_BEFORE:]}\n{text}") if short else (text,)
+            found.append(Moment(end, queries, is_small_talk(text) and "?" not in last))
+            begin = end
+    return found
+
+
+def request_ends(messages: Sequence[Message]) -> list[int]:
+    """How many messages each request had: every answer followed one, and the last has all."""
+    answered = [place for place, message in enumerate(messages) if place and message.get("role") == "assistant"]
+    return [*answered, len(messages)]
+
+
+class Offer:
+    """The set as it stands while a conversation is walked through."""
+
+    def __init__(
+        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+    ) -> None:
+        """`ends` says how many messages each request had; `pinned` are the tools that are always offered."""
+        self._limits = limits
+        self._ends = ends
+        self._before = [0, *accumulate(message_sizes)]
+        self._pinned = frozenset(pinned)
+        self._all = sum(limits.sizes)
+        self._wants = [0.0] * len(limits.sizes)
+        self._held = ""
+        self._saved = 0.0
+        self._last: int | None = None
+        self._has_begun = self._is_declined = False
+        self.chosen: tuple[int, ...] | None = None
+        """The tools, the most wanted first; None where all are offered."""
+
+    def decide(self, want: Want, called: Collection[int]) -> None:
+        """Choose, or change what was chosen, at a moment. `called` are the tools called before it."""
+        self._count_until(want.end)
+        scores = want.scores
+        is_clear = scores is not None and max(scores, default=0.0) >= NOTHING
+        if scores is not None and (is_clear or not self._has_begun):
+            self._wants = [max(now, _FADES * then) for now, then in zip(scores, self._wants, strict=True)]
+        new = want.settled
+        if new is None:
+            new = self._proposed(scores if is_clear or not self._has_begun else None, self._pinned | {*called})
+            if new is not None and not self._is_paid_for(new, want.end):
+                self._is_declined = self._is_declined or self.chosen is None
+                new = None
+        self._pass(want.end, self.chosen if new is None else new)
+        if new is not None:
+            self.chosen = new
+            self._has_begun = self._has_begun or scores is not None
+        if scores is not None and is_clear:
+            self._held = self._limits.groups[max(range(len(scores)), key=scores.__getitem__)]
+
+    def _proposed(self, scores: Sequence[float] | None, must: Collection[int]) -> tuple[int, ...] | None:
+        """The tools that a moment would have; None for those that there are."""
+        if self._is_declined or (scores is None and (self.chosen is not None or self._limits.idle_has_all)):
+            return None
+        if scores is None:
+            return self._filled(must, ())
+        return self._changed(scores, must) if self._has_begun else self._filled(must, self._best())
+
+    def _changed(self, scores: Sequence[float], must: Collection[int]) -> tuple[int, ...] | None:
+        """Another set, if this one lacks a tool that is clearly wanted."""
+        there = set(self.chosen or ())
+        best = self._best()
+        urgent = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:_URGENT]
+        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and scores[p] >= NOTHING]
+        if not missing:
+            return None
+        renewed = best[: self._limits.keep // _RENEWED]
+        groups, held = self._limits.groups, self._held
+        stay = sorted(there, key=lambda p: (-self._wants[p] - _HELD * bool(held and groups[p] == held), p))
+        return self._filled(must, [*missing, *renewed, *stay])
+
+    def _best(self) -> list[int]:
+        return sorted(range(len(self._wants)), key=lambda place: (-self._wants[place], place))
+
+    def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
+        """What must be offered, and of the others, in their order, what fits; the most wanted first."""
+        taken = dict.fromkeys(sorted(must))
+        tokens = self._tokens(taken)
+        for place in others:
+            if len(taken) >= self._limits.keep:
+                break
+            if place not in taken and tokens + self._limits.sizes[place] <= self._limits.max_tokens:
+                taken[place] = None
+                tokens += self._limits.sizes[place]
+        return tuple(sorted(taken, key=lambda place: (place not in must, -self._wants[place], place)))
+
+    def _is_paid_for(self, new: tuple[int, ...], end: int) -> bool:
+        if self._limits.is_forced:
+            return True
+        if self.chosen is not None:
+            return self._saved + self._gain(end, new) >= 0
+        # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
+        rules, talk = self._limits.rules, self._before[end]
+        ours, whole = self._tokens(new) + talk, self._all + talk
+        later = prompt_cost(rules, whole, whole) - prompt_cost(rules, ours, ours)
+        return len(new) <= len(self._pinned) or self._gain(end, new) + _REQUESTS * later >= 0
+
+    def _count_until(self, end: int) -> None:
+        for each in self._ends:
+            if each < end and (self._last is None or each > self._last):
+                self._pass(each, self.chosen)
+
+    def _pass(self, end: int, new: tuple[int, ...] | None) -> None:
+        self._saved += self._gain(end, new)
+        self._last = end
+
+    def _gain(self, end: int, new: tuple[int, ...] | None) -> float:
+        """How much less a request costs with a set of tools than with all of them, in input tokens."""
+        if new is None:
+            return 0.0
+        rules, talk = self._limits.rules, self._before[end]
+        whole, ours = self._all + talk, self._tokens(new) + talk
+        if self._last is None:
+            return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
+        read = self._before[self._last]
+        before = range(len(self._wants)) if self.chosen is None else self.chosen
+        return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, self._shared(before, new, read), ours)
+
+    def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
+        changed = min({*before} ^ {*after}, default=None)
+        same = [place for place in after if changed is None or place < changed]
+        return self._tokens(same) + (talk if changed is None else 0)
+
+    def _tokens(self, places: Collection[int]) -> int:
+        return sum(self._limits.sizes[place] for place in places)

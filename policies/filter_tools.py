@@ -67,10 +67,11 @@ class FilterTools(Policy):
     """The most tools that the provider takes. More are brought down to it in any case."""
 
     always: tuple[str, ...] = (
-        "think", "*sequentialthinking*", "*sequential_thinking*", "plan", "finish", "done", "submit", "final_answer",
-        "respond", "ask_user", "ask_human", "transfer_to_human*",
+        "think", "*sequential*thinking*", "plan", "finish", "done", "submit", "final_answer", "respond", "ask_user",
+        "ask_human", "transfer_to_human*", "bash", "shell", "terminal", "python", "code_interpreter", "run_command",
+        "execute_command", "run_code", "execute_code", "call*tool", "execute*tool", "run*tool", "use*tool",
     )  # fmt: skip
-    """Globs of tools that are always offered: those that are about no subject cannot be ranked by it."""
+    """Globs of tools that are always offered. What is about no subject, or runs anything, cannot be ranked by it."""
 
     groups: dict[str, ToolGroup] = Field(default_factory=dict)
     """Tools that belong together, by a name of your own: who needs one is likely to need the others, and they stay for
@@ -143,6 +144,7 @@ class _Filtering:
     ) -> None:
         self._policy, self._request, self._ctx, self._tools, self._sizes = policy, request, ctx, tools, sizes
         self._messages = ctx.incoming.messages
+        self._pinned: frozenset[int] = frozenset()
 
     async def selected(self, keep: int, *, is_forced: bool) -> frozenset[int] | None:
         """The places of the tools to offer; None for all of them."""
@@ -162,7 +164,18 @@ class _Filtering:
         return await self._chosen(pool, limits)
 
     async def _pool(self) -> Pool:
-        return await pooled(self._tools, self._ctx, self._policy.said, self._policy.globs)
+        pool = await pooled(self._tools, self._ctx, self._policy.said, self._policy.globs)
+        key = ("tools always offered", pool.digest, self._policy.always)
+        always = await self._ctx.once.of_key(key, sum(map(len, pool.texts)), self._always)
+        names = chosen_tools(self._request.rest.get("tool_choice"))
+        self._pinned = frozenset([*always, *(place for place, tool in enumerate(self._tools) if tool.name in names)])
+        return pool
+
+    def _always(self) -> tuple[int, ...]:
+        globs = self._policy.always
+        return tuple(
+            place for place, tool in enumerate(self._tools) if any(fnmatchcase(tool.name, glob) for glob in globs)
+        )
 
     async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
         found = moments(self._messages)
@@ -183,33 +196,25 @@ class _Filtering:
         known = await memo.known(keys[:-1]) if memo is not None else [None] * (len(keys) - 1)
         scores = await asyncio.gather(*(self._scores(pool, moment) for moment in found))
         message_sizes = await self._ctx.tokens.sizes(self._messages)
-        offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned())
+        offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned)
         for moment, each, settled in zip(found, scores, [*known, None], strict=True):
             before = _read(settled) if settled is not None else None
             offer.decide(Want(moment.end, each, before), self._called(self._messages[: moment.end]))
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
     async def _scores(self, pool: Pool, moment: Moment) -> tuple[float, ...] | None:
-        if moment.is_idle and self._policy.small_talk != "select":
+        if not moment.queries or (moment.is_idle and self._policy.small_talk != "select"):
             return None
         wait = self._policy.wait
-        each = [(await relevance(query, pool, self._ctx, wait)).scores for query in moment.queries]
-        return tuple(map(max, *each)) if len(each) > 1 else each[0]
+        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
+        return tuple(map(max, zip(*(each.scores for each in found), strict=True)))
 
     def _with_called(self, chosen: tuple[int, ...] | None, keep: int) -> frozenset[int] | None:
         """What was chosen, and what has been called since then: for that the least wanted leaves."""
         if chosen is None:
             return None
-        must = self._called(self._messages) | self._called(self._request.messages) | self._pinned()
+        must = self._called(self._messages) | self._called(self._request.messages) | self._pinned
         return must | frozenset([place for place in chosen if place not in must][: max(0, keep - len(must))])
-
-    def _pinned(self) -> frozenset[int]:
-        names = chosen_tools(self._request.rest.get("tool_choice"))
-        return frozenset(
-            place
-            for place, tool in enumerate(self._tools)
-            if tool.name in names or any(fnmatchcase(tool.name, glob) for glob in self._policy.always)
-        )
 
     def _called(self, messages: Sequence[Message]) -> frozenset[int]:
         names = {name for message in messages for name in message.called_tools}
@@ -226,7 +231,7 @@ class _Filtering:
             limits.max_tokens,
             limits.is_forced,
             policy.small_talk,
-            sorted(self._pinned()),
+            sorted(self._pinned),
         )
         running = blake2b(repr((about, limits.rules, model.name)).encode(), digest_size=16)
         keys: list[str] = []

@@ -5,6 +5,7 @@ groups of the three best gain, because the next step of a task is likely to need
 English and Spanish, what a query wants scores 0.25 or more in nine cases of ten (`NOTHING`).
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from proxy.spanish import english
 from proxy.tool_groups import grouped, named
 from proxy.tool_text import told
 
-NOTHING = 0.25
+NOTHING = 0.28
 """A tool with a lower score is not about the query."""
 _WORDS = 0.2
 """What having all words of a query adds."""
@@ -102,8 +103,8 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
         pass
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
+    by_meaning = await asyncio.gather(*(_by_meaning(each, pool, ctx, wait) for each in asked))
     by_words = [await _by_words(each, pool, ctx) for each in asked]
-    by_meaning = [await _by_meaning(each, pool, ctx, wait) for each in asked]
     # a plain function of what was found: of some 500 tools about a millisecond
     found = Relevance(
         _with_groups([_score(*each) for each in zip(_best(by_words), _nearest(by_meaning), strict=True)], pool.groups),

@@ -33,13 +33,13 @@ _BEFORE = 300
 
 
 class Moment(NamedTuple):
-    """A request that is the first after a user message."""
+    """A request at which the set may change: the first after a user message, or after a tool's first call."""
 
     end: int
     """How many messages it has."""
     queries: tuple[str, ...]
-    """What is asked: the user's words, and short ones with the assistant's before them."""
-    is_idle: bool
+    """What is asked: the user's words, and short ones with the assistant's before them; none after a call."""
+    is_idle: bool = False
     """Whether it is small talk, and no answer to a question."""
 
 
@@ -48,7 +48,7 @@ class Want(NamedTuple):
 
     end: int
     scores: tuple[float, ...] | None
-    """How well each tool fits; None for small talk, which wants none."""
+    """How well each tool fits; None for small talk and calls, which want none."""
     settled: tuple[int, ...] | None = None
     """The tools that were chosen then, if that is known."""
 
@@ -71,18 +71,22 @@ class Limits:
 
 
 def moments(messages: Sequence[Message]) -> list[Moment]:
-    """The requests of a conversation that came with words of the user's."""
+    """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
     found: list[Moment] = []
-    begin = 0
+    called: set[str] = set()
+    begin, last = 0, ""
     for end in request_ends(messages):
-        said = [message.text for message in messages[begin:end] if message.get("role") == "user"]
-        text = "\n".join(filter(None, said))
-        if text.strip():
-            last = next((m.text for m in reversed(messages[:end]) if m.get("role") == "assistant" and m.text), "")
-            short = last and len(text) <= _SHORT
-            queries = (text, f"{last[-_BEFORE:]}\n{text}") if short else (text,)
+        some, begin = messages[begin:end], end
+        last = next((m.text for m in reversed(some) if m.get("role") == "assistant" and m.text), last)
+        text = "\n".join(m.text for m in some if m.get("role") == "user" and m.text.strip())
+        new = {name for message in some for name in message.called_tools} - called
+        called |= new
+        if text:
+            is_short = last and len(text) <= _SHORT
+            queries = (text, f"{last[-_BEFORE:]}\n{text}") if is_short else (text,)
             found.append(Moment(end, queries, is_small_talk(text) and "?" not in last))
-            begin = end
+        elif new:
+            found.append(Moment(end, ()))
     return found
 
 
@@ -120,9 +124,10 @@ class Offer:
         if scores is not None and (is_clear or not self._has_begun):
             self._wants = [max(now, _FADES * then) for now, then in zip(scores, self._wants, strict=True)]
         new = want.settled
+        must = self._pinned | {*called}
         if new is None:
-            new = self._proposed(scores if is_clear or not self._has_begun else None, self._pinned | {*called})
-            if new is not None and not self._is_paid_for(new, want.end):
+            new = self._proposed(scores if is_clear or not self._has_begun else None, must)
+            if new is not None and not self._is_paid_for(new, want.end, must):
                 self._is_declined = self._is_declined or self.chosen is None
                 new = None
         self._pass(want.end, self.chosen if new is None else new)
@@ -134,11 +139,16 @@ class Offer:
 
     def _proposed(self, scores: Sequence[float] | None, must: Collection[int]) -> tuple[int, ...] | None:
         """The tools that a moment would have; None for those that there are."""
-        if self._is_declined or (scores is None and (self.chosen is not None or self._limits.idle_has_all)):
+        if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
             return None
-        if scores is None:
-            return self._filled(must, ())
-        return self._changed(scores, must) if self._has_begun else self._filled(must, self._best())
+        if not self._has_begun:
+            return self._filled(must, () if scores is None else self._best())
+        lacking = {*must} - {*(self.chosen or ())}
+        if lacking:  # called, though it was not offered: who needs it needs its group
+            groups = {self._limits.groups[place] for place in lacking} - {""}
+            near = [place for place in self._best() if self._limits.groups[place] in groups]
+            return self._filled(must, [*near, *self._best()])
+        return None if scores is None else self._changed(scores, must)
 
     def _changed(self, scores: Sequence[float], must: Collection[int]) -> tuple[int, ...] | None:
         """Another set, if this one lacks a tool that is clearly wanted."""
@@ -168,8 +178,9 @@ class Offer:
                 tokens += self._limits.sizes[place]
         return tuple(sorted(taken, key=lambda place: (place not in must, -self._wants[place], place)))
 
-    def _is_paid_for(self, new: tuple[int, ...], end: int) -> bool:
-        if self._limits.is_forced:
+    def _is_paid_for(self, new: tuple[int, ...], end: int, must: Collection[int]) -> bool:
+        """Whether a change has been saved before; one that cannot be avoided is."""
+        if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
             return True
         if self.chosen is not None:
             return self._saved + self._gain(end, new) >= 0

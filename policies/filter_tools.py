@@ -107,15 +107,16 @@ class FilterTools(Policy):
                 return Keep("tool_choice is the client's")
         filtering = _Filtering(self, request, ctx, tools, tuple(sizes))
         if is_forced or self.strategy != "narrow":
-            kept = await filtering.selected(max(1, min(self.keep, most)), is_forced=is_forced)
+            keep = self.keep if self.strategy != "narrow" and _is_open(request) else len(tools)
+            kept = await filtering.selected(max(1, min(keep, most)), is_forced=is_forced)
             if kept is not None:
-                return _selected(self, request, tools, kept)
+                return _selected(self, request, tools, kept, filtering.how)
         if self.strategy == "select" or not self._can_narrow(request, ctx):
             return Keep(
                 f"{len(tools)} tools, fewer would not cost less" if self.strategy != "narrow" else "not narrowed"
             )
         kept = await filtering.narrowed()
-        return _narrowed(request, tools, kept) if kept is not None else Keep("nothing is asked for")
+        return _narrowed(request, tools, kept, filtering.how) if kept is not None else Keep("nothing is asked for")
 
     def _can_narrow(self, request: ChatRequest, ctx: Context) -> bool:
         can = any(fnmatchcase(ctx.model.name, glob) for glob in self.allowed_tools_models)
@@ -145,6 +146,9 @@ class _Filtering:
         self._policy, self._request, self._ctx, self._tools, self._sizes = policy, request, ctx, tools, sizes
         self._messages = ctx.incoming.messages
         self._pinned: frozenset[int] = frozenset()
+        self.how = "as before"
+        """How the tools were found."""
+        self._now = 0
 
     async def selected(self, keep: int, *, is_forced: bool) -> frozenset[int] | None:
         """The places of the tools to offer; None for all of them."""
@@ -181,12 +185,14 @@ class _Filtering:
         found = moments(self._messages)
         # where the walk begins moves in strides: not with each message
         found = found[max(0, (len(found) // _STRIDE - 1) * _STRIDE) :]
+        if not found:  # nobody asked for anything
+            return self._with_called(tuple(range(len(self._tools))) if limits.is_forced else None, limits.keep)
         keys = self._keys(pool, limits, found)
         memo = self._ctx.memo
-        known = (await memo.known(keys[-1:]))[0] if memo is not None and keys else None
+        known = (await memo.known(keys[-1:]))[0] if memo is not None else None
         if known is None:
             known = await self._walked(pool, limits, found, keys)
-            if memo is not None and keys:
+            if memo is not None:
                 known = await memo.settle(keys[-1], known)
         return self._with_called(_read(known), limits.keep)
 
@@ -194,12 +200,16 @@ class _Filtering:
         """The tools of the last moment, worked out from the first one on, as they are remembered."""
         memo = self._ctx.memo
         known = await memo.known(keys[:-1]) if memo is not None else [None] * (len(keys) - 1)
+        self._now = found[-1].end
         scores = await asyncio.gather(*(self._scores(pool, moment) for moment in found))
         message_sizes = await self._ctx.tokens.sizes(self._messages)
         offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned)
+        called: frozenset[int] = frozenset()
+        begin = 0
         for moment, each, settled in zip(found, scores, [*known, None], strict=True):
-            before = _read(settled) if settled is not None else None
-            offer.decide(Want(moment.end, each, before), self._called(self._messages[: moment.end]))
+            called |= self._called(self._messages[begin : moment.end])
+            begin = moment.end
+            offer.decide(Want(moment.end, each, None if settled is None else _read(settled)), called)
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
     async def _scores(self, pool: Pool, moment: Moment) -> tuple[float, ...] | None:
@@ -207,6 +217,8 @@ class _Filtering:
             return None
         wait = self._policy.wait
         found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
+        if moment.end == self._now:
+            self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
         return tuple(map(max, zip(*(each.scores for each in found), strict=True)))
 
     def _with_called(self, chosen: tuple[int, ...] | None, keep: int) -> frozenset[int] | None:
@@ -254,24 +266,26 @@ def _is_open(request: ChatRequest) -> bool:
     return request.rest.get("tool_choice") in (None, "auto", "required")
 
 
-def _selected(policy: FilterTools, request: ChatRequest, tools: Sequence[Tool], kept: Collection[int]) -> Decision:
+def _selected(
+    policy: FilterTools, request: ChatRequest, tools: Sequence[Tool], kept: Collection[int], how: str
+) -> Decision:
     if len(kept) == len(tools):
         return Keep(f"all {len(tools)} tools are wanted")
     gone = {id(tool) for place, tool in enumerate(tools) if place not in kept}
     # what was left out stays within reach by `search_tools`: its definition goes behind the others
     made = request.with_tools([tool for tool in request.tools if id(tool) not in gone])
     made = _without_their_sections(policy, made, [tools[place] for place in sorted(kept)], tools)
-    why = f"offered {len(kept)} of {len(tools)} tools"
+    why = f"offered {len(kept)} of {len(tools)} tools, {how}"
     return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
 
 
-def _narrowed(request: ChatRequest, tools: Sequence[Tool], kept: Collection[int]) -> Decision:
+def _narrowed(request: ChatRequest, tools: Sequence[Tool], kept: Collection[int], how: str) -> Decision:
     if len(kept) == len(tools):
         return Keep(f"all {len(tools)} tools are wanted")
     others = [tool for tool in request.tools if not any(tool is one for one in tools)]
     allowed = [_choice(tool) for tool in (*(tools[place] for place in sorted(kept)), *others)]
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed}}
-    why = f"allowed {len(kept)} of {len(tools)} tools"
+    why = f"allowed {len(kept)} of {len(tools)} tools, {how}"
     return Rewrite(request.with_field("tool_choice", choice), why, {"tools": len(tools), "tools_allowed": len(kept)})
 
 

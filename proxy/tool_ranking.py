@@ -59,8 +59,10 @@ class Relevance(NamedTuple):
     """How well each tool fits a query."""
 
     scores: tuple[float, ...]
-    complete: bool
+    is_complete: bool
     """Whether every vector was there; the next time it may be otherwise."""
+    has_meaning: bool
+    """Whether any was there."""
 
 
 async def ranked_tools(
@@ -105,12 +107,11 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await asyncio.gather(*(_by_meaning(each, pool, ctx, wait) for each in asked))
     by_words = [await _by_words(each, pool, ctx) for each in asked]
-    # a plain function of what was found: of some 500 tools about a millisecond
-    found = Relevance(
-        _with_groups([_score(*each) for each in zip(_best(by_words), _nearest(by_meaning), strict=True)], pool.groups),
-        complete=ctx.embedder is None or not any(cosine is None for each in by_meaning for cosine in each),
-    )
-    return await ctx.once.of_key(key, 0, lambda: found) if found.complete else found
+    cosines = _nearest(by_meaning)
+    is_complete = ctx.embedder is None or not any(None in each for each in by_meaning)
+    scores = _with_groups([_score(*each) for each in zip(_best(by_words), cosines, strict=True)], pool.groups)
+    found = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
+    return await ctx.once.of_key(key, 0, lambda: found) if found.is_complete else found
 
 
 def ends(text: str) -> str:

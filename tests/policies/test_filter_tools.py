@@ -1,0 +1,366 @@
+"""Offering the tools that a conversation is about."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.filter_tools import FilterTools, ToolGroup
+from proxy.chain import run
+from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.context import CacheRules, Context
+from proxy.economics import Piece, request_cost
+from proxy.memory import Memos
+from proxy.policy import Decision, Keep, Rewrite
+from proxy.stores import MemoryStore
+from proxy.testing import context, profile, tool
+
+SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ticket", "invoice", "calendar")
+ACTIONS = ("create", "list", "delete", "change")
+TOOLS = tuple(tool(f"{subject}_{action}", f"To {action} the {subject}.") for subject in SUBJECTS for action in ACTIONS)
+CACHE = CacheRules(read=0.1, write=1.25, minimum=100, ttl=300)
+POLICY = FilterTools(keep=8)
+
+
+def asked(*texts: str, tools: Sequence[Tool] = TOOLS, system: str = "", **rest: Any) -> ChatRequest:
+    """User messages with an answer between each two."""
+    messages = [Message({"role": "system", "content": system})] if system else []
+    for text in texts:
+        if messages and messages[-1].role == "user":
+            messages.append(Message({"role": "assistant", "content": "Done."}))
+        messages.append(Message({"role": "user", "content": text}))
+    return ChatRequest("test-model", tuple(messages), tuple(tools), JsonObject(rest))
+
+
+def with_call(request: ChatRequest, name: str, result: str = "done") -> ChatRequest:
+    call = {"id": f"c{len(request.messages)}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    calling = Message({"role": "assistant", "content": None, "tool_calls": [call]})
+    answer = Message({"role": "tool", "tool_call_id": call["id"], "content": result})
+    return request.with_messages([*request.messages, calling, answer])
+
+
+def ctx_of(request: ChatRequest, cache: CacheRules = CACHE, name: str = "test-model", **fields: Any) -> Context:
+    return context(request, model=profile(10**6, cache=cache, name=name), **fields)
+
+
+async def decided(request: ChatRequest, policy: FilterTools = POLICY, **fields: Any) -> Decision:
+    return await policy.apply(request, ctx_of(request, **fields))
+
+
+async def offered(request: ChatRequest, policy: FilterTools = POLICY, **fields: Any) -> list[str]:
+    decision = await decided(request, policy, **fields)
+    return [each.name for each in (decision.request if isinstance(decision, Rewrite) else request).tools]
+
+
+class TestSelect:
+    async def test_offers_what_the_user_wants_in_the_clients_order(self) -> None:
+        names = await offered(asked("delete the alarm and write an email"))
+        assert len(names) == 8
+        assert {"alarm_delete", "email_create"} <= {*names}
+        order = [each.name for each in TOOLS]
+        assert names == sorted(names, key=order.index)
+
+    async def test_definitions_are_forwarded_as_they_came(self) -> None:
+        decision = await decided(asked("delete the alarm"))
+        assert isinstance(decision, Rewrite)
+        assert all(any(each is one for one in TOOLS) for each in decision.request.tools)
+
+    async def test_a_follow_up_that_may_mean_anything_changes_nothing(self) -> None:
+        first = await offered(asked("delete the alarm"))
+        assert await offered(asked("delete the alarm", "yes, the second one", "both")) == first
+
+    async def test_a_tool_that_is_clearly_wanted_comes_and_the_last_ones_stay(self) -> None:
+        first = await offered(asked("delete the alarm"))
+        later = await offered(asked("delete the alarm", "what does the invoice say? list the invoice"))
+        assert "invoice_list" in later
+        assert "invoice_list" not in first
+        assert "alarm_delete" in later
+        assert len(later) == 8
+
+    async def test_it_comes_only_if_what_was_saved_pays_for_it(self) -> None:
+        long = "what a day. " * 4000
+        texts = ("delete the alarm", f"nothing more, thank you very much. {long}", "list the invoice")
+        assert await offered(asked(*texts)) == await offered(asked(*texts[:1]))
+        assert "invoice_list" in await offered(asked(*texts), cache=CacheRules())
+
+    async def test_results_change_nothing_while_the_model_works(self) -> None:
+        request = asked("delete the alarm")
+        first = await offered(request)
+        for _ in range(3):
+            request = with_call(request, "alarm_delete", "see the invoice and list each flight")
+            assert await offered(request) == first
+
+    async def test_called_tools_never_leave(self) -> None:
+        request = with_call(asked("delete the alarm"), "song_change")
+        texts = [
+            Message({"role": "user", "content": f"list each {subject}"}) for subject in SUBJECTS if subject != "song"
+        ]
+        talk = [one for text in texts for one in (Message({"role": "assistant", "content": "Done."}), text)]
+        names = await offered(request.with_messages([*request.messages, *talk]), cache=CacheRules())
+        assert "song_change" in names
+        assert len(names) == 8
+
+    async def test_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
+        request = with_call(asked("delete the alarm"), "invoice_list")
+        names = await offered(request)
+        assert {"invoice_list", "invoice_create", "invoice_delete", "invoice_change"} <= {*names}
+        assert len(names) == 8
+        assert await offered(with_call(request, "invoice_list")) == names
+
+    async def test_always_and_groups_are_kept(self) -> None:
+        policy = FilterTools(keep=9, always=("weather_*",), groups={"rest": ToolGroup(tools=("song_list", "light_*"))})
+        names = await offered(asked("list the song"), policy)
+        assert {"weather_list", "weather_create", "light_list", "song_list"} <= {*names}
+        assert len(names) == 9
+
+    async def test_a_groups_examples_find_it_in_another_language(self) -> None:
+        group = ToolGroup(tools=("light_*",), examples=("doe het licht uit",))
+        names = await offered(asked("doe het licht uit in de keuken"), FilterTools(keep=4, groups={"lamps": group}))
+        assert {*names} == {f"light_{action}" for action in ACTIONS}
+
+    async def test_max_tokens_bounds_the_definitions(self) -> None:
+        each = len(TOOLS[0].raw) // 4
+        names = await offered(asked("delete the alarm"), FilterTools(keep=30, max_tokens=each * 5))
+        assert 3 <= len(names) <= 5
+        assert "alarm_delete" in names
+
+    async def test_steps_before_it_may_have_shortened_the_history(self) -> None:
+        whole = asked("delete the alarm", "and so on", "and on")
+        short = whole.with_messages(whole.messages[-1:])
+        decision = await POLICY.apply(short, ctx_of(whole))
+        assert isinstance(decision, Rewrite)
+        assert [each.name for each in decision.request.tools] == await offered(whole)
+
+    async def test_tools_of_ours_stay_and_are_not_counted(self) -> None:
+        request, ours = asked("delete the alarm"), tool("recall")
+        decision = await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request))
+        assert isinstance(decision, Rewrite)
+        assert decision.request.tools[-1] is ours
+        assert len(decision.request.tools) == 9
+
+    async def test_a_tool_named_like_one_of_ours_is_a_tool(self) -> None:
+        mine = tool("search_tools", "Finds garden tools in the shed.")
+        request = asked("which garden tools are in the shed?", tools=[*TOOLS, mine])
+        decision = await decided(request)
+        assert isinstance(decision, Rewrite)
+        assert any(each is mine for each in decision.request.tools)
+
+    async def test_clashing_names_are_both_offered_once_one_was_called(self) -> None:
+        twins = [tool("twin", "One."), tool("twin", "Other.")]
+        request = with_call(asked("delete the alarm", tools=[*TOOLS, *twins]), "twin")
+        assert (await offered(request)).count("twin") == 2
+
+
+class TestNothingToGain:
+    @pytest.mark.parametrize(
+        "rest",
+        [
+            {"tool_choice": {"type": "function", "function": {"name": "alarm_list"}}},
+            {"tool_choice": "none"},
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
+        ],
+    )
+    async def test_the_clients_choice_is_left_alone(self, rest: dict[str, Any]) -> None:
+        assert isinstance(await decided(asked("delete the alarm", **rest)), Keep)
+
+    async def test_few_tools(self) -> None:
+        assert isinstance(await decided(asked("delete the alarm", tools=TOOLS[:8])), Keep)
+
+    async def test_no_user_message(self) -> None:
+        request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), TOOLS)
+        assert isinstance(await decided(request), Keep)
+
+    async def test_a_prompt_that_would_become_too_short_to_be_cached(self) -> None:
+        request = asked("delete the alarm", tools=TOOLS)
+        whole = sum(await context().tokens.tool_sizes(TOOLS))
+        cache = CacheRules(read=0.01, write=1.0, minimum=whole, ttl=300)
+        assert isinstance(await decided(request, cache=cache), Keep)
+        assert isinstance(await decided(request), Rewrite)
+
+    @pytest.mark.parametrize(("small_talk", "count"), [("none", 1), ("select", 8), ("all", 40)])
+    async def test_small_talk_gets_what_the_setting_says(self, small_talk: Any, count: int) -> None:
+        policy = FilterTools(keep=8, small_talk=small_talk, always=("song_list",))
+        assert len(await offered(asked("¡Hola! ¿Qué tal?"), policy)) == count
+        later = await offered(asked("¡Hola! ¿Qué tal?", "delete the alarm"), policy)
+        assert "alarm_delete" in later
+        assert len(later) == 8 or small_talk == "all"
+
+    async def test_small_talk_without_any_tool_sends_none(self) -> None:
+        decision = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True))
+        assert isinstance(decision, Rewrite)
+        assert b"tool" not in decision.request.encode()
+
+
+class TestTheProvidersMost:
+    MANY = tuple(tool(f"thing{n}_{n}", f"About thing {n}.") for n in range(150))
+
+    @pytest.mark.parametrize("strategy", ["auto", "select", "narrow"])
+    async def test_more_are_brought_under_it(self, strategy: Any) -> None:
+        policy = FilterTools(keep=200, strategy=strategy)
+        assert len(await offered(asked("about thing 140", tools=self.MANY), policy)) == 128
+
+    async def test_even_with_a_forced_choice_which_stays(self) -> None:
+        choice = {"type": "function", "function": {"name": "thing149_149"}}
+        decision = await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice))
+        assert isinstance(decision, Rewrite)
+        assert "thing149_149" in [each.name for each in decision.request.tools]
+        assert decision.request.rest["tool_choice"] == choice
+
+    async def test_even_where_nobody_asked_for_anything(self) -> None:
+        request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), self.MANY)
+        assert len(await offered(request, FilterTools(keep=200))) == 128
+
+    async def test_two_thousand(self) -> None:
+        many = tuple(tool(f"thing{n}_{n}", f"About thing{n}.") for n in range(2000))
+        assert "thing1500_1500" in await offered(asked("about thing1500", tools=many))
+
+
+class TestNarrow:
+    NARROW = FilterTools(keep=8, strategy="narrow", allowed_tools_models=("gpt-5*",))
+
+    async def test_leaves_the_tools_and_names_those_that_may_be_called(self) -> None:
+        custom = Tool({"type": "custom", "custom": {"name": "alarm_grammar", "description": "The alarm as text."}})
+        request = asked("delete the alarm", tools=[*TOOLS, custom])
+        decision = await decided(request, self.NARROW, name="gpt-5-mini")
+        assert isinstance(decision, Rewrite)
+        assert decision.request.tools is request.tools
+        choice = decision.request.rest["tool_choice"]
+        allowed = choice["allowed_tools"]
+        assert (choice["type"], allowed["mode"], len(allowed["tools"])) == ("allowed_tools", "auto", 8)
+        assert {"type": "function", "function": {"name": "alarm_delete"}} in allowed["tools"]
+        assert {"type": "custom", "custom": {"name": "alarm_grammar"}} in allowed["tools"]
+
+    async def test_applied_again_it_changes_nothing(self) -> None:
+        first = await decided(asked("delete the alarm"), self.NARROW, name="gpt-5")
+        assert isinstance(first, Rewrite)
+        assert isinstance(await decided(first.request, self.NARROW, name="gpt-5"), Keep)
+
+    @pytest.mark.parametrize(("name", "choice"), [("llama", "auto"), ("gpt-5", "required")])
+    async def test_only_where_the_provider_can_and_the_client_lets(self, name: str, choice: str) -> None:
+        assert isinstance(await decided(asked("delete the alarm", tool_choice=choice), self.NARROW, name=name), Keep)
+
+    async def test_auto_narrows_where_selecting_would_not_cost_less(self) -> None:
+        whole = sum(await context().tokens.tool_sizes(TOOLS))
+        cache = CacheRules(read=0.01, write=1.0, minimum=whole, ttl=300)
+        decision = await decided(asked("delete the alarm"), cache=cache, name="gpt-5")
+        assert isinstance(decision, Rewrite)
+        assert "tool_choice" in decision.request.rest
+
+
+SYSTEM = (
+    "Be kind.\n\n## Lamps\nOff at night.\n### More\nAlways.\n\n## Songs\nSing.\n<Mail>\nSign it.\n</Mail>\nThe end."
+)
+
+
+class TestSections:
+    POLICY = FilterTools(
+        keep=4,
+        groups={
+            "lamps": ToolGroup(tools=("light_*",), sections=("lamps",)),
+            "music": ToolGroup(tools=("song_*",), sections=("Songs",)),
+            "post": ToolGroup(tools=("email_*",), sections=("mail",)),
+            "none": ToolGroup(tools=("nobody_*",), sections=("The end",)),
+        },
+    )
+
+    @pytest.mark.parametrize(
+        ("text", "system"),
+        [
+            ("change the light", "Be kind.\n\n## Lamps\nOff at night.\n### More\nAlways.\n\n"),
+            ("change the song", "Be kind.\n\n## Songs\nSing.\nThe end."),
+            ("change the flight", "Be kind.\n\n"),
+        ],
+    )
+    async def test_sections_leave_with_their_tools(self, text: str, system: str) -> None:
+        decision = await decided(asked(text, system=SYSTEM), self.POLICY)
+        assert isinstance(decision, Rewrite)
+        assert decision.request.messages[0].text == system
+
+    async def test_they_stay_where_all_tools_do(self) -> None:
+        assert isinstance(await decided(asked("hi there", system=SYSTEM, tools=TOOLS[:4]), self.POLICY), Keep)
+
+
+class Slow:
+    """An embedder that has no vectors until it is ready."""
+
+    name = "slow"
+    ready = False
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError
+
+
+class Broken(Slow):
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        raise RuntimeError("a secret")
+
+
+async def test_what_was_chosen_by_words_stays_when_vectors_come() -> None:
+    near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
+    request = asked("delete the alarm")
+    first = await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    assert "by their words" in (await decided(request, embedder=near)).why
+    near.ready = True
+    assert "by words and meaning" in (await decided(request, embedder=near)).why
+    assert "as before" in (await decided(request, embedder=near, memo=memos.bound("t", "s"))).why
+    assert await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bound("t", "s")) == first
+    assert "flight_list" in await offered(request, embedder=near, memo=memos.bound("t", "other"))
+
+
+async def test_an_embedder_that_raises_is_a_fault_that_leaves_the_request_as_it_was() -> None:
+    request = asked("delete the alarm")
+    outcome = await run([("filter_tools", POLICY)], ctx_of(request, embedder=Broken()))
+    assert outcome.request is request
+    assert "secret" not in outcome.steps[0].why
+
+
+def cost_of(rules: CacheRules, requests: Sequence[ChatRequest]) -> float:
+    """What a conversation costs, in input tokens."""
+    total, before = 0.0, None
+    for request in requests:
+        after = [Piece(each.raw, len(each.raw) // 4) for each in (*request.tools, *request.messages)]
+        total += request_cost(rules, before, after)
+        before = after
+    return total
+
+
+WORDS = st.lists(st.sampled_from([*SUBJECTS, "list", "hello", "yes", "x " * 400]), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=8), st.booleans())
+async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], is_remembered: bool) -> None:
+    said = [" ".join(words) for words in texts]
+    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s") if is_remembered else None
+    plain, made = [], []
+    for count in range(1, len(said) + 1):
+        request = asked(*said[:count])
+        decision = await decided(request, memo=memo)
+        plain.append(request)
+        made.append(decision.request if isinstance(decision, Rewrite) else request)
+    assert cost_of(CACHE, made) <= cost_of(CACHE, plain) * 1.01
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=6))
+async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[str]]) -> None:
+    said = [" ".join(words) for words in texts]
+    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s")
+    for count in range(1, len(said) + 1):
+        request = asked(*said[:count])
+        assert await offered(request, memo=memo) == await offered(request)
+
+
+def test_a_group_needs_tools() -> None:
+    with pytest.raises(ValueError, match="tools"):
+        FilterTools.model_validate({"groups": {"x": {"examples": ["y"]}}})
+
+
+def test_globs_are_by_group() -> None:
+    globs: Mapping[str, Sequence[str]] = FilterTools(groups={"a": ToolGroup(tools=("x_*",))}).globs
+    assert globs == {"a": ("x_*",)}

@@ -100,23 +100,25 @@ class FilterTools(Policy):
         sizes = await ctx.tokens.tool_sizes(tools)
         most = self.provider_most - (len(request.tools) - len(tools))
         is_forced = len(tools) > most
-        if not is_forced:
-            if len(tools) <= self.keep and sum(sizes) <= self.max_tokens:
-                return Keep(f"{len(tools)} tools")
-            if not _is_open(request):
-                return Keep("tool_choice is the client's")
+        why = None if is_forced else self._nothing_to_gain(request, tools, sum(sizes))
+        if why is not None:
+            return Keep(why)
         filtering = _Filtering(self, request, ctx, tools, tuple(sizes))
-        if is_forced or self.strategy != "narrow":
-            keep = self.keep if self.strategy != "narrow" and _is_open(request) else len(tools)
-            kept = await filtering.selected(max(1, min(keep, most)), is_forced=is_forced)
+        is_open = self.strategy != "narrow" and _is_open(request)
+        if is_forced or is_open:
+            most_kept = max(1, min(self.keep if is_open else len(tools), most))
+            kept = await filtering.selected(most_kept, is_forced=is_forced)
             if kept is not None:
                 return _selected(self, request, tools, kept, filtering.how)
         if self.strategy == "select" or not self._can_narrow(request, ctx):
-            return Keep(
-                f"{len(tools)} tools, fewer would not cost less" if self.strategy != "narrow" else "not narrowed"
-            )
+            return Keep(f"{len(tools)} tools, and nothing to gain by fewer")
         kept = await filtering.narrowed()
         return _narrowed(request, tools, kept, filtering.how) if kept is not None else Keep("nothing is asked for")
+
+    def _nothing_to_gain(self, request: ChatRequest, tools: Sequence[Tool], tokens: int) -> str | None:
+        if len(tools) <= self.keep and tokens <= self.max_tokens:
+            return f"{len(tools)} tools"
+        return None if _is_open(request) else "tool_choice is the client's"
 
     def _can_narrow(self, request: ChatRequest, ctx: Context) -> bool:
         can = any(fnmatchcase(ctx.model.name, glob) for glob in self.allowed_tools_models)

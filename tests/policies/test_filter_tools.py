@@ -102,6 +102,17 @@ class TestSelect:
         assert "song_change" in names
         assert len(names) == 8
 
+    async def test_parallel_calls_keep_all_of_their_tools(self) -> None:
+        request = asked("delete the alarm")
+        calls = [
+            {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+            for name in ("song_change", "weather_list", "alarm_delete")
+        ]
+        results = [Message({"role": "tool", "tool_call_id": call["id"], "content": "done"}) for call in calls]
+        calling = Message({"role": "assistant", "content": None, "tool_calls": calls})
+        names = await offered(request.with_messages([*request.messages, calling, *results]))
+        assert {"song_change", "weather_list", "alarm_delete"} <= {*names}
+
     async def test_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
         request = with_call(asked("delete the alarm"), "invoice_list")
         names = await offered(request)

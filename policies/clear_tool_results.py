@@ -11,7 +11,8 @@ from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history import Marks, Room, as_sent
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recall import DEFINITION
+from proxy.recall import DEFINITION as RECALL
+from proxy.tool_search import DEFINITION as SEARCH_TOOLS
 
 
 class ClearToolResults(Policy):
@@ -22,7 +23,7 @@ class ClearToolResults(Policy):
     results it takes those from a place on, the place where it costs least of the cache for what it frees. Which these
     are is worked out from the conversation, again in each request: nothing is stored, and what was cleared once stays
     cleared. A result is archived first; where it cannot be, all stay. The newest results stay, those that the last
-    calls drew on, and what the model recalled.
+    calls drew on, and what the model recalled or searched for.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
@@ -73,5 +74,5 @@ class ClearToolResults(Policy):
             keep=self.keep_last,
             due=partial(turns_to_pay, ctx.model.cache),
             ahead=self.turns_ahead,
-            spared=frozenset({DEFINITION.name}),
+            spared=frozenset({RECALL.name, SEARCH_TOOLS.name}),
         )

@@ -27,10 +27,13 @@ from proxy.forms import (
     with_text,
 )
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recall import DEFINITION
+from proxy.recall import DEFINITION as RECALL
+from proxy.tool_search import DEFINITION as SEARCH_TOOLS
 
 _REPEAT = 300
 """Below this many characters a reference is hardly shorter than what it stands for."""
+
+_IN_FULL = frozenset({RECALL.name, SEARCH_TOOLS.name})
 
 
 class CompactToolResults(Policy):
@@ -168,7 +171,7 @@ class _Walk:
         """A group as it is sent; `read` says that an assistant message follows it."""
         self._begin()
         messages = list(group)
-        if DEFINITION.name not in group[0].called_tools:  # what the model asked for in full is sent as it stands
+        if _IN_FULL.isdisjoint(group[0].called_tools):  # what the model asked for in full it goes on needing
             await self._shorten_group(messages, read=read)
         self.pass_by(message.raw.decode() for message in messages)
         pairs = enumerate(zip(group, messages, strict=True))

@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.types import Scope
 
-from proxy.archive import BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
+from proxy.call_tool import CallTool, searching
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
 from proxy.dialogue import InternalTool
@@ -19,12 +19,13 @@ from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
 from proxy.notes import Notes
 from proxy.recall import Recall
-from proxy.rewriting import Rewriting, Services
+from proxy.rewriting import Rewriting, Rewritten, Services
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
 from proxy.step import context_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
+from proxy.tool_search import by_words
 from proxy.upstream import Call, Reply, Upstream
 from proxy.usage import Usage, UsageReader, without_usage
 
@@ -38,9 +39,11 @@ _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
 
-INTERNAL_TOOLS: Mapping[str, Callable[[BoundArchive, Executor], InternalTool]] = {
-    "recall": Recall,
-    "note": lambda archive, threads: Notes(),
+INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {
+    "recall": lambda done, threads: Recall(done.archive, threads),
+    "note": lambda done, threads: Notes(),
+    "search_tools": lambda done, threads: searching(done.sent, done.outcome.request, by_words(threads)),
+    "call_tool": lambda done, threads: CallTool(done.sent.tools, threads),
 }
 """What runs the internal tools that policies declare, by name."""
 
@@ -98,7 +101,7 @@ class Api:
         if not done.offered:
             return call, route.upstream.send
         recalls = self._services.recalls
-        loop = Loop([make(done.archive, recalls) for name, make in INTERNAL_TOOLS.items() if name in done.offered])
+        loop = Loop([make(done, recalls) for name, make in INTERNAL_TOOLS.items() if name in done.offered])
         record = self._services.replay.recorder(done.sent, done.scope)
         return call, lambda looped: loop.send(route.upstream, looped, record)
 

@@ -1,7 +1,10 @@
 """The tool calls of one streamed choice: whose each one is, and what of it the client gets to see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+
+Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""What the client gets in place of a call of an internal tool; None for one that is answered inside."""
 
 
 class _Call:
@@ -70,8 +73,17 @@ class Calls:
                 shown += self._released(call)
         return shown
 
-    def unnamed(self) -> list[Any]:
-        """The deltas of calls that never got a name: the client's to complain about."""
+    async def hand_on(self, hand: Hand) -> None:
+        """Make internal calls the client's that are handed on to it: they come behind its others, each in one piece."""
+        for call in [each for each in self._all if each.internal]:
+            given = await hand(call.whole)
+            if given is not None:
+                call.internal, call.whole, call.held = False, dict(given), [dict(given)]
+                self._all.remove(call)
+                self._all.append(call)
+
+    def remaining(self) -> list[Any]:
+        """What is still held for the client: whole calls, and those that never got a name, for it to complain about."""
         return [entry for call in self._all for entry in self._released(call)]
 
     def _released(self, call: _Call) -> list[Any]:

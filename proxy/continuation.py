@@ -46,7 +46,7 @@ class Continuation:
                             yield shown
             finally:
                 dialogue.note(reply.facts)
-            if shown := deltas.end():
+            if shown := await _end(deltas, dialogue):
                 yield shown
             if head is None and not deltas.hidden:
                 return
@@ -57,8 +57,17 @@ class Continuation:
             head = deltas.head
             reply = await dialogue.next(round_, results, usage)
         await dialogue.keep(round_, results)
-        if tail := b"".join(deltas.tail):
+        if tail := deltas.tail():
             yield tail
+
+
+async def _end(deltas: Deltas, dialogue: Dialogue) -> bytes:
+    """What the client gets once all of a round is known, but for its last events."""
+    shown = deltas.end()
+    if deltas.hidden:
+        round_, _ = deltas.heard()
+        shown += await deltas.hand_on(dialogue.hand(round_))
+    return shown
 
 
 async def _events(reply: Reply) -> ByteStream:

@@ -6,17 +6,26 @@ Events that need no change keep their bytes.
 import re
 from collections.abc import Mapping
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from proxy.calls import Calls
+from proxy.calls import Calls, Hand
 from proxy.round import Round, gap, heard, total
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
 _HEAD = ("id", "created", "model")
 """What all chunks of one stream have in common."""
+
+
+class _Held(NamedTuple):
+    """An event that is held back, as it came and as it is to pass."""
+
+    passing: bytes
+    event: bytes
+    boundary: bytes
+    chunk: dict[str, Any] | None
 
 
 class Deltas:
@@ -34,8 +43,7 @@ class Deltas:
         self._pending = b""
         self._heard: list[bytes] = []
         self._calls: dict[int, Calls] = {}
-        self.tail: list[bytes] = []
-        """Events of the end, held back because the stream may go on, or something has to be remembered first."""
+        self._tail: list[_Held] = []
 
     @property
     def hidden(self) -> bool:
@@ -51,7 +59,17 @@ class Deltas:
         """What the client gets of bytes behind the last whole event, and of calls that never got a name."""
         pending, self._pending = self._pending, b""
         last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
-        return last + b"".join(self._unnamed(index, calls) for index, calls in self._calls.items() if calls.waiting)
+        return last + self._remaining()
+
+    async def hand_on(self, hand: Hand) -> bytes:
+        """What the client gets of internal calls that are handed on to it."""
+        for calls in self._calls.values():
+            await calls.hand_on(hand)
+        return self._remaining()
+
+    def tail(self) -> bytes:
+        """Events of the end, held back because the stream may go on, or something has to be remembered first."""
+        return b"".join(map(self._ended, self._tail))
 
     @property
     def head(self) -> dict[str, Any]:
@@ -96,7 +114,7 @@ class Deltas:
         else:
             passing, ends = event + boundary, data == b"[DONE]"
         if ends and (self._later or self.hidden):
-            self.tail.append(passing)
+            self._tail.append(_Held(passing, event, boundary, chunk))
             return b""
         return passing
 
@@ -125,13 +143,10 @@ class Deltas:
         entries = listed if isinstance(listed, list) else []
         calls = self._calls.setdefault(_place(choice), Calls(self._names))
         shown = calls.sort(entries)
-        changed = False
         if choice.get("finish_reason"):
-            shown += calls.unnamed()
-            if choice["finish_reason"] == "tool_calls" and calls.hidden and not calls.shown:
-                choice["finish_reason"], changed = "stop", True
+            shown += calls.remaining()
         if len(shown) == len(entries) and all(map(is_, shown, entries)):
-            return changed
+            return False
         delta["tool_calls"] = shown
         if not shown:
             del delta["tool_calls"]
@@ -147,10 +162,23 @@ class Deltas:
             delta["content"] = gap(self._text, content) + content
             self._text = ""
 
-    def _unnamed(self, index: int, calls: Calls) -> bytes:
-        choice = {"index": index, "delta": {"tool_calls": calls.unnamed()}, "finish_reason": None}
-        chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
-        return b"data: " + orjson.dumps(chunk) + b"\n\n"
+    def _remaining(self) -> bytes:
+        made: list[bytes] = []
+        for index, calls in self._calls.items():
+            if calls.waiting:
+                choice = {"index": index, "delta": {"tool_calls": calls.remaining()}, "finish_reason": None}
+                chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
+                made.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
+        return b"".join(made)
+
+    def _ended(self, held: "_Held") -> bytes:
+        """An event of the end; where the client got no call, it is not told that it got one."""
+        changed = False
+        for choice in _choices(held.chunk or {}):
+            calls = self._calls.get(_place(choice))
+            if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
+                choice["finish_reason"], changed = "stop", True
+        return _written(held.event, held.chunk or {}) + held.boundary if changed else held.passing
 
 
 def _object(data: bytes) -> dict[str, Any] | None:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.calls import Hand
+from proxy.chat import ChatRequest, Message, Tool, called_name
 from proxy.replay import Hidden, Record
 from proxy.round import InternalCall, Round, joined, total
 from proxy.upstream import Call, Reply, Upstream
@@ -33,6 +34,23 @@ class InternalTool(Protocol):
 
     async def run(self, arguments: str) -> str:
         """The result for the model. `arguments` is a JSON object; an error in it is told to the model in words."""
+
+
+@runtime_checkable
+class HandsOn(Protocol):
+    """An internal tool whose calls are the client's in another form; it runs those that cannot be."""
+
+    async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
+        """The call as the client gets it; None for one that cannot be handed on. With `strict`, the model can be told
+        what is wrong with it."""
+
+
+@runtime_checkable
+class Widens(Protocol):
+    """An internal tool after which a request offers more tools."""
+
+    def widened(self, request: ChatRequest) -> ChatRequest:
+        """The request with the tools that its messages ask for; the same one where it has them."""
 
 
 class Dialogue:
@@ -74,6 +92,23 @@ class Dialogue:
         """Whether the internal calls of a round are answered."""
         return bool(round_.internal) and round_.whole and self._left > 0
 
+    def hand(self, round_: Round | None) -> Hand:
+        """How the calls of a round are handed on to the client."""
+        strict = round_ is not None and round_.whole and self._left > 0
+
+        async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            tool = self._tools.get(called_name(call))
+            if not isinstance(tool, HandsOn):
+                return None
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await tool.handed(call, strict=strict)
+            except Exception as error:
+                _tell(called_name(call), error)
+                return None
+
+        return hand
+
     async def run(self, round_: Round) -> tuple[Message, ...]:
         """The results of a round's internal calls, made at the same time. Cancelling it cancels them."""
         self._left -= 1
@@ -98,7 +133,7 @@ class Dialogue:
         except TimeoutError:
             return f"Error: {call.name} took longer than {self._timeout:g} seconds."
         except Exception as error:
-            _log.warning("internal tool failed", extra={"fields": {"tool": call.name, "error": type(error).__name__}})
+            _tell(call.name, error)
             return f"Error: {call.name} failed."
 
     async def next(self, round_: Round, results: tuple[Message, ...], usage: Mapping[str, Any]) -> Reply:
@@ -108,6 +143,8 @@ class Dialogue:
         self.usage = total(self.usage, usage)
         self.facts["rounds"] = int(self.facts["rounds"]) + 1
         request = self._request.with_messages((*self._request.messages, *self.added))
+        for tool in self._tools.values():
+            request = tool.widened(request) if isinstance(tool, Widens) else request
         return await self._upstream.send(replace(self._call, request=request, body=request.encode(), counted=None))
 
     async def keep(self, round_: Round, results: tuple[Message, ...]) -> None:
@@ -117,3 +154,7 @@ class Dialogue:
         shown = round_.spoken.with_changes(content=joined(self.text, round_.message.text))
         last = round_.message if results else round_.spoken
         await self._record(Hidden(shown, self.added, last, results))
+
+
+def _tell(tool: str, error: Exception) -> None:
+    _log.warning("internal tool failed", extra={"fields": {"tool": tool, "error": type(error).__name__}})

@@ -10,7 +10,7 @@ from proxy.continuation import Continuation
 from proxy.dialogue import Dialogue, InternalTool
 from proxy.errors import UpstreamFailed
 from proxy.replay import Record
-from proxy.round import REASONING, Round, heard, joined, total, without_internal
+from proxy.round import REASONING, Round, heard, joined, messages_of, total, without_internal
 from proxy.upstream import Call, Reply, Upstream
 
 
@@ -60,6 +60,7 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
         results: tuple[Message, ...] = ()
         dialogue.note(reply.facts)
         answer = _parsed(reply)
+        handed = await _hand_on(answer, dialogue)
         round_ = _round(answer, dialogue.names)
         if round_ is None or not dialogue.runs(round_):
             break
@@ -74,7 +75,7 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
             raise UpstreamFailed("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
     if round_ is not None:
         await dialogue.keep(round_, results)
-    changed = without_internal(answer.get("choices") or (), dialogue.names)
+    changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
     if rounds and round_ is not None:
         _join(answer["choices"][0]["message"], rounds)
         if isinstance(answer.get("usage"), dict):
@@ -99,6 +100,20 @@ def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
     if len(choices) != 1 or not isinstance(choices[0], dict) or not isinstance(choices[0].get("message"), dict):
         return None
     return heard(choices[0]["message"], choices[0].get("finish_reason"), names)
+
+
+async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
+    """Make calls in an answer the client's that are handed on to it, behind its others; whether there were any."""
+    hand = dialogue.hand(_round(answer, dialogue.names))
+    found = False
+    for message in messages_of(answer.get("choices") or ()):
+        calls = message["tool_calls"]
+        given = [await hand(call) if isinstance(call, dict) else None for call in calls]
+        if any(given):
+            found = True
+            kept = [call for call, other in zip(calls, given, strict=True) if other is None]
+            message["tool_calls"] = [*kept, *filter(None, given)]
+    return found
 
 
 def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:

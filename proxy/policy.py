@@ -111,6 +111,9 @@ class Policy(BaseModel, ABC):
     internal_tools: ClassVar[frozenset[str]] = frozenset()
     """The names of the tools of Penstock's own that it offers to the model."""
 
+    needs_loop: ClassVar[bool] = False
+    """Whether what it makes is of use only where Penstock runs those tools: it is left out of `/v1/compress`."""
+
     needs_embedding: ClassVar[bool] = False
     """Whether it compares texts by meaning: then the model is loaded at start, in the background."""
 

@@ -106,8 +106,10 @@ class Rewriting:
     ) -> Rewritten:
         """Run the steps over a body. Raises `PenstockError` where a policy says no, or one that must not fail did.
 
-        With `sends`, what the loop of internal tools added to earlier turns is put back first.
+        With `sends`, what the loop of internal tools added to earlier turns is put back first. Without, nothing runs
+        these tools, and steps that need that are left out.
         """
+        steps = steps if sends else tuple(step for step in steps if not step[1].needs_loop)
         sent = incoming = body.parse()
         identity = identify(http.headers, sent)
         scope = f"{identity.tenant}\0{identity.session}"

@@ -138,11 +138,9 @@ def _is_number(value: Any) -> bool:
 def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
     """Take the internal calls out of the choices of a whole answer, in place; whether there were any."""
     found = False
-    for choice in choices:
-        message = choice.get("message") if isinstance(choice, dict) else None
-        calls = message.get("tool_calls") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or not isinstance(calls, list):
-            continue
+    for choice in _calling(choices):
+        message = choice["message"]
+        calls = message["tool_calls"]
         kept = [call for call in calls if not (isinstance(call, dict) and called_name(call) in names)]
         if len(kept) == len(calls):
             continue
@@ -154,3 +152,13 @@ def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
             if choice.get("finish_reason") == "tool_calls":
                 choice["finish_reason"] = "stop"
     return found
+
+
+def messages_of(choices: Iterable[Any]) -> list[dict[str, Any]]:
+    """The messages of a whole answer that call tools."""
+    return [choice["message"] for choice in _calling(choices)]
+
+
+def _calling(choices: Iterable[Any]) -> list[dict[str, Any]]:
+    found = [choice for choice in choices if isinstance(choice, dict) and isinstance(choice.get("message"), dict)]
+    return [choice for choice in found if isinstance(choice["message"].get("tool_calls"), list)]

@@ -74,5 +74,5 @@ def test_deltas_without_a_name_are_held_until_the_end() -> None:
     shown, calls = sort(delta(0, "q"), delta(0, arguments="{}"))
     assert shown == []
     assert calls.waiting
-    assert calls.unnamed() == [delta(0, "q"), delta(0, arguments="{}")]
+    assert calls.remaining() == [delta(0, "q"), delta(0, arguments="{}")]
     assert not calls.waiting

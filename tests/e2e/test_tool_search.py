@@ -1,0 +1,273 @@
+"""Tools that are left out are found by the model and called by the client, and the client sees nothing of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "*", upstream: main, window: 100000}}]
+chains:
+  default:
+    - compact_tool_results: {{}}
+    - defer_tools: {{always: [pinned]}}
+    - offer_recall: {{}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+
+
+def definition(name: str, description: str, properties: Any) -> Any:
+    parameters = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    function = {"name": name, "description": description, "parameters": parameters, "strict": True}
+    return {"type": "function", "function": function}
+
+
+OTHERS = [
+    definition(f"other_{n}", f"Does the thing {n}. " + "padding " * 20, {"x": {"type": "string"}}) for n in range(58)
+]
+WEATHER = definition("get_weather", "The weather of a city.", {"city": {"type": "string"}})
+TOOLS: list[Any] = [definition("pinned", "Always there.", {}), *OTHERS, WEATHER]
+USER = {"role": "user", "content": "What is the weather in Lima?"}
+
+Say = dict[str, Any]
+
+
+def call(name: str, arguments: Any, id: str) -> Any:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def through(name: str, arguments: Any, id: str) -> Any:
+    return call("call_tool", {"name": name, "arguments": arguments}, id)
+
+
+@dataclass
+class Model:
+    """Says one thing after the other."""
+
+    says: list[Say] = field(default_factory=list)
+
+    async def __call__(self, behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        message = {"role": "assistant", "content": None, **self.says.pop(0)}
+        reason = "tool_calls" if message.get("tool_calls") else "stop"
+        head = {"id": f"x{len(behind.received)}", "created": 1, "model": "m"}
+        if not json.loads(received.body).get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": reason}
+            await send(writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode())
+            return
+        await begin_stream(writer)
+        for delta, finish in (*deltas(message), ({}, reason)):
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
+            chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+            await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        await send_chunk(writer, b"")
+
+
+def deltas(message: Say) -> list[tuple[Any, None]]:
+    """A message in pieces, arguments cut into two."""
+    made: list[Any] = [{"role": "assistant", "content": message["content"]}]
+    for index, one in enumerate(message.get("tool_calls") or ()):
+        name, arguments = one["function"]["name"], one["function"]["arguments"]
+        function = {"name": name, "arguments": arguments[:9]}
+        made.append({"tool_calls": [{"index": index, "id": one["id"], "type": "function", "function": function}]})
+        made.append({"tool_calls": [{"index": index, "function": {"arguments": arguments[9:]}}]})
+    return [(delta, None) for delta in made]
+
+
+@dataclass
+class Running:
+    base: str
+    behind: Upstream
+    model: Model
+    stream: bool = False
+
+    def sent(self) -> list[Any]:
+        return [json.loads(received.body) for received in self.behind.received]
+
+    async def asks(self, messages: list[Any], **more: Any) -> Any:
+        """The message that the SDK gives its caller."""
+        async with openai.AsyncOpenAI(base_url=f"{self.base}/v1", api_key="k", max_retries=0) as client:
+            asked = {"model": "m", "messages": messages, "tools": TOOLS, **more}
+            if not self.stream:
+                return (await client.chat.completions.create(**asked)).choices[0].message
+            async with client.chat.completions.stream(**asked) as stream:
+                return (await stream.get_final_completion()).choices[0].message
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Running, None]:
+    async with upstream() as behind:
+        model = Model()
+        behind.respond = model
+        async with proxy(CONFIG.format(url=behind.url, folder=tmp_path / "state"), tmp_path) as base:
+            yield Running(base, behind, model, request.param)
+
+
+def names(sent: Any) -> list[str]:
+    return [tool["function"]["name"] for tool in sent["tools"]]
+
+
+def as_sent_back(message: Any) -> Any:
+    """What a client puts into its next request."""
+    calls = [
+        {"id": one.id, "type": "function", "function": {"name": one.function.name, "arguments": one.function.arguments}}
+        for one in message.tool_calls or ()
+    ]
+    return {"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})}
+
+
+async def test_a_tool_is_found_called_and_answered(running: Running) -> None:
+    running.model.says = [
+        {"tool_calls": [call("search_tools", {"query": "weather"}, "s1")], "content": "Searching."},
+        {"tool_calls": [through("get_weather", {"town": "Lima"}, "w1")]},
+        {"tool_calls": [through("get_weather", {"city": "Lima"}, "w2")]},
+        {"content": "It is 20 degrees."},
+        {"content": "You are welcome."},
+    ]
+    talk: list[Any] = [USER]
+
+    message = await running.asks(talk)
+
+    assert message.content == "Searching."
+    (made,) = message.tool_calls
+    assert (made.id, made.function.name, json.loads(made.function.arguments)) == ("w2", "get_weather", {"city": "Lima"})
+    talk += [as_sent_back(message), {"role": "tool", "tool_call_id": "w2", "content": "20 degrees"}]
+    message = await running.asks(talk)
+    assert message.content == "It is 20 degrees."
+    talk += [as_sent_back(message), {"role": "user", "content": "Thanks!"}]
+    assert (await running.asks(talk)).content == "You are welcome."
+
+    sent = running.sent()
+    assert [names(one) for one in sent] == [["pinned", "search_tools", "call_tool"]] * 5
+    for before, after in pairwise(sent):
+        assert after["messages"][: len(before["messages"])] == before["messages"], "the cached prefix stays whole"
+    results = [one["content"] for one in sent[-1]["messages"] if one["role"] == "tool"]
+    assert json.loads(results[0].split("\n")[1]) == WEATHER["function"]
+    assert "'city' is a required property" in results[1]
+    assert results[2] == "20 degrees"
+    assert len(running.behind.last.body) < len(json.dumps(TOOLS)) / 3
+
+
+async def test_parallel_calls_beside_a_search(running: Running) -> None:
+    running.model.says = [
+        {"tool_calls": [
+            through("get_weather", {"city": "Lima"}, "a"),
+            call("search_tools", {"query": "thing 7"}, "b"),
+            call("pinned", {}, "c"),
+            through("other_3", {"x": "y"}, "d"),
+        ]},
+        {"content": "done"},
+    ]  # fmt: skip
+    message = await running.asks([USER])
+    assert sorted((one.id, one.function.name) for one in message.tool_calls) == [
+        ("a", "get_weather"), ("c", "pinned"), ("d", "other_3"),
+    ]  # fmt: skip
+    results = [{"role": "tool", "tool_call_id": one.id, "content": f"result {one.id}"} for one in message.tool_calls]
+    await running.asks([USER, as_sent_back(message), *results])
+
+    calls = running.sent()[1]["messages"][1]["tool_calls"]
+    assert sorted((one["id"], one["function"]["name"]) for one in calls) == [
+        ("a", "call_tool"), ("b", "search_tools"), ("c", "pinned"), ("d", "call_tool"),
+    ]  # fmt: skip
+    answered = [one for one in running.sent()[1]["messages"] if one["role"] == "tool"]
+    assert "other_7" in next(one["content"] for one in answered if one["tool_call_id"] == "b")
+    assert {one["tool_call_id"] for one in answered} == {"a", "b", "c", "d"}
+
+
+async def test_a_forced_tool_is_offered_as_it_is(running: Running) -> None:
+    running.model.says = [{"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
+    choice = {"type": "function", "function": {"name": "other_5"}}
+    message = await running.asks([USER], tool_choice=choice)
+    assert message.tool_calls[0].function.name == "other_5"
+    (sent,) = running.sent()
+    assert names(sent) == ["pinned", "other_5", "search_tools", "call_tool"]
+    assert sent["tools"][1] == TOOLS[6]
+    assert sent["tool_choice"] == choice
+
+
+class Answer(BaseModel):
+    degrees: int
+
+
+async def test_structured_output_by_a_forced_tool_is_left_alone(running: Running) -> None:
+    tool = openai.pydantic_function_tool(Answer)
+    running.model.says = [{"tool_calls": [call("Answer", {"degrees": 20}, "a")]}]
+    choice = {"type": "function", "function": {"name": "Answer"}}
+    message = await running.asks([USER], tools=[tool], tool_choice=choice)
+    assert Answer.model_validate_json(message.tool_calls[0].function.arguments).degrees == 20
+    assert running.sent()[0]["tools"][0] == tool
+    assert "call_tool" not in names(running.sent()[0])
+
+
+@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
+async def test_a_client_with_a_tool_of_that_name_is_left_alone(running: Running, name: str) -> None:
+    own = definition(name, "The client's own.", {"q": {"type": "string"}})
+    running.model.says = [{"tool_calls": [call(name, {"q": "x"}, "a")]}]
+    message = await running.asks([USER], tools=[*TOOLS, own])
+    assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == [(name, '{"q": "x"}')]
+    (sent,) = running.sent()
+    assert sent["tools"][: len(TOOLS) + 1] == [*TOOLS, own]
+
+
+async def test_custom_tools_stay_and_keep_their_calls(running: Running) -> None:
+    shell = {"type": "custom", "custom": {"name": "shell", "description": "Runs a command."}}
+    used = {"id": "z", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    running.model.says = [{"content": "ok"}]
+    talk = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [used, call("get_weather", {"city": "Lima"}, "w")]},
+        {"role": "tool", "tool_call_id": "z", "content": "a"},
+        {"role": "tool", "tool_call_id": "w", "content": "b"},
+    ]
+    async with aiohttp.ClientSession() as session:
+        body = {"model": "m", "messages": talk, "tools": [*TOOLS, shell], "stream": running.stream}
+        async with session.post(f"{running.base}/v1/chat/completions", json=body) as response:
+            assert response.status == 200
+            await response.read()
+    (sent,) = running.sent()
+    assert shell in sent["tools"]
+    assert sent["messages"][1]["tool_calls"][0] == used
+    assert sent["messages"][1]["tool_calls"][1]["function"]["name"] == "call_tool"
+
+
+async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Running) -> None:
+    async with aiohttp.ClientSession() as session:
+        body = {"model": "m", "messages": [USER], "tools": TOOLS}
+        async with session.post(f"{running.base}/v1/compress", json=body) as response:
+            answer = await response.json()
+    assert answer["tools"][: len(TOOLS)] == TOOLS
+    assert "call_tool" not in names(answer)
+    assert "defer_tools" not in [step["policy"] for step in answer["steps"]]
+
+
+async def test_another_replica_sends_the_same_bytes(tmp_path: Path) -> None:
+    """What a call was in is no state: the client's own conversation says it."""
+    talk = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call("get_weather", {"city": "Lima"}, "w")]},
+        {"role": "tool", "tool_call_id": "w", "content": "20 degrees"},
+    ]
+    bodies = []
+    for replica in ("one", "two"):
+        async with upstream() as behind:
+            behind.respond = Model([{"content": "ok"}])
+            (tmp_path / replica).mkdir()
+            config = CONFIG.format(url=behind.url, folder=tmp_path / replica / "state")
+            async with proxy(config, tmp_path / replica) as base:
+                await Running(base, behind, Model()).asks(talk)
+            bodies.append(behind.last.body)
+    assert bodies[0] == bodies[1]
+    (through_,) = json.loads(bodies[0])["messages"][1]["tool_calls"]
+    assert through_["function"]["arguments"] == '{"name":"get_weather","arguments":{"city":"Lima"}}'

@@ -1,0 +1,104 @@
+from typing import Any
+
+import pytest
+
+from policies.defer_tools import DeferTools
+from proxy.chat import ChatRequest, Message, Tool
+from proxy.deferral import OURS
+from proxy.policy import Keep, Rewrite
+from proxy.testing import chat, context, tool
+
+MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
+NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
+
+
+async def made(request: ChatRequest, policy: DeferTools | None = None) -> ChatRequest:
+    decision = await (policy or DeferTools()).apply(request, context(request))
+    assert isinstance(decision, Rewrite)
+    return decision.request
+
+
+def names(request: ChatRequest) -> list[str]:
+    return [each.name for each in request.tools]
+
+
+async def test_two_tools_stand_in_place_of_many() -> None:
+    assert names(await made(chat("s u1", tools=MANY))) == ["search_tools", "call_tool"]
+
+
+async def test_pinned_ones_stay_where_they_were() -> None:
+    request = chat("s u1", tools=[tool("web_search"), *MANY, tool("web_open")])
+    kept = await made(request, DeferTools(always=("web_*", "tool_3")))
+    assert names(kept) == ["web_search", "tool_3", "web_open", "search_tools", "call_tool"]
+
+
+async def test_a_growing_conversation_has_one_tool_block_and_one_prefix() -> None:
+    sent: ChatRequest | None = None
+    for words in ("u1", "u1 a1! t1", "u1 a1! t1 a1 u2", "u1 a1! t1 a1 u2 a!2,3 t2 t3 a2 u3"):
+        request = await made(chat(words, tools=[*MANY, tool("look_up")]))
+        if sent is not None:
+            assert request.tools == sent.tools
+            assert [each.raw for each in request.messages[: len(sent.messages)]] == [each.raw for each in sent.messages]
+        sent = request
+
+
+async def test_few_tools_stay() -> None:
+    request = chat("u1", tools=MANY[:6])
+    assert 1200 <= sum(len(each.raw) for each in request.tools) < 6000
+    assert isinstance(await DeferTools().apply(request, context(request)), Keep)
+    assert isinstance(await DeferTools(tokens=300).apply(request, context(request)), Rewrite)
+
+
+async def test_how_full_the_window_is_does_not_matter() -> None:
+    request = chat("u1 a1! t1", tools=MANY)
+    small = await DeferTools().apply(request, context(request, window=500))
+    large = await DeferTools().apply(request, context(request, window=10**6))
+    assert isinstance(small, Rewrite)
+    assert isinstance(large, Rewrite)
+    assert small.request.encode() == large.request.encode()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(chat("u1"), id="no tools"),
+        pytest.param(chat("u1", tools=[*MANY, tool("search_tools")]), id="the client's own search_tools"),
+        pytest.param(chat("u1", tools=[*MANY, tool("call_tool")]), id="the client's own call_tool"),
+        pytest.param(chat("u1", tools=[*OURS]), id="nothing but ours"),
+        pytest.param(
+            chat("u1", tools=[Tool({"type": "custom", "custom": {"name": f"c{n}", "description": "x" * 999}}) for n in range(9)]),
+            id="custom tools",
+        ),
+        pytest.param(
+            chat("u1", tools=[tool("answer", "x" * 9999)], tool_choice={"type": "function", "function": {"name": "answer"}}),
+            id="structured output",
+        ),
+    ],
+)  # fmt: skip
+async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
+    assert isinstance(await DeferTools().apply(request_, context(request_)), Keep)
+
+
+async def test_a_forced_tool_is_offered() -> None:
+    request = await made(chat("u1", tools=MANY, tool_choice=NAMED))
+    assert names(request) == ["tool_7", "search_tools", "call_tool"]
+    assert request.tools[0] is MANY[7]
+    assert request.rest["tool_choice"] == NAMED
+
+
+async def test_what_other_steps_offer_stays() -> None:
+    sent = chat("u1", tools=MANY)
+    request = sent.with_tools([*MANY, tool("recall")])
+    decision = await DeferTools().apply(request, context(sent))
+    assert isinstance(decision, Rewrite)
+    assert names(decision.request) == ["recall", "search_tools", "call_tool"]
+
+
+async def test_calls_of_ours_that_were_put_back_stay_as_they_are() -> None:
+    call = {"id": "s", "type": "function", "function": {"name": "search_tools", "arguments": '{"query":"x"}'}}
+    asked = Message({"role": "assistant", "content": None, "tool_calls": [call]})
+    request = chat("u1", tools=MANY)
+    request = request.with_messages(
+        [*request.messages, asked, Message({"role": "tool", "tool_call_id": "s", "content": "-"})]
+    )
+    assert (await made(request)).messages[1] is asked

@@ -1,0 +1,196 @@
+"""Finding the tools that were left out."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.call_tool import searching
+from proxy.chat import ChatRequest, Message, Tool
+from proxy.deferral import deferred
+from proxy.loop import Loop
+from proxy.replay import Replay
+from proxy.testing import chat, tool
+from proxy.tool_search import (
+    DEFINITION,
+    MOST_CHARACTERS,
+    OfferFound,
+    SearchTools,
+    by_words,
+    found_in,
+    left_out,
+    with_found,
+)
+from tests.scripted import Kept, Scripted, answer, call_of, calls, events, read, reply, streaming
+
+WEATHER = tool("get_weather", "The weather of a city.")
+MAIL = tool("send_email", "Sends a message to someone.")
+CALENDAR = tool("list_events", "What is in the calendar.")
+TOOLS = (WEATHER, MAIL, CALENDAR)
+
+
+def search(tools: Sequence[Tool] = TOOLS) -> SearchTools:
+    return SearchTools(tools, by_words(), how="Call them.")
+
+
+def found(answer: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in answer.split("\n")[1:]]
+
+
+async def test_the_tools_that_fit_come_with_their_schemas() -> None:
+    answer = await search().run('{"query": "weather in Lima"}')
+    assert answer.startswith("1 of 3 tools. Call them.\n")
+    assert found(answer) == [dict(WEATHER["function"])]
+
+
+async def test_there_are_at_most_five() -> None:
+    many = [tool(f"get_weather_{n}", "The weather.") for n in range(9)]
+    assert len(found(await search(many).run('{"query": "weather"}'))) == 5
+
+
+async def test_an_exact_name_finds_that_tool_alone() -> None:
+    many = [tool(f"get_weather{n}", "The weather.") for n in range(9)]
+    assert [one["name"] for one in found(await search(many).run('{"query": "get_weather3"}'))] == ["get_weather3"]
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "[]", '{"query": 3}', '{"query": " "}', '{"query": "zebra"}', "{"])
+async def test_without_a_hit_the_model_is_told_what_there_is(arguments: str) -> None:
+    answer = await search().run(arguments)
+    assert "get_weather, send_email, list_events" in answer
+    assert "\n" not in answer
+
+
+async def test_two_thousand_tools_stay_one_short_answer() -> None:
+    many = [tool(f"tool_{n}", "word " * 20) for n in range(2000)]
+    assert len(await search(many).run('{"query": "nothing"}')) < 5000
+    assert len(await search(many).run('{"query": "word"}')) < 5000
+
+
+def large(name: str, properties: int) -> Tool:
+    schema = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "string", "description": "x" * 50} for n in range(properties)},
+    }
+    return Tool({"type": "function", "function": {"name": name, "description": "Weather.", "parameters": schema}})
+
+
+async def test_a_large_definition_is_shortened_and_an_exact_name_shows_it() -> None:
+    many = [large(f"weather_{n}", 100) for n in range(5)]
+    answer = await search(many).run('{"query": "weather"}')
+    assert len(answer) < MOST_CHARACTERS + 500
+    first, second, *_ = found(answer)
+    assert first == many[0]["function"], "the best one is whole"
+    assert second["parameter_names"][:2] == ["p0", "p1"]
+    assert "exact name" in second["note"]
+    assert found(await search(many).run('{"query": "weather_1"}')) == [dict(many[1]["function"])]
+
+
+async def test_even_one_definition_has_an_end() -> None:
+    assert len(await search([large("weather", 5000)]).run('{"query": "weather"}')) < 70_000
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Tool({"type": "function", "function": {"name": "weather"}}),
+        Tool({"type": "function", "function": {"name": "weather", "description": None, "parameters": None}}),
+        Tool({"type": "function", "function": {"name": "weather", "parameters": "?"}}),
+        Tool({"type": "custom", "custom": {"name": "weather", "format": {"type": "text"}}}),
+        Tool({"name": "weather", "description": "a\u2028b"}),
+    ],
+)
+async def test_odd_definitions(odd: Tool) -> None:
+    (one,) = found(await search([odd]).run('{"query": "weather"}'))
+    assert one["name"] == "weather"
+
+
+def answered(*answers: str) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for n, told in enumerate(answers):
+        call = {"id": f"s{n}", "type": "function", "function": {"name": "search_tools", "arguments": "{}"}}
+        messages.append(Message({"role": "assistant", "content": None, "tool_calls": [call]}))
+        messages.append(Message({"role": "tool", "tool_call_id": f"s{n}", "content": told}))
+    return tuple(messages)
+
+
+async def test_what_was_found_is_read_from_the_conversation() -> None:
+    odd = tool("odd", "calendar\u2028of days")
+    tools = (*TOOLS, odd)
+    first = await search(tools).run('{"query": "odd calendar"}')
+    second = await search(tools).run('{"query": "weather or calendar"}')
+    messages = answered(first, "No tool fits.", second + "\n\n[This was the last call of this kind.]")
+    assert [each.name for each in found_in(messages, tools)] == ["odd", "list_events", "get_weather"]
+    assert found_in(messages, [MAIL]) == (), "no tool that the client does not send"
+    assert found_in(messages[1:2], tools) == (), "an answer of something else"
+
+
+@pytest.mark.parametrize("line", ["{", "{}", '{"name": 3}', '["get_weather"]', "get_weather"])
+def test_an_answer_that_is_none_finds_nothing(line: str) -> None:
+    assert found_in(answered(line), TOOLS) == ()
+
+
+def test_what_was_found_stands_behind_the_search() -> None:
+    recall = tool("recall")
+    grown = with_found([MAIL, DEFINITION, recall], [WEATHER, MAIL])
+    assert grown == (MAIL, DEFINITION, WEATHER, recall)
+    assert with_found(grown, [WEATHER]) == grown
+    again = with_found(grown, [WEATHER, CALENDAR])
+    assert again == (MAIL, DEFINITION, WEATHER, CALENDAR, recall)
+    assert again == with_found([MAIL, DEFINITION, recall], [WEATHER, CALENDAR]), "the loop and a later request agree"
+
+
+async def test_a_request_is_widened_by_what_its_searches_found() -> None:
+    request = chat("u1", tools=[MAIL, DEFINITION])
+    offering = searching(chat("u1", tools=TOOLS), request, by_words())
+    assert isinstance(offering, OfferFound)
+    answer = await offering.run('{"query": "weather"}')
+    assert "You can call them now." in answer
+    searched = request.with_messages([*request.messages, *answered(answer)])
+
+    widened = offering.widened(searched)
+
+    assert widened.tools == (MAIL, DEFINITION, WEATHER)
+    assert widened.messages is searched.messages
+    assert offering.widened(widened) is widened
+    assert offering.widened(request) is request
+
+
+def test_where_calls_go_through_call_tool_nothing_is_widened() -> None:
+    request: ChatRequest = deferred(chat("u1", tools=TOOLS), {"get_weather"})
+    assert not isinstance(searching(chat("u1", tools=TOOLS), request, by_words()), OfferFound)
+
+
+def test_what_is_left_out() -> None:
+    assert left_out(TOOLS, [MAIL]) == (WEATHER, CALENDAR)
+    assert left_out([Tool({"type": "web_search"})], []) == ()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_what_a_search_found_is_offered_in_the_next_round_and_in_later_requests(stream: bool) -> None:
+    sent = chat("u1", tools=TOOLS, stream=stream)
+    recall = tool("recall")
+    request = sent.with_tools([MAIL, DEFINITION, recall])
+    made = [answer(None, "search_tools:s1"), answer(None, "get_weather:w1")]
+    made[0]["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"query": "weather"}'
+    upstream = Scripted(*(streaming(events(one)) if stream else reply(one) for one in made))
+    replay = Replay(Kept())
+    loop = Loop([searching(sent, request, by_words())])
+
+    got = await loop.send(upstream, call_of(request), replay.recorder(sent, "scope"))
+
+    if stream:
+        await read(got)
+    assert upstream.sent(1).tools == (MAIL, DEFINITION, WEATHER, recall)
+    assert b'"get_weather"' in upstream.calls[1].body
+    later = sent.with_messages(
+        [
+            *sent.messages,
+            Message({"role": "assistant", "content": None, "tool_calls": calls("get_weather:w1")}),
+            Message({"role": "tool", "tool_call_id": "w1", "content": "20"}),
+        ]
+    )
+    restored = await replay.restored(later, "scope")
+    again = with_found([MAIL, DEFINITION, recall], found_in(restored.messages, later.tools))
+    assert again == upstream.sent(1).tools, "the same block, with nothing stored about it"
+    assert restored.messages[: len(upstream.sent(1).messages)] == upstream.sent(1).messages

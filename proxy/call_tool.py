@@ -62,7 +62,8 @@ def searching(sent: ChatRequest, request: ChatRequest, rank: Rank) -> SearchTool
     """
     missing = left_out(sent.tools, request.tools)
     if CALL_TOOL in request.tools:
-        return SearchTools(missing, rank, how='Call one by call_tool: {"name": "...", "arguments": {...}}.')
+        how = 'Call one by call_tool: {"name": "...", "arguments": {...}}.'
+        return SearchTools(missing, rank, how=how, messages=request.messages)
     return OfferFound(missing, rank, how="You can call them now.")
 
 

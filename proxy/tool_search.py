@@ -32,6 +32,7 @@ _SHORT = 1500
 _MOST_ALONE = 60_000
 """Characters of a single schema; more than that is cut off."""
 _SHORTENED = "Shortened: search for its exact name to see all of it."
+_STANDS = "Fits too; its definition is in an earlier result."
 _MOST_NAMES = 200
 
 Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
@@ -50,23 +51,31 @@ class SearchTools:
     name = DEFINITION.name
     definition = DEFINITION
 
-    def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str) -> None:
-        """`tools` are those that are left out; `how` says how a tool that was found is called."""
+    def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str, messages: Sequence[Message] = ()) -> None:
+        """`tools` are those that are left out; `how` says how a tool that was found is called.
+
+        What earlier searches in `messages` found is only named: its definition stands there, and is paid for.
+        """
         self._tools = tools
         self._rank = rank
         self._how = how
+        self._messages = messages
+        self._shown: set[str] = set()
 
     async def run(self, arguments: str) -> str:
         """The definitions of the tools that fit best, a line of JSON for each."""
         query = _query(arguments)
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
-        found = [tool for tool in self._tools if tool.name == query][:1]
-        found = found or [*await self._rank(query, self._tools)][:MOST]
+        named = [tool for tool in self._tools if tool.name == query][:1]
+        found = named or [*await self._rank(query, self._tools)][:MOST]
         if not found:
             return "No tool fits: try other words." + self._names()
-        lines = "\n".join(_shown(found))
-        return f"{len(found)} of {len(self._tools)} tools. {self._how}\n{lines}"
+        standing = set() if named else {tool.name for tool in found_in(self._messages, found)} | self._shown
+        new = [tool for tool in found if tool.name not in standing]
+        self._shown |= {tool.name for tool in new}
+        again = [encode({"name": tool.name, "note": _STANDS}).decode() for tool in found if tool.name in standing]
+        return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again])
 
     def _names(self) -> str:
         names = ", ".join(tool.name[:100] for tool in self._tools[:_MOST_NAMES])

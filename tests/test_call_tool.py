@@ -38,8 +38,11 @@ WEATHER = Tool(
 MAIL = tool("send_email")
 SHELL = Tool({"type": "custom", "custom": {"name": "shell"}})
 SENT = (tool("pinned"), WEATHER, MAIL, SHELL)
-SEARCH = SearchTools((WEATHER, MAIL), by_words(), how="-")
 LIMA = '{"city":"Lima"}'
+
+
+def searcher() -> SearchTools:
+    return SearchTools((WEATHER, MAIL), by_words(), how="-")
 
 
 def asking(sent: ChatRequest) -> Call:
@@ -78,7 +81,7 @@ class Chat:
 
     async def got(self) -> dict[str, Any]:
         """The content, calls and finish reason that a client assembles."""
-        loop = Loop([SEARCH, CallTool(SENT)], rounds=self.rounds)
+        loop = Loop([searcher(), CallTool(SENT)], rounds=self.rounds)
         made = await loop.send(self.upstream, asking(self.sent), self._record)
         return assembled(await read(made)) if self.stream else _whole(made)
 
@@ -236,7 +239,7 @@ async def test_each_of_several_choices_is_translated() -> None:
     made["choices"].append({**said(search(), through("send_email", "{}"))["choices"][0], "index": 1})
     upstream = Scripted(reply(made))
 
-    got = await Loop([SEARCH, CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, n=2)))
+    got = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, n=2)))
 
     messages = [choice["message"] for choice in json.loads(got.body or b"")["choices"]]
     assert [[call["function"]["name"] for call in one["tool_calls"]] for one in messages] == [
@@ -252,7 +255,7 @@ async def test_each_of_several_choices_of_a_stream_is_translated() -> None:
     mixed = [part for pair in zip_longest(first[:-1], moved[:-1]) for part in pair if part]
 
     upstream = Scripted(streaming([*mixed, first[-1]]))
-    made = await Loop([SEARCH, CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)))
+    made = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)))
 
     *chunks, _ = payloads(await read(made))
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -275,7 +278,7 @@ class Replica:
         sent = chat("u1", tools=SENT, stream=self.stream).with_messages(map(Message, messages))
         restored = await self.replay.restored(sent, "scope")
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
-        loop = Loop([SEARCH, CallTool(SENT)])
+        loop = Loop([searcher(), CallTool(SENT)])
         made = await loop.send(upstream, asking(restored), self.replay.recorder(sent, "scope"))
         got = assembled(await read(made)) if self.stream else _whole(made)
         calls = [plain(one["name"], one["arguments"], one["id"]) for one in got["calls"]]

@@ -130,6 +130,17 @@ def test_an_answer_that_is_none_finds_nothing(line: str) -> None:
     assert found_in(answered(line), TOOLS) == ()
 
 
+async def test_a_definition_is_not_given_twice() -> None:
+    first = await search().run('{"query": "weather"}')
+    later = SearchTools(TOOLS, by_words(), how="Call them.", messages=answered(first))
+    both = found(await later.run('{"query": "weather or calendar"}'))
+    assert both[0] == CALENDAR["function"]
+    assert (both[1]["name"], "description" in both[1]) == ("get_weather", False)
+    assert [one["name"] for one in found(await later.run('{"query": "calendar"}'))] == ["list_events"]
+    assert "description" not in found(await later.run('{"query": "calendar"}'))[0]
+    assert found(await later.run('{"query": "get_weather"}')) == [dict(WEATHER["function"])], "an exact name has all"
+
+
 def test_what_was_found_stands_behind_the_search() -> None:
     recall = tool("recall")
     grown = with_found([MAIL, DEFINITION, recall], [WEATHER, MAIL])

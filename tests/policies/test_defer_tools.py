@@ -1,12 +1,15 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from policies.defer_tools import DeferTools
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.deferral import OURS
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, tool
+from proxy.wire import damage
+from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
 NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
@@ -40,6 +43,17 @@ async def test_a_growing_conversation_has_one_tool_block_and_one_prefix() -> Non
             assert request.tools == sent.tools
             assert [each.raw for each in request.messages[: len(sent.messages)]] == [each.raw for each in sent.messages]
         sent = request
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversations())
+async def test_whatever_the_conversation_it_stays_sound(talk: ChatRequest) -> None:
+    request = talk.with_tools([*MANY, tool("look_up")])
+    deferring = await made(request)
+    assert not damage(request, deferring)
+    assert not any("look_up" in message.called_tools for message in deferring.messages)
+    again = await DeferTools().apply(deferring, context(deferring))
+    assert isinstance(again, Keep)
 
 
 async def test_few_tools_stay() -> None:

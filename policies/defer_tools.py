@@ -32,9 +32,9 @@ class DeferTools(Policy):
     always: tuple[str, ...] = ()
     """Globs of the names of tools that are offered in every request: what nearly each turn needs."""
 
-    tokens: int = Field(default=1500, ge=300)
-    """Nothing is deferred where what could be has fewer tokens than this, at four bytes a token: a search is a round
-    more."""
+    tokens: int = Field(default=5000, ge=300)
+    """Nothing is deferred where what could be has fewer tokens than this, at four bytes a token: each search is a
+    request more. 5000, some 40 tools, pay for it even where a short conversation needs many different ones."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Leave out what may be; depends on the client's tools and `tool_choice` alone."""

@@ -32,7 +32,7 @@ _SHORT = 1500
 _MOST_ALONE = 60_000
 """Characters of a single schema; more than that is cut off."""
 _SHORTENED = "Shortened: search for its exact name to see all of it."
-_STANDS = "Fits too; its definition is in an earlier result."
+_STANDS = "Fits too; its definition is in another result. Search for its exact name to see it again."
 _MOST_NAMES = 200
 
 Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
@@ -61,12 +61,17 @@ class SearchTools:
         self._how = how
         self._messages = messages
         self._shown: set[str] = set()
+        self._in_turn = asyncio.Lock()
 
     async def run(self, arguments: str) -> str:
         """The definitions of the tools that fit best, a line of JSON for each."""
         query = _query(arguments)
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
+        async with self._in_turn:  # parallel searches give the same answers each time
+            return await self._found(query)
+
+    async def _found(self, query: str) -> str:
         named = [tool for tool in self._tools if tool.name == query][:1]
         found = named or [*await self._rank(query, self._tools)][:MOST]
         if not found:

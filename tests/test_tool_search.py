@@ -1,5 +1,6 @@
 """Finding the tools that were left out."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -139,6 +140,18 @@ async def test_a_definition_is_not_given_twice() -> None:
     assert [one["name"] for one in found(await later.run('{"query": "calendar"}'))] == ["list_events"]
     assert "description" not in found(await later.run('{"query": "calendar"}'))[0]
     assert found(await later.run('{"query": "get_weather"}')) == [dict(WEATHER["function"])], "an exact name has all"
+
+
+async def test_parallel_searches_have_one_order() -> None:
+    async def slowly(query: str, tools: Sequence[Tool]) -> Sequence[Tool]:
+        if query == "first":
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return [WEATHER]
+
+    both = SearchTools(TOOLS, slowly, how="Call them.")
+    first, second = await asyncio.gather(both.run('{"query": "first"}'), both.run('{"query": "second"}'))
+    assert ["description" in found(one)[0] for one in (first, second)] == [True, False]
 
 
 def test_what_was_found_stands_behind_the_search() -> None:

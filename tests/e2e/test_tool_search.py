@@ -21,7 +21,7 @@ models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
     - compact_tool_results: {{}}
-    - defer_tools: {{always: [pinned]}}
+    - defer_tools: {{always: [pinned], tokens: 1000}}
     - offer_recall: {{}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}

@@ -12,11 +12,12 @@ from proxy.wire import damage
 from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
+DEFERRING = DeferTools(tokens=1000)
 NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
 
 
 async def made(request: ChatRequest, policy: DeferTools | None = None) -> ChatRequest:
-    decision = await (policy or DeferTools()).apply(request, context(request))
+    decision = await (policy or DEFERRING).apply(request, context(request))
     assert isinstance(decision, Rewrite)
     return decision.request
 
@@ -31,7 +32,7 @@ async def test_two_tools_stand_in_place_of_many() -> None:
 
 async def test_pinned_ones_stay_where_they_were() -> None:
     request = chat("s u1", tools=[tool("web_search"), *MANY, tool("web_open")])
-    kept = await made(request, DeferTools(always=("web_*", "tool_3")))
+    kept = await made(request, DeferTools(always=("web_*", "tool_3"), tokens=1000))
     assert names(kept) == ["web_search", "tool_3", "web_open", "search_tools", "call_tool"]
 
 
@@ -52,21 +53,22 @@ async def test_whatever_the_conversation_it_stays_sound(talk: ChatRequest) -> No
     deferring = await made(request)
     assert not damage(request, deferring)
     assert not any("look_up" in message.called_tools for message in deferring.messages)
-    again = await DeferTools().apply(deferring, context(deferring))
+    again = await DEFERRING.apply(deferring, context(deferring))
     assert isinstance(again, Keep)
 
 
 async def test_few_tools_stay() -> None:
-    request = chat("u1", tools=MANY[:6])
-    assert 1200 <= sum(len(each.raw) for each in request.tools) < 6000
+    request = chat("u1", tools=MANY)
+    size = sum(len(each.raw) for each in MANY) // 4
+    assert isinstance(await DeferTools(tokens=size + 1).apply(request, context(request)), Keep)
+    assert isinstance(await DeferTools(tokens=size).apply(request, context(request)), Rewrite)
     assert isinstance(await DeferTools().apply(request, context(request)), Keep)
-    assert isinstance(await DeferTools(tokens=300).apply(request, context(request)), Rewrite)
 
 
 async def test_how_full_the_window_is_does_not_matter() -> None:
     request = chat("u1 a1! t1", tools=MANY)
-    small = await DeferTools().apply(request, context(request, window=500))
-    large = await DeferTools().apply(request, context(request, window=10**6))
+    small = await DEFERRING.apply(request, context(request, window=500))
+    large = await DEFERRING.apply(request, context(request, window=10**6))
     assert isinstance(small, Rewrite)
     assert isinstance(large, Rewrite)
     assert small.request.encode() == large.request.encode()
@@ -90,7 +92,7 @@ async def test_how_full_the_window_is_does_not_matter() -> None:
     ],
 )  # fmt: skip
 async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
-    assert isinstance(await DeferTools().apply(request_, context(request_)), Keep)
+    assert isinstance(await DEFERRING.apply(request_, context(request_)), Keep)
 
 
 async def test_a_forced_tool_is_offered() -> None:
@@ -103,7 +105,7 @@ async def test_a_forced_tool_is_offered() -> None:
 async def test_what_other_steps_offer_stays() -> None:
     sent = chat("u1", tools=MANY)
     request = sent.with_tools([*MANY, tool("recall")])
-    decision = await DeferTools().apply(request, context(sent))
+    decision = await DEFERRING.apply(request, context(sent))
     assert isinstance(decision, Rewrite)
     assert names(decision.request) == ["recall", "search_tools", "call_tool"]
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from proxy import gists
 from proxy.chat import ChatRequest, Message
-from proxy.context import CacheRules, Context
-from proxy.economics import pays
+from proxy.context import Context
+from proxy.economics import gained, pays
 from proxy.forms import (
     MARKER_TOKENS,
     Text,
@@ -59,6 +60,16 @@ class CompactToolResults(Policy):
     turns: float = Field(default=8.0, gt=0)
     """How many further requests a conversation is expected to have, for a shortening to pay for itself in."""
 
+    gist: bool = False
+    """Whether the small model that `writer` names adds one to three sentences to the form of a text that left prose
+    out. It writes them while the result is new; where they are not ready when the form is first sent, or name a value
+    that the text does not have, the form stands without them, from then on. They never replace anything."""
+
+    @property
+    def needs_writer(self) -> bool:
+        """Whether gists are to be written."""
+        return self.gist
+
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
         if not any(message.get("role") == "tool" or message.get("tool_calls") for message in request.messages):
@@ -66,7 +77,8 @@ class CompactToolResults(Policy):
         walk = _Walk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         groups = list(_groups(request.messages))
-        keys = list(_keys(groups, (self.over, self.arguments_over, self.turns, walk.rules, walk.size)))
+        start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size
+        keys = list(_keys(groups, start))
         known = await _known(keys, ctx)
         messages: list[Message] = []
         for place, group in enumerate(groups):
@@ -77,6 +89,7 @@ class CompactToolResults(Policy):
                     ctx.once.remember(keys[place], sent)
             walk.take(sent)
             messages += group if not sent.changed else sent.of(group)
+        await walk.have_gists_of(groups[-1])
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
             results = sum(message.get("role") == "tool" for message in messages)
@@ -111,6 +124,8 @@ async def _known(keys: Sequence[Hashable], ctx: Context) -> "list[_Sent | None]"
     handles = {handle for sent in known if sent is not None for handle in sent.handles}
     if handles and ctx.archive is not None and not handles <= await ctx.archive.touch(handles):
         return [None] * len(keys)
+    if ctx.drafts is not None:
+        await gists.touch((name for sent in known if sent is not None for name in sent.gists), ctx.drafts)
     return known
 
 
@@ -124,6 +139,8 @@ class _Sent(NamedTuple):
     counts: tuple[tuple[str, int], ...]
     handles: tuple[str, ...]
     """Of the originals."""
+    gists: tuple[str, ...]
+    """Names of the gists that were settled, also of those that are empty."""
 
     def of(self, group: Sequence[Message]) -> list[Message]:
         """The messages of the group as they are sent."""
@@ -138,6 +155,7 @@ class _Walk:
 
     def __init__(self, policy: CompactToolResults, ctx: Context) -> None:
         self.policy, self.rules, self.archive, self.once = policy, ctx.model.cache, ctx.archive, ctx.once
+        self.drafts = ctx.drafts if policy.gist else None
         self.size = 0
         """The tokens before this place; counted only up to the shortest prefix that is cached."""
         self.seen: dict[Hashable, bool] = {}
@@ -153,6 +171,7 @@ class _Walk:
         self.marked: dict[Hashable, bool] = {}
         self.done: Counter[str] = Counter()
         self.handles: list[str] = []
+        self.gists: list[str] = []
 
     def take(self, sent: _Sent) -> None:
         """Go on behind a group."""
@@ -177,13 +196,13 @@ class _Walk:
         pairs = enumerate(zip(group, messages, strict=True))
         changed = tuple((place, new) for place, (old, new) in pairs if new is not old)
         seen, counts = tuple(self.marked.items()), tuple(self.done.items())
-        return _Sent(changed, self.size, seen, counts, tuple(self.handles))
+        return _Sent(changed, self.size, seen, counts, tuple(self.handles), tuple(self.gists))
 
     async def _shorten_group(self, messages: list[Message], *, read: bool) -> None:
         texts = [text for place, message in enumerate(messages) for text in texts_of(place, message)]
         for text in texts:
             await self._at_birth(text)
-        for text in self._worth(texts, messages) if read else ():
+        for text in await self._worth(texts, messages) if read else ():
             await self._shorten(text)
         calls = messages[0]
         for text in texts:
@@ -221,11 +240,11 @@ class _Walk:
             text.repeats = full is False
             self._mark(text.sent, full=True)
 
-    def _worth(self, texts: list[Text], group: list[Message]) -> list[Text]:
+    async def _worth(self, texts: list[Text], group: list[Message]) -> list[Text]:
         """The texts of a group that are shortened: all from a place on, since what follows a change is sent anew."""
         for text in texts:
-            if len(text.sent) > self.policy.over and not is_shortened(text.sent) and self.archive is not None:
-                self._take_form(text)
+            if self._is_large(text.sent):
+                await self._take_form(text)
         saved = [max(text.saved, 0) for text in texts]
         if not any(saved):
             return []
@@ -235,14 +254,14 @@ class _Walk:
         best, start = 0.0, None
         for place, text in enumerate(texts):
             removed, rewritten = sum(saved[place:]), behind[place] - text.kept + behind_all
-            gain = self._gain(removed, rewritten)
+            gain = gained(self.rules, removed, rewritten, self.policy.turns)
             if saved[place] and gain > best and pays(self.rules, removed, rewritten, self.policy.turns):
                 best, start = gain, place
         if start is None or self._leaves_the_cache(texts[start:]):
             return []
         return [text for text, tokens in zip(texts[start:], saved[start:], strict=True) if tokens]
 
-    def _take_form(self, text: Text) -> None:
+    async def _take_form(self, text: Text) -> None:
         found = self.treatments[text.given]
         if text.repeats:
             text.form, text.kept = reference("0" * 20), 0
@@ -250,10 +269,20 @@ class _Walk:
         elif found.form is not None:
             text.form, text.kept = found.form, found.kept_tokens
             text.form_tokens = found.form_tokens + MARKER_TOKENS
+            gist = None if self.drafts is None else await gists.settled(text.given, self.drafts, self.once)
+            if gist is not None:
+                self.gists.append(gist.name)
+                text.form += gist.line
+                text.form_tokens += weight(gist.line) if gist.line else 0
 
-    def _gain(self, removed: int, rewritten: int) -> float:
-        rules = self.rules if self.rules.ttl else CacheRules()
-        return self.policy.turns * rules.read * removed - max(0.0, rules.write - rules.read) * rewritten
+    async def have_gists_of(self, group: list[Message]) -> None:
+        """Have gists written of the last group's results, which take their forms with the next request."""
+        if self.drafts is not None and DEFINITION.name not in group[0].called_tools:
+            texts = (text.given for place, message in enumerate(group) for text in texts_of(place, message))
+            await gists.prepare(list(filter(self._is_large, texts)), self.drafts, self.once)
+
+    def _is_large(self, text: str) -> bool:
+        return len(text) > self.policy.over and not is_shortened(text) and self.archive is not None
 
     def _leaves_the_cache(self, texts: list[Text]) -> bool:
         """Whether the prefix would be too short for it, so that every request pays for all of it."""

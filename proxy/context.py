@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
 
@@ -162,15 +162,17 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a summary is written of."""
+    """What a summary, or the gist of one text, is written of."""
 
     name: str
     """Stands for its content: the same on every replica."""
     before: str
-    """The summary of what came before the messages; empty where nothing did."""
+    """The summary of what came before the messages, empty where nothing did; for a gist the form that stays."""
     messages: tuple[Message, ...]
     size: int
     """The most bytes that the summary may have."""
+    kind: Literal["summary", "gist"] = "summary"
+    """Which of them: what the model is told, and what of its answer may be used."""
 
 
 class Drafts(Protocol):

@@ -97,6 +97,12 @@ def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
     return max(0.0, (rules.write - rules.read) * rewritten / (rules.read * removed))
 
 
+def gained(rules: CacheRules, removed: int, rewritten: int, turns: float) -> float:
+    """What an edit saves within so many further requests, less what it costs, in input tokens; both as above."""
+    rules = rules if rules.ttl else UNCACHED
+    return turns * rules.read * removed - max(0.0, rules.write - rules.read) * rewritten
+
+
 def pays(rules: CacheRules, removed: int, rewritten: int, turns: float, *, idle: float | None = 0.0) -> bool:
     """Whether an edit pays within so many further requests; on a cold cache any edit does that removes something."""
     if is_cold(rules, idle):

@@ -1,12 +1,14 @@
-"""The small model that writes summaries: one call of an upstream, through no chain and no loop."""
+"""The small model that writes summaries and gists: one call of an upstream, through no chain and no loop."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 
+from proxy import gists, written
 from proxy.chat import ChatRequest, JsonObject, Message
 from proxy.context import Material
 from proxy.errors import PenstockError
@@ -14,7 +16,6 @@ from proxy.routing import Route, Routes
 from proxy.settings import WriterSettings
 from proxy.telemetry.metrics import WriterMetrics
 from proxy.upstream import Call, Upstream
-from proxy.written import checked, prompt, transcript
 
 _log = logging.getLogger("penstock.writer")
 
@@ -29,6 +30,20 @@ _DENSE = 2
 _LARGEST_ANSWER = 2**20
 """Bytes of an answer that is read: many times what any summary needs."""
 _WARN_EVERY = 60.0
+
+
+class _Kind(NamedTuple):
+    """How one kind of text is asked for: what is shown, what is told, and what of the answer may be used."""
+
+    shown: Callable[[Sequence[Message], int], str]
+    prompt: Callable[[str, str, int], list[Message]]
+    checked: Callable[[str, str, int], str | None]
+
+
+_KINDS = {
+    "summary": _Kind(written.transcript, written.prompt, written.checked),
+    "gist": _Kind(gists.shown, gists.prompt, gists.checked),
+}
 
 
 class Writer:
@@ -72,12 +87,14 @@ class Writer:
         return self._routes.of(self.settings.model)
 
     async def _written(self, material: Material, headers: Mapping[str, str]) -> tuple[str | None, str]:
-        route = self._route()
+        route, kind = self._route(), _KINDS[material.kind]
         profile = await route.upstream.profile(route.profile)
         most = max(64, min(self.settings.max_tokens, material.size // _DENSE, profile.window // 4))
         room = int((profile.window - most - _OVERHEAD) * _CHARACTERS)
-        shown = await asyncio.to_thread(transcript, material.messages, min(_LARGEST, room) - len(material.before))
-        request = _request(route.model, prompt(material.before, shown, material.size), most, self.settings.temperature)
+        shown = await asyncio.to_thread(kind.shown, material.messages, min(_LARGEST, room) - len(material.before))
+        request = _request(
+            route.model, kind.prompt(material.before, shown, material.size), most, self.settings.temperature
+        )
         sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
         reply = await route.upstream.send(
             Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
@@ -90,7 +107,7 @@ class Writer:
         answer = self._answer(reply.body or b"")
         if answer is None:
             return None, "unusable"
-        text = await asyncio.to_thread(checked, answer, f"{material.before}\n{shown}", material.size)
+        text = await asyncio.to_thread(kind.checked, answer, f"{material.before}\n{shown}", material.size)
         return text, "unusable" if text is None else "written"
 
     def _answer(self, body: bytes) -> str | None:

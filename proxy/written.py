@@ -29,13 +29,13 @@ _LONGEST_LINE = 600
 _HEADING = re.compile(r"\s*#{1,4}\s*(.+)")
 _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|ningun[oa]?|nada)\W*", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
-_TRANSCRIPT = re.compile(r"</(?=transcript|earlier)", re.IGNORECASE)
+_BLOCK_END = re.compile(r"</(?=transcript|earlier|text|kept)", re.IGNORECASE)
 
 
 def prompt(before: str, shown: str, size: int) -> list[Message]:
     """The messages for the small model. `size` is in bytes of its answer."""
-    earlier = f"<earlier>\n{_inside(before)}\n</earlier>\n" if before else ""
-    asked = f"{earlier}<transcript>\n{_inside(shown)}\n</transcript>\nWrite the summary now."
+    earlier = f"<earlier>\n{inside(before)}\n</earlier>\n" if before else ""
+    asked = f"{earlier}<transcript>\n{inside(shown)}\n</transcript>\nWrite the summary now."
     words = max(30, size // 8)
     return [
         Message({"role": "system", "content": INSTRUCTIONS.replace("{words}", str(words))}),
@@ -65,10 +65,10 @@ def checked(answer: str, source: str, size: int) -> str | None:
     found = _sections(answer)
     if any(title.lower() not in found for title in SECTIONS):
         return None
-    words, plain = set(_words(source)), _SPACES.sub(" ", source).casefold()
+    known, plain = set(words(source)), _SPACES.sub(" ", source).casefold()
     told = []
     for title in SECTIONS:
-        lines = [line for line in found[title.lower()] if _is_sound(line, words)]
+        lines = [line for line in found[title.lower()] if is_sound(line, known)]
         if title == "Constraints":
             lines = [line for line in lines if _SPACES.sub(" ", line.strip("\"'“”«» ")).casefold() in plain]
         told += [f"### {title}", *("- " + closed(line) for line in dict.fromkeys(lines))] if lines else []
@@ -90,13 +90,15 @@ def _sections(answer: str) -> dict[str, list[str]]:
     return found
 
 
-def _is_sound(line: str, words: set[str]) -> bool:
+def is_sound(line: str, known: set[str]) -> bool:
+    """Whether a line says something, and all its values are among the known words of its source."""
     if not line or len(line) > _LONGEST_LINE or MARKER in line or _NOTHING.fullmatch(line):
         return False
-    return all(word in words for word in _words(line) if TELLING.search(word))
+    return all(word in known for word in words(line) if TELLING.search(word))
 
 
-def _words(text: str) -> Iterator[str]:
+def words(text: str) -> Iterator[str]:
+    """The words of a text, without the punctuation around them."""
     for match in TOKEN.finditer(text):
         yield match[0].strip("./:-'\"")
 
@@ -106,6 +108,6 @@ def _said(message: Message) -> str:
     return f"[{message.role}] " + " ".join(filter(None, (message.text, *calls, *arguments(message))))
 
 
-def _inside(text: str) -> str:
+def inside(text: str) -> str:
     """A text that cannot end the block it stands in."""
-    return _TRANSCRIPT.sub(r"<\\/", text)
+    return _BLOCK_END.sub(r"<\\/", text)

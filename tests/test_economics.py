@@ -9,6 +9,7 @@ from proxy.economics import (
     UNCACHED,
     Piece,
     cached_tokens,
+    gained,
     is_cold,
     may_be_cached,
     money,
@@ -96,6 +97,12 @@ def test_when_an_edit_has_paid(rules: CacheRules, factor: float) -> None:
 )
 def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float) -> None:
     assert turns_to_pay(rules, removed, rewritten) == turns
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 40), st.sampled_from([FIVE_MINUTES, UNCACHED]))
+def test_what_pays_is_what_gains(removed: int, rewritten: int, turns: int, rules: CacheRules) -> None:
+    gain = gained(rules, removed, rewritten, turns)
+    assert pays(rules, removed, rewritten, turns) == (gain > 0) or math.isclose(gain, 0, abs_tol=1e-9)
 
 
 @pytest.mark.parametrize(

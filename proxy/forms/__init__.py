@@ -3,8 +3,10 @@
 from proxy.forms.arguments import payloads, with_payloads
 from proxy.forms.envelopes import unwrapped
 from proxy.forms.form import Form, compact
+from proxy.forms.html import readable
 from proxy.forms.json_values import minified
 from proxy.forms.marker import MARKER_TOKENS, is_shortened, reference, shortened
+from proxy.forms.prose import parts
 from proxy.forms.texts import Text, texts_of, with_text
 from proxy.forms.treatment import Treatment, treated
 from proxy.forms.weight import weight
@@ -17,7 +19,9 @@ __all__ = [
     "compact",
     "is_shortened",
     "minified",
+    "parts",
     "payloads",
+    "readable",
     "reference",
     "shortened",
     "texts_of",

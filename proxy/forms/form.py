@@ -28,6 +28,11 @@ class Form:
     """Which kind of text it was taken for."""
     text: str
 
+    @property
+    def leaves_prose(self) -> bool:
+        """Whether prose was left out: that of a text or a page, not parts of a structure."""
+        return self.kind in ("text", "html") and "…" in self.text
+
 
 Shape = tuple[str, Callable[[str], bool], Callable[[str, Limits], str]]
 

@@ -27,6 +27,11 @@ def page(text: str, limits: Limits) -> str:
     return prose(visible(text), limits)
 
 
+def readable(text: str) -> str:
+    """What a reader sees of a text: of a page its visible text, of any other text all of it."""
+    return visible(text) if is_html(text) else text
+
+
 def visible(text: str) -> str:
     """The visible text line by line, a link's address behind its words."""
     pieces: list[str] = []

@@ -23,6 +23,8 @@ class Treatment(NamedTuple):
     """Of the form, or as it is sent first where there is none."""
     kept_tokens: int
     """At the beginning, where both are the same."""
+    leaves_prose: bool
+    """Whether the form leaves out prose."""
 
 
 def treated(text: str) -> Treatment:
@@ -37,4 +39,5 @@ def treated(text: str) -> Treatment:
         sent_tokens=weight(sent),
         form_tokens=weight(short),
         kept_tokens=weight(short[:same]),
+        leaves_prose=form is not None and form.leaves_prose,
     )

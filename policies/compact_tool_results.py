@@ -277,7 +277,7 @@ class _Walk:
 
     async def have_gists_of(self, group: list[Message]) -> None:
         """Have gists written of the last group's results, which take their forms with the next request."""
-        if self.drafts is not None and DEFINITION.name not in group[0].called_tools:
+        if self.drafts is not None and _IN_FULL.isdisjoint(group[0].called_tools):
             texts = (text.given for place, message in enumerate(group) for text in texts_of(place, message))
             await gists.prepare(list(filter(self._is_large, texts)), self.drafts, self.once)
 
@@ -285,7 +285,7 @@ class _Walk:
         return len(text) > self.policy.over and not is_shortened(text) and self.archive is not None
 
     def _leaves_the_cache(self, texts: list[Text]) -> bool:
-        """Whether the prefix would be too short for it, so that every request pays for all of it."""
+        # then every request would pay for all of the prefix
         return self.rules.minimum > self.size + sum(text.form_tokens for text in texts)
 
     async def _shorten(self, text: Text) -> None:

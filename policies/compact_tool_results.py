@@ -285,7 +285,6 @@ class _Walk:
         return len(text) > self.policy.over and not is_shortened(text) and self.archive is not None
 
     def _leaves_the_cache(self, texts: list[Text]) -> bool:
-        # then every request would pay for all of the prefix
         return self.rules.minimum > self.size + sum(text.form_tokens for text in texts)
 
     async def _shorten(self, text: Text) -> None:

@@ -16,6 +16,9 @@ B = 0.75
 
 _BITS = 1024
 
+_MOST = 40
+"""Terms of a query that are looked for: a question has fewer, a pasted page hundreds."""
+
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -90,7 +93,7 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
     found: dict[int, list[float]] = {}
     mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
     whole = 0.0
-    for term in dict.fromkeys(terms(query)):
+    for term in _telling(query):
         sought, mark = f" {term} ", 1 << hash(term) % _BITS
         having = [
             (place, count)
@@ -108,6 +111,12 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
     fitting = {place: Fit(score, share / whole, int(count)) for place, (score, share, count) in found.items()}
     none = Fit()
     return [fitting.get(place, none) for place in range(len(texts))]
+
+
+def _telling(query: str) -> list[str]:
+    """The different terms of a query; of a very long one the longest, which tend to be the rare ones."""
+    found = list(dict.fromkeys(terms(query)))
+    return found if len(found) <= _MOST else sorted(found, key=len, reverse=True)[:_MOST]
 
 
 class Lexical:

@@ -105,3 +105,10 @@ def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], q
     wanted = set(terms(query))
     scores = Lexical(texts).scores(query)
     assert [score > 0 for score in scores] == [bool(wanted & set(terms(text))) for text in texts]
+
+
+def test_of_a_very_long_query_the_longest_terms_count() -> None:
+    query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
+    scores = Lexical(["w0 w1 w2", "extraordinary", "w150"]).scores(query)
+    assert max(scores) == scores[1] > 0
+    assert sum(score > 0 for score in scores) < 3

@@ -25,7 +25,7 @@ from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import Backend
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.endpoint import Endpoint, Handler
-from proxy.errors import error_body
+from proxy.errors import ConfigError, error_body
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
@@ -39,9 +39,9 @@ from proxy.settings import (
     OllamaUpstream,
     OpenAIUpstream,
     Settings,
-    StateSettings,
 )
 from proxy.sidecar import Sidecar
+from proxy.state_settings import RedisStateSettings, StateSettings
 from proxy.stores import MemoryStore, Store
 from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
@@ -156,13 +156,33 @@ class App:
             await self._rest(scope, receive, send)
 
 
-def build_store(settings: StateSettings) -> Store:
-    """Where originals are kept. Nothing is opened before it is needed."""
+def build_store(settings: StateSettings | RedisStateSettings) -> Store:
+    """Where originals are kept. Nothing is opened before it is needed. Raises `ConfigError` without its library."""
+    if isinstance(settings, RedisStateSettings):
+        return _redis_store(settings)
     if settings.kind == "memory":
         return MemoryStore(settings.max_mib * 2**20)
     from proxy.disk import DiskStore
 
     return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def _redis_store(settings: RedisStateSettings) -> Store:
+    try:
+        from proxy.redis_server import RedisServer
+    except ImportError:
+        raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
+    from proxy.redis_state import RedisStore
+
+    server = RedisServer(
+        settings.url.get_secret_value(),
+        password=None if settings.password is None else settings.password.get_secret_value(),
+        ca_file=settings.ca_file,
+        prefix=settings.prefix,
+        timeout=settings.timeout,
+        connections=settings.connections,
+    )
+    return RedisStore(server, largest=int(settings.largest_mib * 2**20))
 
 
 def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: Telemetry) -> Writing | None:

@@ -6,7 +6,8 @@ content: it is then only to be had with the session's name, until it is kept aga
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
 within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
 the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it. Each
-request looks up the first of what was seen: where that is gone, say with a removed directory, so may be the rest.
+request looks up the first of what was seen: where that is gone, say with a removed directory, so may be the rest. And
+so it may wherever the store says that it has lost values, though another has written this one again.
 """
 
 import asyncio
@@ -75,6 +76,7 @@ class Archives:
         self._entries = entries
         self._clock = clock
         self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
+        self._losses = store.losses
         self._warned: dict[tuple[str, str], float] = {}
 
     def bound(self, tenant: str, session: str) -> "BoundArchive":
@@ -115,8 +117,10 @@ class Archives:
         self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
         return deleted
 
-    def seen(self, key: str) -> None:
-        """Remember that a key is in the store now."""
+    def seen(self, key: str, losses: int) -> None:
+        """Remember that a key is in the store now, unless that has lost values since it had lost some so often."""
+        if losses != self.store.losses:
+            return
         self._seen.pop(key, None)
         self._seen[key] = self._clock()
         if len(self._seen) > self._entries:
@@ -124,6 +128,9 @@ class Archives:
 
     def is_fresh(self, key: str) -> bool:
         """Whether a key was in the store so recently that it need not be looked up."""
+        if self._losses != self.store.losses:
+            self._losses = self.store.losses
+            self._seen.clear()
         return self._clock() - self._seen.get(key, float("-inf")) < self._fresh
 
     async def check(self, pointer: str) -> None:
@@ -166,7 +173,7 @@ class BoundArchive:
         key = self._prefix + handle
         if await self._is_fresh(handle):
             return handle
-        pointer, part = self._pointers + handle, self._part.encode()
+        pointer, part, losses = self._pointers + handle, self._part.encode(), archives.store.losses
         try:
             found = await archives.store.touch((key, pointer), ttl=archives.ttl)
             if key not in found:
@@ -178,7 +185,7 @@ class BoundArchive:
         except StoreError as error:
             archives.warn("keep", error.cause)
             return None
-        archives.seen(key)
+        archives.seen(key, losses)
         return handle
 
     async def fetch(self, handle: str) -> str | None:
@@ -210,6 +217,7 @@ class BoundArchive:
         """
         archives = self._archives
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
+        losses = archives.store.losses
         old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
         try:
             pointers = {key: self._pointers + keys[key] for key in old}
@@ -223,7 +231,7 @@ class BoundArchive:
             archives.warn("touch", error.cause)
             found = frozenset()
         for key in found:
-            archives.seen(key)
+            archives.seen(key, losses)
         return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
 
     async def _is_fresh(self, handle: str) -> bool:

@@ -118,6 +118,8 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
     steps = list(first["loc"])
     if steps[:1] == ["upstreams"] and len(steps) > 3:
         del steps[2]  # pydantic's name for the member of the union; no key of the file
+    if steps[:1] in (["embedding"], ["state"]) and len(steps) > 2:
+        del steps[1]
     where = (*place, *steps)
     if first["type"] == "extra_forbidden":
         known = _siblings(kind, first["loc"])

@@ -74,6 +74,8 @@ class DiskStore:
         self._file: tuple[int, int] | None = None
         self._waiting = 0
         self._closed = False
+        self.losses = 0
+        """How often the file was found to have been removed or replaced."""
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         """The value of a key; with `ttl` this is a use."""
@@ -148,7 +150,8 @@ class DiskStore:
             if self._rows is None or self._doubtful or _identity(self._directory) != self._file:
                 try:
                     self._rows = _open(self._directory, self._room[0], self._busy)
-                    self._file, self._doubtful = _identity(self._directory), False
+                    before, self._file, self._doubtful = self._file, _identity(self._directory), False
+                    self.losses += before not in (None, self._file)
                 except (sqlite3.Error, OSError):
                     if self._rows is None or _identity(self._directory) != self._file:
                         raise

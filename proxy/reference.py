@@ -20,9 +20,9 @@ from proxy.settings import (
     PricesSettings,
     Server,
     Settings,
-    StateSettings,
     TelemetrySettings,
 )
+from proxy.state_settings import RedisStateSettings, StateSettings
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
 
@@ -37,6 +37,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("models: prices", PricesSettings),
     ("models: cache", CacheSettings),
     ("state", StateSettings),
+    ("state: kind: redis", RedisStateSettings),
     ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
     ("embedding: kind: openai", OpenAIEmbedding),
     ("embedding: kind: none", NoEmbedding),

@@ -7,6 +7,7 @@ from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.policy import Policy
+from proxy.state_settings import State, StateSettings
 
 
 class Server(Base):
@@ -209,22 +210,6 @@ class TelemetrySettings(Base):
     """One JSON object a line, or text for people."""
 
 
-class StateSettings(Base):
-    """What stays between requests: the originals of what left the context."""
-
-    kind: Literal["disk", "memory"] = "disk"
-    """`disk`: a directory that all workers of one machine share. `memory`: gone with the process, for one worker."""
-
-    directory: str = "state"
-    """The directory, on a local disk; made when first needed, and closed to other users (0700)."""
-
-    max_mib: int = Field(default=1024, ge=8)
-    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 15 minutes."""
-
-    ttl: Seconds = 30 * 86400.0
-    """Seconds for which an original stays after its last use."""
-
-
 class WriterSettings(Base):
     """The small model that writes summaries in the background, where a step asks for them."""
 
@@ -267,7 +252,7 @@ class Settings(Base):
     chains: dict[str, Chain] = Field(default={"default": ()})
     """The policies, in the order in which they run: a list of `- name: {settings}`."""
 
-    state: StateSettings = StateSettings()
+    state: State = StateSettings()
     """What stays between requests."""
 
     writer: WriterSettings | None = None

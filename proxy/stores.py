@@ -36,6 +36,13 @@ class Store(Protocol):
     `put` raises `full`, and whoever calls does without.
     """
 
+    @property
+    def losses(self) -> int:
+        """How often values may have been lost without having expired, as far as the calls until now could tell.
+
+        Whoever relies on having seen a value relies on this number as well.
+        """
+
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         """The value of a key; None if there is none, or no longer.
 
@@ -73,6 +80,9 @@ class Store(Protocol):
 
 class MemoryStore:
     """A `Store` in this process: other workers do not see it, and it ends with the process."""
+
+    losses = 0
+    """It loses nothing."""
 
     def __init__(
         self, max_bytes: int, *, protected: float = PROTECTED, clock: Callable[[], float] = time.monotonic

@@ -18,6 +18,7 @@ HEAVY = {
     "numpy": "proxy/embedding/vectors.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py",
+    "redis": "proxy/redis_server.py",
     "referencing": "proxy/schema_check.py",
     "regex": "proxy/slicing.py",
     "sentence_transformers": "proxy/embedding/sentences.py",

@@ -1,39 +1,74 @@
-"""What every store promises, in memory and on disk."""
+"""What every store promises, in memory, on disk and on a Redis server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
 
 from proxy.disk import DiskStore
 from proxy.stores import MemoryStore, Store, StoreError
+from tests.redis_process import RedisProcess, redis_process
 
 MIB = 2**20
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
+    """A clock that tests move; what a server keeps is made older instead."""
+
+    def __init__(self, server: RedisProcess | None = None) -> None:
+        self._server = server
+        self._now = 1_000_000.0
 
     def __call__(self) -> float:
-        return self.now
+        return self._now
+
+    @property
+    def now(self) -> float:
+        return self._now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        if self._server is not None:
+            self._server.age(now - self._now)
+        self._now = now
+
+
+@pytest.fixture(params=["memory", "disk", "redis"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Where the store is."""
+    return str(request.param)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def server(place: str) -> Generator[RedisProcess | None, None, None]:
+    if place != "redis":
+        yield None
+        return
+    with redis_process() as running:
+        yield running
 
 
-@pytest.fixture(params=["memory", "disk"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+@pytest.fixture
+def clock(server: RedisProcess | None) -> Clock:
+    return Clock(server)
+
+
+@pytest.fixture
+async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
     made: Store
-    if request.param == "memory":
+    if server is not None:
+        made = server.store(largest=MIB // 4, timeout=30.0)
+    elif place == "memory":
         made = MemoryStore(MIB, protected=100.0, clock=clock)
     else:
         made = DiskStore(tmp_path / "state", MIB, protected=100.0, clock=clock)
     yield made
     await made.aclose()
+
+
+bounded = pytest.mark.parametrize("place", ["memory", "disk"])
+"""Of stores with a bound of their own; a Redis server has one for all that it keeps."""
 
 
 async def test_a_value_comes_back_and_the_last_one_counts(store: Store) -> None:
@@ -69,6 +104,7 @@ async def test_keys_are_found_by_prefix_in_order(store: Store) -> None:
     assert await store.keys("none") == ()
 
 
+@bounded
 async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock) -> None:
     for number in range(8):
         clock.now += 1
@@ -85,6 +121,7 @@ async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock
     assert len(left) >= 8
 
 
+@bounded
 async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> None:
     for number in range(8):
         await store.put(str(number), bytes(100_000), ttl=10_000)
@@ -98,6 +135,7 @@ async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> No
     assert await store.get("later")
 
 
+@bounded
 async def test_expired_values_make_room(store: Store, clock: Clock) -> None:
     for number in range(8):
         await store.put(str(number), bytes(100_000), ttl=10)
@@ -152,6 +190,13 @@ async def test_several_values_are_set_together_or_not_at_all(store: Store) -> No
     assert (await store.get("a"), await store.get("b")) == (b"1", b"2")
     with pytest.raises(StoreError, match="too_large"):
         await store.put_all({"a": b"3", "c": bytes(MIB // 2)}, ttl=10)
+    assert await store.keys("") == ("a", "b")
+    assert await store.get("a") == b"1"
+
+
+@bounded
+async def test_several_values_that_do_not_fit_together_are_not_set_at_all(store: Store) -> None:
+    await store.put_all({"a": b"1", "b": b"2"}, ttl=10)
     with pytest.raises(StoreError, match="full"):
         await store.put_all({"a": b"3", **{str(number): bytes(200_000) for number in range(8)}}, ttl=10)
     assert await store.keys("") == ("a", "b")

@@ -16,6 +16,7 @@ from typing import Any
 from redis.asyncio import Connection, ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as Unconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from proxy.stores import Cause, StoreError
@@ -31,6 +32,8 @@ MOST_WAITING = 512
 
 _WARN_EVERY = 60.0
 _ERRORS: dict[str, Cause] = {
+    "OutOfMemoryError": "full",
+    "ReadOnlyError": "read_only",
     "OOM": "full",
     "READONLY": "read_only",
     "MISCONF": "read_only",
@@ -39,7 +42,7 @@ _ERRORS: dict[str, Cause] = {
     "WRONGTYPE": "corrupted",
 }
 _WORDS = re.compile(rf"\b({'|'.join(_ERRORS)})\b")
-"""The server's words for what is wrong; older ones have them in the middle of a script's error."""
+"""The library's and the server's words for what is wrong; older servers have theirs amid a script's error."""
 
 _HEAD = """
 local time = redis.call('TIME')
@@ -64,12 +67,13 @@ class Script:
     text: str
     digest: str
     writes: bool
+    repeats: bool
 
     @classmethod
-    def of(cls, body: str, *, writes: bool) -> "Script":
-        """The script with this body; `writes` says that it fails where it cannot write."""
+    def of(cls, body: str, *, writes: bool, repeats: bool = True) -> "Script":
+        """The script with this body. It fails where it cannot write; it may be run twice instead of once."""
         text = _HEAD + body
-        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes)
+        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes, repeats)
 
 
 _PROBE = Script.of("redis.call('SET', KEYS[2], '1', 'PX', 1000)\nreturn {epoch}", writes=True)
@@ -146,9 +150,12 @@ class RedisServer:
         rest = (1 + len(keys), self.key("epoch"), *keys, self._seed, *arguments)
         async with asyncio.timeout(self._timeout), self._free:
             try:
-                answer: list[Any] = await client.execute_command("EVALSHA", script.digest, *rest)
-            except NoScriptError:  # it has not seen it yet, or started again
-                answer = await client.execute_command("EVAL", script.text, *rest)
+                answer = await _evaluated(client, script, rest)
+            except Unconnected:
+                if self._closed or not script.repeats:
+                    raise
+                # most likely a connection that has ended since its last use
+                answer = await _evaluated(client, script, rest)
         self._answered(answer[0], script.writes)
         return answer[1:]
 
@@ -189,7 +196,7 @@ class RedisServer:
             logger.info("state recovered")
 
     def _failed(self, error: Exception) -> Cause:
-        found = _WORDS.search(str(error)) if isinstance(error, ResponseError) else None
+        found = _WORDS.search(f"{type(error).__name__} {error}") if isinstance(error, ResponseError) else None
         cause: Cause = "closed" if self._closed else "unreachable" if found is None else _ERRORS[found[1]]
         self._failures = self._failures + 1 if cause == "unreachable" else 0
         if cause in ("unreachable", "full", "read_only"):
@@ -214,3 +221,11 @@ class RedisServer:
             self._warned[cause] = now
             fields = {"cause": cause, "exception": type(error).__name__}
             logger.warning("state degraded", extra={"fields": fields})
+
+
+async def _evaluated(client: Any, script: Script, rest: Sequence[object]) -> list[Any]:
+    try:
+        answer: list[Any] = await client.execute_command("EVALSHA", script.digest, *rest)
+    except NoScriptError:  # it has not seen it yet, or has started again
+        answer = await client.execute_command("EVAL", script.text, *rest)
+    return answer

@@ -21,8 +21,8 @@ _STAMP = 16
 
 _USE = """
 local function use(key, value, ttl)
-  local age = tonumber(now) - (tonumber(string.sub(value, 1, 16)) or 0)
-  if ttl > 0 and age > math.min(60e6, ttl * 100) then
+  local used = tonumber(string.sub(value, 1, 16))
+  if ttl > 0 and used and tonumber(now) - used > math.min(60e6, ttl * 100) then
     redis.pcall('PEXPIRE', key, ttl)
     redis.pcall('SETRANGE', key, 0, now)
   end
@@ -122,6 +122,7 @@ end
 return {epoch, counts}
 """,
     writes=True,
+    repeats=False,  # nobody would know what was counted twice
 )
 
 

@@ -1,0 +1,277 @@
+"""Two proxies on one Redis server behave as one, and go on without it: the default chain over sockets."""
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from proxy import redis_server
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream, plainly, proxy
+from tests.e2e.test_kills import conversation
+from tests.redis_process import RedisProcess, redis_process
+
+
+@pytest.fixture
+def running() -> Generator[RedisProcess, None, None]:
+    with redis_process() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_server, "PROBE_EVERY", 0.05)
+
+
+def on(running: RedisProcess, url: str, timeout: float = 30.0) -> str:
+    """The shipped configuration with its state on a server."""
+    made = config(url, Path("unused"))
+    state = f'state: {{kind: redis, url: "{running.url}", timeout: {timeout}}}'
+    changed = made.replace('state: {directory: "unused", max_mib: 8}', state)
+    assert changed != made
+    return changed
+
+
+@asynccontextmanager
+async def proxies(text: str, folder: Path, count: int = 2) -> AsyncGenerator[list[str], None]:
+    """Proxies of one configuration; their base URLs."""
+    async with AsyncExitStack() as stack:
+        bases = []
+        for n in range(count):
+            (folder / str(n)).mkdir()
+            bases.append(await stack.enter_async_context(proxy(text, folder / str(n))))
+        yield bases
+
+
+class Alternating:
+    """Sends each request of a client to the next of several proxies."""
+
+    def __init__(self, client: Client, bases: list[str]) -> None:
+        self._client, self._bases, self._next = client, bases, 0
+
+    def __enter__(self) -> None:
+        self._client.base = self._bases[self._next % len(self._bases)]
+        self._next += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+async def on_one(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> list[str]:
+    """What the upstream gets of a conversation that one proxy has alone, on a directory."""
+    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
+        return await conversation(Client(base, behind, http), nullcontext())
+
+
+async def test_a_conversation_that_alternates_is_forwarded_as_on_one(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    alone = await on_one(tmp_path, behind, http)
+    assert len(handles(alone[4])) == 4
+    assert handles(alone[-1])
+    async with proxies(on(running, behind.url), tmp_path) as bases:
+        client = Client(bases[0], behind, http)
+        turn = Alternating(client, bases)
+        assert await conversation(client, turn) == alone
+        for _ in bases:
+            with turn:
+                assert not await client.missing()
+            with turn:
+                assert await Client(client.base, behind, http, key="other").missing(client.named) == client.named
+
+
+async def recalled(client: Client, turn: AbstractContextManager[None]) -> list[bytes]:
+    """What the upstream gets of a conversation in which the model recalls, and which then goes on."""
+    client.behind.received.clear()
+    with turn:
+        (handle, *_) = sorted(handles(await client.work(3)))
+    client.behind.respond = recalling(handle)
+    asked = {"model": "m", "messages": working(4), "tools": TOOLS}
+    with turn:
+        _, answer = await client.send("POST", "/v1/chat/completions", json=asked)
+    said = answer["choices"][0]["message"]
+    assert "paragraph" in said["content"]
+    with turn:
+        messages = [*working(4), said, {"role": "user", "content": "And?"}]
+        await client.send("POST", "/v1/chat/completions", json={**asked, "messages": messages})
+    return [received.body for received in client.behind.received]
+
+
+async def test_what_one_archived_the_other_recalls_and_the_first_goes_on_from_there(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
+        alone = await recalled(Client(base, behind, http), nullcontext())
+    assert len(alone) >= 4, "one more for the recall"
+    async with proxies(on(running, behind.url), tmp_path) as bases:
+        client = Client(bases[0], behind, http)
+        behind.respond = plainly
+        assert await recalled(client, Alternating(client, bases)) == alone
+
+
+async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    alone = await on_one(tmp_path, behind, http)
+    made = on(running, behind.url)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    async with served(made, tmp_path / "first") as first, served(made, tmp_path / "second") as second:
+        client = Client(first.base, behind, http)
+        sent = [await client.work(turns) for turns in range(3)] + [await client.ask(chatting(28))]
+        kept = set(client.named)
+        assert kept
+        await first.kill()
+        client.base = second.base
+        sent += [await client.work(turns) for turns in range(3, 5)]
+        sent += [await client.ask(chatting(turns)) for turns in range(29, 32)]
+        assert sorted(sent) == sorted(alone)
+        assert not await client.missing(kept)
+        behind.respond = recalling(min(handles(sent[2])))
+        asked = {"model": "m", "messages": working(5), "tools": TOOLS}
+        _, answer = await client.send("POST", "/v1/chat/completions", json=asked)
+        assert "paragraph" in answer["choices"][0]["message"]["content"]
+        assert not second.log
+
+
+async def is_shortened(client: Client, turns: int = 3) -> None:
+    """Raises `AssertionError` unless what is large leaves, and is there."""
+    assert len(handles(await client.work(turns))) == turns
+    assert handles(await client.ask(chatting()))
+    assert handles(await client.ask(reading()))
+    assert not await client.missing()
+
+
+async def test_an_emptied_server_gets_again_what_is_named(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    async with proxies(on(running, behind.url), tmp_path) as bases:
+        client = Client(bases[0], behind, http)
+        for base in bases:
+            client.base = base
+            await is_shortened(client)
+        for base in bases:
+            running.flush()
+            client.named.clear()
+            client.base = base
+            await is_shortened(client, 4)
+        # the other has not heard of it yet, and trusts nothing that it saw before
+        client.named.clear()
+        client.base = bases[0]
+        await is_shortened(client, 5)
+
+
+async def stays_whole(client: Client) -> None:
+    """Raises `AssertionError` where anything leaves, or a request is not answered."""
+    assert is_whole(await client.work(3), working(3))
+    for messages in (chatting(), reading()):
+        assert is_whole(await client.ask(messages), messages)
+
+
+def emptied(running: RedisProcess) -> Callable[[], None]:
+    running.flush()
+    return running.flush
+
+
+def away(running: RedisProcess) -> Callable[[], None]:
+    running.stop()
+    return running.start
+
+
+def asleep(running: RedisProcess) -> Callable[[], None]:
+    running.signal(signal.SIGSTOP)
+    return lambda: running.signal(signal.SIGCONT)
+
+
+def full(running: RedisProcess) -> Callable[[], None]:
+    with running.admin() as admin:
+        admin.flushall()
+        admin.config_set("maxmemory", 1)
+
+    def mend() -> None:
+        with running.admin() as admin:
+            admin.config_set("maxmemory", 0)
+
+    return mend
+
+
+@pytest.mark.parametrize("fault", [away, asleep, full])
+async def test_requests_go_on_without_the_server_and_recover_by_themselves(
+    tmp_path: Path,
+    behind: Upstream,
+    http: aiohttp.ClientSession,
+    running: RedisProcess,
+    fault: Callable[[RedisProcess], Callable[[], None]],
+) -> None:
+    async with proxies(on(running, behind.url, timeout=0.5), tmp_path) as bases:
+        client = Client(bases[0], behind, http)
+        await is_shortened(client)
+        mend = fault(running)
+        for base in bases:
+            client.base = base
+            await stays_whole(client)
+            assert await client.is_well()
+        mend()
+        client.named.clear()
+        async with asyncio.timeout(60):
+            for base in bases:
+                client.base = base
+                while len(handles(await client.work(3))) < 3:
+                    await asyncio.sleep(0.05)
+                await is_shortened(client)
+
+
+async def test_in_mid_traffic_no_request_fails(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    statuses: list[int] = []
+    chance = random.Random(5)
+
+    async def converse(client: Client) -> None:
+        while True:
+            for turns in range(1, 6):
+                messages = working(turns)
+                messages[0] = {"role": "user", "content": f"Run {chance.random()}"}
+                status, _ = await client.send("POST", "/v1/chat/completions", json={"model": "m", "messages": messages})
+                statuses.append(status)
+
+    async def more() -> None:
+        """Wait until there were some more answers."""
+        until = len(statuses) + 12
+        async with asyncio.timeout(60):
+            while len(statuses) < until:
+                await asyncio.sleep(0.01)
+
+    async with proxies(on(running, behind.url, timeout=0.3), tmp_path) as bases:
+        talks = [asyncio.ensure_future(converse(Client(base, behind, http))) for base in bases for _ in range(2)]
+        await more()
+        for fault in (emptied, away, asleep, full):
+            mend = fault(running)
+            await more()
+            mend()
+            await more()
+        assert not any(talk.done() for talk in talks)
+        for talk in talks:
+            talk.cancel()
+        await asyncio.wait(talks)
+    assert set(statuses) == {200}
+
+
+async def test_a_server_that_is_away_at_the_start(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    running.stop()
+    async with proxies(on(running, behind.url), tmp_path) as bases:
+        client = Client(bases[0], behind, http)
+        await stays_whole(client)
+        running.start()
+        async with asyncio.timeout(60):
+            while len(handles(await client.work(3))) < 3:
+                await asyncio.sleep(0.05)
+        await is_shortened(client)

@@ -1,0 +1,113 @@
+"""The archive on a Redis server that several share: what has a handle is there, whatever happened to the server."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+
+import pytest
+
+from proxy.archive import HANDLE, Archives
+from proxy.redis_state import RedisStore
+from tests.redis_process import RedisProcess, redis_process
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def running() -> Generator[RedisProcess, None, None]:
+    with redis_process() as made:
+        yield made
+
+
+@pytest.fixture
+async def stores(running: RedisProcess) -> AsyncIterator[list[RedisStore]]:
+    made = [running.store(timeout=30.0) for _ in range(3)]
+    yield made
+    for each in made:
+        await each.aclose()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "a", "\ud800", "\udfff" * 5000, "\0" * 2000, "é€😀" * 20_000, "line\r\n" * 9000]
+)
+async def test_text_of_all_kinds_comes_back_from_another(stores: list[RedisStore], content: str) -> None:
+    handle = await Archives(stores[0]).bound("t/é", "s").keep(content)
+    assert handle is not None
+    assert HANDLE.fullmatch(handle)
+    other = Archives(stores[1])
+    assert await other.bound("t/é", "s").fetch(handle) == content
+    assert await other.find("t/é", handle) == content
+    assert await other.bound("t/é", "u").fetch(handle) is None
+    assert await other.bound("t", "s").fetch(handle) is None
+    assert await other.find("t", handle) is None
+
+
+async def test_those_who_share_a_server_share_what_they_keep(stores: list[RedisStore]) -> None:
+    sharing = [Archives(store).bound("t", "s") for store in stores]
+    handles = await asyncio.gather(*(each.keep(f"{n % 20}" * 5000) for each in sharing for n in range(60)))
+    assert len(set(handles)) == 20
+    assert None not in handles
+    for each in sharing:
+        assert await each.fetch(handles[7] or "") == "7" * 5000
+        assert set(await each.handles(100)) == set(handles)
+        assert await each.touch([handle or "" for handle in handles]) == set(handles)
+
+
+async def test_a_tenant_is_forgotten_for_all(stores: list[RedisStore], running: RedisProcess) -> None:
+    first, second = (Archives(store) for store in stores[:2])
+    for n in range(30):
+        for tenant in ("a", "b"):
+            await first.bound(tenant, f"s{n % 3}").keep(f"{tenant} {n}")
+    assert await second.forget("a", "s0") == 10
+    assert await second.forget("a") == 20
+    with running.admin() as admin:
+        left = [name.decode() for name in admin.scan_iter("*:value:*")]
+    assert len(left) == 60
+    assert all("/b/" in name for name in left)
+
+
+async def test_what_was_seen_by_one_is_not_trusted_after_the_server_was_emptied_and_another_wrote_first(
+    stores: list[RedisStore], running: RedisProcess
+) -> None:
+    first, second = (Archives(store) for store in stores[:2])
+    for archives in (first, second):
+        assert await archives.bound("t", "s").keep("shared")
+    only = await second.bound("t", "s").keep("only")
+    assert only is not None
+    running.flush()
+    await first.bound("t", "u").keep("shared")  # its pointer, which is the tenant's, is there again
+    archive = second.bound("t", "s")
+    assert await archive.keep("shared")
+    assert await archive.keep("only") == only
+    assert await first.bound("t", "s").fetch(only) == "only"
+
+
+async def test_nor_by_touch(stores: list[RedisStore], running: RedisProcess) -> None:
+    first, second = (Archives(store) for store in stores[:2])
+    handles = [await second.bound("t", "s").keep(content) or "" for content in ("shared", "only")]
+    running.flush()
+    await first.bound("t", "s").keep("shared")
+    assert await second.bound("t", "s").touch(handles) == {handles[0]}
+
+
+async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(
+    stores: list[RedisStore], running: RedisProcess
+) -> None:
+    script = (
+        "import asyncio, os, signal, sys\nfrom proxy.archive import Archives\n"
+        "from proxy.redis_server import RedisServer\nfrom proxy.redis_state import RedisStore\n"
+        "async def main():\n"
+        "    archive = Archives(RedisStore(RedisServer(sys.argv[1], timeout=30))).bound('t', 's')\n"
+        "    print(*[await archive.keep(f'{n} ' * 20_000) for n in range(5)], flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    arguments = [sys.executable, "-c", script, running.url]
+    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -9, ended.stderr
+    archive = Archives(stores[0]).bound("t", "s")
+    for number, handle in enumerate(ended.stdout.split()):
+        assert await archive.fetch(handle) == f"{number} " * 20_000
+    assert len(ended.stdout.split()) == 5

@@ -109,15 +109,17 @@ class DraftService:
         if text is not None and now - when < _FRESH:
             return text
         try:
-            text = await self._agreed(key, f"{prefix}draft/{draft}")
+            text = await self._agreed(key, f"{prefix}draft/{draft}", text)
         except StoreError:
             text = text or ""  # what was used is used again: the prefix must not change for a store that is away
         _remember(self._settled, key, (text, now))
         return text
 
-    async def _agreed(self, key: str, draft: str) -> str:
+    async def _agreed(self, key: str, draft: str, used: str | None) -> str:
         found = await self._store.get(key, ttl=self._ttl)
-        if found is None:
+        if found is None and used is not None:  # lost by the store, but not here
+            found = await self._store.add(key, used.encode(errors="surrogatepass"), ttl=self._ttl)
+        elif found is None:
             ready = await self._store.get(draft)
             found = await self._store.add(key, ready or b"", ttl=self._ttl)
         return found.decode(errors="surrogatepass")

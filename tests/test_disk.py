@@ -179,9 +179,11 @@ async def test_a_file_that_breaks_while_open_is_reported(tmp_path: Path) -> None
 
 async def test_a_directory_that_was_removed_is_made_again(store: DiskStore, tmp_path: Path) -> None:
     await store.put("a", b"1", ttl=1000)
+    assert store.losses == 0
     rmtree(tmp_path / "state")
     await store.put("b", b"1", ttl=1000)
     assert await store.keys("") == ("b",)
+    assert store.losses == 1
 
 
 async def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:

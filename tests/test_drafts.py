@@ -122,6 +122,20 @@ async def test_without_the_store_there_is_an_extract_and_what_was_used_is_used_a
     assert await drafts(made).settled("c2", "d1") == "", "for a while: the prefix must not change at once"
 
 
+async def test_what_was_used_is_used_again_where_the_store_has_lost_it() -> None:
+    now, store = [0.0], Store(2**20)
+    made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
+    drafts(made).prepare(MATERIAL)
+    await written(made)
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    assert await drafts(made).settled("c2", "none") == ""
+    await store.delete(await store.keys(""))
+    now[0] = 100.0
+    for each in (made, replica):
+        assert await drafts(each).settled("c1", "d1") == "of d1"
+        assert await drafts(each).settled("c2", "none") == ""
+
+
 @pytest.mark.parametrize(("turns", "calls"), [(LONG, 1), (LONG + 1, 7), (2000, 26)])
 async def test_long_conversations_are_written_in_blocks(turns: int, calls: int) -> None:
     def text(material: Material) -> str | None:

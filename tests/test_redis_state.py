@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -382,3 +383,29 @@ async def test_counts_are_exact_for_all_who_share_them(running: RedisProcess) ->
         await counters[0].add({"t/requests": 1}, ttl=100)
     for each in stores:
         await each.aclose()
+
+
+async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "scale.md").read_text()
+    (rights,) = [line for line in page.splitlines() if line.startswith("ACL SETUSER")]
+    with running.admin() as admin:
+        operator: Any = admin
+        operator.execute_command(*rights.replace("PASSWORD", "pw").split())
+        operator.execute_command("ACL", "SETUSER", "default", "off")
+    store = RedisStore(RedisServer(running.url, timeout=LONG))
+    with pytest.raises(StoreError, match="unreachable"):
+        await store.get("a")
+    await store.aclose()
+    store = RedisStore(RedisServer(running.url.replace("unix://", "unix://penstock:pw@"), timeout=LONG))
+    await store.put_all({"a": b"1", "b": b"2"}, ttl=1000)
+    with running.admin(username="penstock", password="pw") as admin:
+        admin.setrange("penstock:value:a", 0, b"%016d" % 1)
+    assert await store.get("a", ttl=1000) == b"1"
+    assert await store.add("b", b"3", ttl=1000) == b"2"
+    assert await store.touch(["a"], ttl=1000) == {"a"}
+    assert await store.keys("") == ("a", "b")
+    await store.delete(["a"])
+    assert await store.latest("", limit=5) == ("b",)
+    assert await RedisCounters(store.server).add({"n": 1}, ttl=1000) == {"n": 1.0}
+    assert (store.losses, store.degraded) == (0, None)
+    await store.aclose()

@@ -8,12 +8,12 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
 
-from redis.asyncio import Connection, ConnectionPool, Redis
+from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as Unconnected
@@ -97,10 +97,11 @@ class RedisServer:
         self._options = {"password": password, "ssl_ca_certs": ca_file if url.startswith("rediss:") else None}
         self._prefix = prefix
         self._timeout = timeout
-        self._connections = connections
         self._free = asyncio.Semaphore(connections)
         self._waiting = 0
-        self._client: Any = None
+        self._pool: ConnectionPool | None = None
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []
         self._seed = secrets.token_hex(8)
         self._epoch: bytes | None = None
         self._run_id: str | None = None
@@ -140,38 +141,65 @@ class RedisServer:
         if self._mending is not None:
             self._mending.cancel()
             await asyncio.gather(self._mending, return_exceptions=True)
-        client, self._client = self._client, None
-        if client is not None:
-            await client.connection_pool.disconnect()
-            await client.aclose()
+        await self._disconnect(self._open)
 
     async def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
-        client = self._client = self._client or self._connecting()
         rest = (1 + len(keys), self.key("epoch"), *keys, self._seed, *arguments)
         async with asyncio.timeout(self._timeout), self._free:
             try:
-                answer = await _evaluated(client, script, rest)
+                answer = await self._evaluated(script, rest)
             except Unconnected:
                 if self._closed or not script.repeats:
                     raise
-                # most likely a connection that has ended since its last use
-                answer = await _evaluated(client, script, rest)
+                # most likely a connection that has ended since its last use, and so have all others
+                await self._disconnect(self._idle)
+                answer = await self._evaluated(script, rest)
         self._answered(answer[0], script.writes)
         return answer[1:]
 
-    def _connecting(self) -> Any:
-        # waiting, retrying and timing out are done here: nothing of the library's may add to it
-        pool: ConnectionPool = ConnectionPool.from_url(
-            self._url,
-            max_connections=self._connections,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout,
-            redis_connect_func=self._connected,
-            **{name: value for name, value in self._options.items() if value is not None},
-        )
-        return Redis(connection_pool=pool)
+    async def _evaluated(self, script: Script, rest: Sequence[object]) -> list[Any]:
+        connection = self._idle.pop() if self._idle else self._new()
+        is_whole = False
+        try:
+            await _ready(connection, checks=not script.repeats)
+            try:
+                answer = await _asked(connection, "EVALSHA", script.digest, *rest)
+            except NoScriptError:  # the server has not seen it yet, or has started again
+                answer = await _asked(connection, "EVAL", script.text, *rest)
+            is_whole = True
+        except ResponseError:
+            is_whole = True
+            raise
+        finally:
+            # without waiting for anything: whoever asked may be gone
+            if is_whole and not self._closed:
+                self._idle.append(connection)
+            else:
+                await self._disconnect([connection])
+        return answer
+
+    def _new(self) -> Connection:
+        if self._pool is None:  # it only makes connections: to give them back it may wait, and then lose them
+            self._pool = ConnectionPool.from_url(
+                self._url,
+                protocol=2,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                redis_connect_func=self._connected,
+                **{name: value for name, value in self._options.items() if value is not None},
+            )
+        pool: Any = self._pool
+        connection: Connection = pool.make_connection()
+        self._open.add(connection)
+        return connection
+
+    async def _disconnect(self, connections: Collection[Connection]) -> None:
+        for connection in list(connections):
+            self._open.discard(connection)
+            if connection in self._idle:
+                self._idle.remove(connection)
+            await connection.disconnect(nowait=True)
 
     async def _connected(self, connection: Connection) -> None:
         """A server that started again, or another one, may lack what the last one had confirmed."""
@@ -223,9 +251,20 @@ class RedisServer:
             logger.warning("state degraded", extra={"fields": fields})
 
 
-async def _evaluated(client: Any, script: Script, rest: Sequence[object]) -> list[Any]:
-    try:
-        answer: list[Any] = await client.execute_command("EVALSHA", script.digest, *rest)
-    except NoScriptError:  # it has not seen it yet, or has started again
-        answer = await client.execute_command("EVAL", script.text, *rest)
+async def _ready(connection: Any, *, checks: bool) -> None:
+    """Connect, where that has not been done; with `checks` also where the server has ended it since."""
+    if checks and connection.is_connected:
+        try:
+            has_ended = await connection.can_read()
+        except Unconnected:
+            has_ended = True
+        if has_ended:
+            await connection.disconnect(nowait=True)
+    if not connection.is_connected:
+        await connection.connect()
+
+
+async def _asked(connection: Connection, *command: Any) -> list[Any]:
+    await connection.send_command(*command)
+    answer: list[Any] = await connection.read_response()
     return answer

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import signal
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -408,4 +409,41 @@ async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) 
     assert await store.latest("", limit=5) == ("b",)
     assert await RedisCounters(store.server).add({"n": 1}, ttl=1000) == {"n": 1.0}
     assert (store.losses, store.degraded) == (0, None)
+    await store.aclose()
+
+
+async def test_connections_that_the_server_ends_are_replaced(running: RedisProcess) -> None:
+    store = running.store(timeout=LONG, connections=4)
+    counters = RedisCounters(store.server)
+    await asyncio.gather(*(store.put(f"{n}", b"1", ttl=100) for n in range(20)))
+    for round_ in range(1, 4):
+        with running.admin() as admin:
+            admin.client_kill_filter(_type="normal", skipme=True)
+        if round_ % 2:
+            assert await store.get("1") == b"1"
+        else:
+            async with asyncio.timeout(30):  # that they have ended is known a moment later
+                while not all([await each.can_read() for each in store.server._idle]):
+                    await asyncio.sleep(0.001)
+        assert await counters.add({"n": 1}, ttl=100) == {"n": float(round_)}
+    assert (store.losses, store.degraded) == (0, None)
+    await store.aclose()
+
+
+async def test_callers_who_leave_take_no_connection_with_them(running: RedisProcess) -> None:
+    store, chance = running.store(timeout=LONG, connections=3), random.Random(3)
+    await store.put("a", bytes(200_000), ttl=100)
+    for _ in range(100):
+        calls = [asyncio.ensure_future(store.get("a")) for _ in range(6)]
+        for _ in range(chance.randrange(12)):
+            await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+    assert await store.get("a") == bytes(200_000)
+    assert len(store.server._open) == len(store.server._idle) <= 3
+    with running.admin() as admin:
+        async with asyncio.timeout(30):
+            while len(admin.client_list()) > 4:
+                await asyncio.sleep(0.01)
     await store.aclose()

@@ -209,7 +209,7 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
     running: RedisProcess,
     fault: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
-    async with proxies(on(running, behind.url, timeout=0.5), tmp_path) as bases:
+    async with proxies(on(running, behind.url, timeout=1.5), tmp_path) as bases:
         client = Client(bases[0], behind, http)
         await is_shortened(client)
         mend = fault(running)

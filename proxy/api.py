@@ -15,6 +15,7 @@ from proxy.catalogue import Catalogue
 from proxy.chat import encode
 from proxy.dialogue import InternalTool
 from proxy.errors import NotFound, PenstockError
+from proxy.fallback import Detours
 from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
 from proxy.notes import Notes
@@ -66,22 +67,34 @@ class Api:
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model)
-            _, steps = self._rewriting.chain_of(route, http, seen)
-            send: Send = route.upstream.send
-            if steps or route.upstream.translates:
-                call, send = await self._rewritten(body, route, steps, http, seen)
+            if route.settings.fallbacks or route.settings.larger is not None:
+                detours = Detours(self._routes, route)
+                await detours.serve(http, seen, lambda: self._serve(body, detours.route, http, seen, detours))
             else:
-                call = _untouched(body, route, http)
-                http.own_headers.append(
-                    (b"x-penstock-context", context_header(None, None, route.profile.window).encode())
-                )
-            await self._exchange(http, seen, route.upstream, call, send, body)
+                await self._serve(body, route, http, seen)
+
+    async def _serve(
+        self, body: Body, route: Route, http: Exchange, seen: Observation, detours: Detours | None = None
+    ) -> None:
+        """Run the chain of a route over the client's body, send what that gave, relay the answer."""
+        _, steps = self._rewriting.chain_of(route, http, seen)
+        send: Send = route.upstream.send
+        if steps or route.upstream.translates:
+            call, send = await self._rewritten(body, route, steps, http, seen, detours)
+        else:
+            call = _untouched(body, route, http)
+            http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
+        if detours is not None:
+            call, send = detours.carried(call), detours.through(send)
+        await self._exchange(http, seen, route.upstream, call, send, body)
 
     async def _rewritten(
-        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation
+        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, detours: Detours | None
     ) -> tuple[Call, Send]:
         """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
         done = await self._rewriting.run(body, route, steps, http, seen)
+        if detours is not None:
+            detours.check(done.outcome, done.profile)
         request = done.outcome.request.with_model(route.model)
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:

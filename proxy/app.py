@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.api import Api
 from proxy.archive import Archives
+from proxy.breaker import Breaker
 from proxy.config import Config, load
 from proxy.context import ModelProfile
 from proxy.drafts import DEADLINES, DraftService
@@ -26,6 +27,7 @@ from proxy.embedding.backend import Backend
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.endpoint import Endpoint, Handler
 from proxy.errors import ConfigError, error_body
+from proxy.guard import GuardedUpstream
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
@@ -69,7 +71,7 @@ def build(config: Config) -> "App":
     """The app of a configuration. Nothing is connected or loaded before it starts."""
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
-    upstreams = build_upstreams(settings)
+    upstreams = guarded(build_upstreams(settings), settings, telemetry)
     routes = Routes(settings, upstreams, profiles(Models()))
     tokens = TokenService()
     store = build_store(settings.state)
@@ -215,6 +217,18 @@ def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backe
 def build_upstreams(settings: Settings) -> dict[str, Upstream]:
     """The upstreams by name; the code of a kind is only loaded if it is configured."""
     return {name: _upstream(name, each, settings.models) for name, each in settings.upstreams.items()}
+
+
+def guarded(upstreams: Mapping[str, Upstream], settings: Settings, telemetry: Telemetry) -> dict[str, Upstream]:
+    """The upstreams behind their bounds and breakers; but for those that cannot fail."""
+
+    def behind(name: str, upstream: Upstream) -> Upstream:
+        bounds = settings.upstreams[name]
+        if isinstance(bounds, EchoUpstream):
+            return upstream
+        return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
+
+    return {name: behind(name, upstream) for name, upstream in upstreams.items()}
 
 
 def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from proxy.document import Document, Place
 from proxy.errors import ConfigError
 from proxy.policy import Policy
-from proxy.settings import Settings
+from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +166,48 @@ def _check_names(document: Document, settings: Settings) -> None:
     for index, model in enumerate(settings.models):
         _check_known(document, ("models", index, "upstream"), model.upstream, settings.upstreams)
         _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
+        _check_detours(document, index, settings)
     if settings.default_upstream is not None:
         _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
 
     _check_writer(document, settings)
+
+
+def _check_detours(document: Document, index: int, settings: Settings) -> None:
+    """The models that are asked instead are routed, to where the client's key may go or none of it is needed."""
+    entry = settings.models[index]
+    places: list[tuple[Place, str]] = [
+        (("models", index, "fallbacks", n), name) for n, name in enumerate(entry.fallbacks)
+    ]
+    places += [(("models", index, "larger"), entry.larger)] if entry.larger is not None else []
+    for place, name in places:
+        other = next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
+        if other is None:
+            raise document.error(place, f"no entry of models matches {name!r}")
+        one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
+        if entry.upstream == other.upstream or one is None or two is None:
+            continue
+        if not _has_key(two) and (_has_key(one) or _address(one) is None or _address(one) != _address(two)):
+            raise document.error(
+                place,
+                f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
+                "client's key is not sent there. Give it one of its own (any word, where it wants none)",
+            )
+
+
+def _has_key(upstream: UpstreamSettings) -> bool:
+    """Whether an upstream needs none of the client's key."""
+    match upstream:
+        case OpenAIUpstream():
+            return upstream.api_key is not None or "authorization" in {name.lower() for name in upstream.headers}
+        case ForeignUpstream():
+            return upstream.api_key is not None or bool(upstream.options)
+    return True
+
+
+def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:
+    address = getattr(upstream, "base_url", None)
+    return None if address is None else (address, getattr(upstream, "provider", upstream.kind))
 
 
 def _check_writer(document: Document, settings: Settings) -> None:

@@ -5,7 +5,8 @@ PenstockError
 ├── NotFound          404   unknown path or model
 ├── Rejected          4xx   a policy said no
 ├── UpstreamFailed    502   the upstream could not be reached, or broke off
-│   └── UpstreamTimeout 504
+│   ├── UpstreamTimeout 504
+│   └── UpstreamUnavailable 503   it is not asked for now: it failed too often, or is full
 └── ConfigError       -     the configuration is wrong; never raised while serving
 """
 
@@ -77,6 +78,14 @@ class UpstreamTimeout(UpstreamFailed):
 
     status = 504
     code = "upstream_timeout"
+
+
+class UpstreamUnavailable(UpstreamFailed):
+    """The upstream is not asked for now: it has failed too often, or has as many requests as it may."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "upstream_unavailable"
 
 
 class ConfigError(Exception):

@@ -37,6 +37,8 @@ _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 
+_IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What may be echoed and logged of a client's own request id."""
 
@@ -63,6 +65,11 @@ def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
     }
     kept["accept-encoding"] = "identity"
     return kept
+
+
+def impersonal(headers: Mapping[str, str]) -> dict[str, str]:
+    """Of the client's headers those that hold no key and no account, for a server that it did not mean."""
+    return {name: headers[name] for name in _IMPERSONAL if name in headers}
 
 
 def visible_to_policies(headers: Mapping[str, str]) -> dict[str, str]:

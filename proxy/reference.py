@@ -23,6 +23,7 @@ from proxy.settings import (
     TelemetrySettings,
 )
 from proxy.state_settings import RedisStateSettings, StateSettings
+from proxy.upstream_settings import BreakerSettings
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
 
@@ -33,6 +34,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("upstreams: kind: ollama", OllamaUpstream),
     ("upstreams: kind: foreign", ForeignUpstream),
     ("upstreams: kind: echo", EchoUpstream),
+    ("upstreams: breaker", BreakerSettings),
     ("models", ModelSettings),
     ("models: prices", PricesSettings),
     ("models: cache", CacheSettings),

@@ -8,6 +8,7 @@ from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbe
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.policy import Policy
 from proxy.state_settings import State, StateSettings
+from proxy.upstream_settings import Connected, Guarded
 
 
 class Server(Base):
@@ -44,7 +45,7 @@ class EchoUpstream(Base):
     kind: Literal["echo"]
 
 
-class OpenAIUpstream(Base):
+class OpenAIUpstream(Connected):
     """Any server that speaks OpenAI's API. Bytes go through as they are."""
 
     kind: Literal["openai"]
@@ -65,14 +66,8 @@ class OpenAIUpstream(Base):
     """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
     the client. It changes one field of the request; without it, such streams have no usage in metrics."""
 
-    connect_timeout: Seconds = 10.0
-    """Seconds to reach the server."""
 
-    idle_timeout: Seconds = 600.0
-    """Seconds without a single byte after which an answer is given up."""
-
-
-class OllamaUpstream(Base):
+class OllamaUpstream(Connected):
     """An Ollama server, through its native API: the other one ignores `num_ctx` and cuts prompts silently."""
 
     kind: Literal["ollama"]
@@ -86,14 +81,8 @@ class OllamaUpstream(Base):
     keep_alive: str | int | None = None
     """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
-    connect_timeout: Seconds = 10.0
-    """Seconds to reach the server."""
 
-    idle_timeout: Seconds = 600.0
-    """Seconds without a single byte after which an answer is given up; loading a large model takes minutes."""
-
-
-class ForeignUpstream(Base):
+class ForeignUpstream(Guarded):
     """Every other provider, through litellm: Anthropic, Bedrock, Gemini, Vertex, ..."""
 
     kind: Literal["foreign"]
@@ -177,6 +166,13 @@ class ModelSettings(Base):
 
     num_ctx: int | None = Field(default=None, gt=0)
     """Ollama only: the context size that the model is run with. Fixed, because changing it reloads the model."""
+
+    fallbacks: tuple[str, ...] = ()
+    """Models, by names that `models` routes, that are asked in this order where this one's upstream fails before it has
+    begun to answer: it cannot be reached, is late, is left alone by its breaker, or answers 429 or from 500 on."""
+
+    larger: str | None = None
+    """The model, by a name that `models` routes, that gets a request which does not fit this one's window."""
 
     prices: PricesSettings | None = None
     """What tokens cost."""

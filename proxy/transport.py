@@ -32,6 +32,9 @@ _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 """What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
 
 
+_LARGEST = 64 * 2**20
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds to connect, and seconds without a byte after which an answer is given up."""
@@ -43,9 +46,10 @@ class Timeouts:
 class Response:
     """An answer whose head has arrived."""
 
-    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, name: str, largest: int = _LARGEST) -> None:
         self._response = response
         self._name = name
+        self._largest = largest
         self.status = response.status
         self.is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
@@ -59,13 +63,30 @@ class Response:
         return [(low, value) for name, value in self._response.raw_headers if (low := name.lower()) not in dropped]
 
     async def read(self) -> bytes:
-        """The whole body; the connection goes back to the pool."""
+        """The whole body; the connection goes back to the pool. Raises `UpstreamFailed` where it is too large."""
         try:
+            declared = self._response.content_length
+            if declared is None or declared > self._largest:
+                return await self._read_some(declared or 0)
             return await self._response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _failure(error, self._name) from None
         finally:
             self._response.close()
+
+    async def _read_some(self, declared: int) -> bytes:
+        """A body of unknown length, or of one that is too large. What is left of it is never read."""
+        parts: list[bytes] = []
+        size = declared
+        while size <= self._largest and (part := await self._response.content.readany()):
+            parts.append(part)
+            size += len(part)
+        if size > self._largest:
+            raise UpstreamFailed(
+                f"the upstream {self._name!r} sent an answer of more than {self._largest} bytes",
+                code="upstream_answer_too_large",
+            )
+        return b"".join(parts)
 
     def chunks(self) -> "Chunks":
         """The body as it arrives."""
@@ -103,9 +124,13 @@ class Chunks:
 class Transport:
     """A connection pool. Follows no redirect, keeps no cookie, reads no proxy setting, decodes nothing."""
 
-    def __init__(self, name: str, timeouts: Timeouts) -> None:
-        """`name` is how errors call the server: its address is no business of a client's."""
+    def __init__(self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST) -> None:
+        """`name` is how errors call the server: its address is no business of a client's.
+
+        `largest` is the size in bytes of the largest answer that is read as a whole.
+        """
         self._name = name
+        self._largest = largest
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
         self._session: aiohttp.ClientSession | None = None
 
@@ -121,7 +146,10 @@ class Transport:
                 response = await self._open().request(
                     method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
                 )
-                return Response(response, self._name)
+                if not 200 <= response.status < 600:
+                    response.close()
+                    raise _invalid(self._name)  # nothing that could be relayed
+                return Response(response, self._name, self._largest)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if last or not _may_retry(error):
                     raise _failure(error, self._name) from None
@@ -179,4 +207,11 @@ def _failure(error: Exception, name: str) -> UpstreamFailed:
         return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long")
     if isinstance(error, aiohttp.ClientConnectorError):
         return UpstreamFailed(f"the upstream {name!r} could not be reached")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return _invalid(name)
     return UpstreamFailed(f"the upstream {name!r} broke off its answer", code="upstream_broke_off")
+
+
+def _invalid(name: str) -> UpstreamFailed:
+    """For an answer that is not HTTP, or whose head has no end."""
+    return UpstreamFailed(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")

@@ -495,22 +495,55 @@ async def test_an_answer_is_an_answer_whatever_it_says(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "code"),
     [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half a head"),
-        pytest.param(b"H", id="one byte"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", id="another protocol"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", id="a head that is wrong"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", "upstream_broke_off", id="half a head"),
+        pytest.param(b"H", "upstream_broke_off", id="one byte"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "upstream_invalid", id="another protocol"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "upstream_invalid", id="a head that is wrong"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long line"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200_000 + b"\r\n", "upstream_invalid", id="a long head"),
+        pytest.param(b"HTTP/1.1 200 " + b"K" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long reason"),
+        pytest.param(b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", id="no such status"),
+        pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
     ],
 )
-async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes) -> None:
+async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes, code: str) -> None:
     handle, got = answering(answer)
     async with listening(handle) as url, transport() as http:
         with pytest.raises(UpstreamFailed) as caught:
             await http.request("POST", url, {}, b"{}")
 
     assert len(got) == 1
-    assert (caught.value.status, caught.value.code) == (502, "upstream_broke_off")
+    assert (caught.value.status, caught.value.code) == (502, code)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx", id="it says so"),
+        pytest.param(STREAM + framed(b"x" * 600) * 2, id="it comes to that"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, id="until the end of the connection"),
+    ],
+)
+async def test_an_answer_that_is_too_large_to_hold_is_not_read(answer: bytes) -> None:
+    handle, _ = answering(answer)
+    async with listening(handle) as url:
+        http = Transport("main", PLENTY, largest=1000)
+        response = await http.request("POST", url, {}, b"{}")
+        with pytest.raises(UpstreamFailed) as caught:
+            await response.read()
+        await http.aclose()
+
+    assert (caught.value.status, caught.value.code) == (502, "upstream_answer_too_large")
+
+
+async def test_an_answer_of_just_the_size_is_read() -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1000)
+    async with listening(handle) as url:
+        http = Transport("main", PLENTY, largest=1000)
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"x" * 1000
+        await http.aclose()
 
 
 # --- answers that break off -------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The numbers behind `/metrics`. The only file that knows prometheus_client."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
@@ -15,6 +15,8 @@ _STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 _TOKENS = tuple(4**power for power in range(14))
 _RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 _SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
+
+_BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 _MOST_REASONS = 50
 """Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""
@@ -43,6 +45,13 @@ class Metrics:
         self.retries = Counter(
             "penstock_client_retries", "Requests that an SDK sent again by itself.", registry=registry
         )
+        self._breakers = Gauge(
+            "penstock_upstream_breaker",
+            "0 closed, 1 open, 0.5 while a request is let through to see.",
+            ["upstream"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         build = Gauge(
             "penstock_build_info", "Always 1.", ["version"], registry=registry, multiprocess_mode="mostrecent"
         )
@@ -64,6 +73,16 @@ class Metrics:
             if policy is None:
                 policy = self._policies[step.policy] = _PolicyMetrics(self._series, step.policy)
             policy.ran(step)
+
+    def turned(self, model: str, to: str, reason: str) -> None:
+        """Count a request for which another model was asked."""
+        self._series.fallbacks.labels(model, to, reason).inc()
+
+    def breaker(self, upstream: str) -> Callable[[str], None]:
+        """What is told the states of an upstream's breaker."""
+        gauge = self._breakers.labels(upstream)
+        gauge.set(0)
+        return lambda state: gauge.set(_BREAKER[state])
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
@@ -216,6 +235,7 @@ class _Series:
             "chain_cost_usd", "Estimated cost of the tokens that chains removed or added.", "model", "change"
         )
         self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
+        self.fallbacks = counter("fallbacks", "Requests that went on to another model.", "model", "to", "reason")
         self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")

@@ -75,6 +75,13 @@ class Observation:
         if self._span is not None:
             self._span.ran(steps)
 
+    def turned(self, model: str, to: str, reason: str) -> None:
+        """Say that another model is asked instead; both are labels, and the `reason` is one of a few words."""
+        self._metrics.turned(model, to, reason)
+        self._said["fallback"] = reason
+        if self._span is not None:
+            self._span.turned(model, to, reason)
+
     def call(
         self,
         *,

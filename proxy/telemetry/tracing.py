@@ -94,6 +94,10 @@ class RequestSpan:
                 span.set_status(Status(StatusCode.ERROR))
             span.end(start + int(step.seconds * 1e9))
 
+    def turned(self, model: str, to: str, reason: str) -> None:
+        """Note that another model is asked instead, and why."""
+        self._span.add_event("penstock.fallback", attr.clean({attr.MODEL: model, attr.TO: to, attr.REASON: reason}))
+
     def call(
         self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
     ) -> "CallSpan":

@@ -26,7 +26,11 @@ class OpenAI:
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:
             self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = Transport(name, Timeouts(settings.connect_timeout, settings.idle_timeout))
+        self._transport = Transport(
+            name,
+            Timeouts(settings.connect_timeout, settings.idle_timeout),
+            largest=int(settings.max_answer_mib * 2**20),
+        )
         self._chat = URL(f"{self.address}/chat/completions")
 
     async def send(self, call: Call) -> Reply:

@@ -23,7 +23,11 @@ class Server:
         self._headers = {"accept-encoding": "identity"}
         if settings.api_key is not None:
             self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = Transport(name, Timeouts(settings.connect_timeout, settings.idle_timeout))
+        self._transport = Transport(
+            name,
+            Timeouts(settings.connect_timeout, settings.idle_timeout),
+            largest=int(settings.max_answer_mib * 2**20),
+        )
 
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raises `UpstreamFailed`."""

@@ -1,0 +1,206 @@
+"""Where a request goes instead: to a larger model where it does not fit, to another upstream where one fails.
+
+Each try starts from what the client sent, with the chain, window and key of the model that is tried.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import orjson
+
+from proxy.asgi import Exchange
+from proxy.chain import Outcome
+from proxy.context import ModelProfile
+from proxy.errors import NotFound, PenstockError, Rejected, UpstreamFailed, error_body
+from proxy.headers import impersonal, relayed
+from proxy.routing import Route, Routes
+from proxy.telemetry.observation import OVERFLOW, Observation
+from proxy.upstream import ByteStream, Call, Reply, Upstream
+
+_MOST = 5
+"""Models that are tried for one request, the first among them."""
+
+_JSON = (b"content-type", b"application/json")
+
+_HEADER = b"x-penstock-fallback"
+
+_REASONS = frozenset(
+    {OVERFLOW, "upstream_unreachable", "upstream_broke_off", "upstream_timeout", "upstream_unavailable",
+     "upstream_invalid", "upstream_answer_too_large", "server_is_overloaded"}
+)  # fmt: skip
+"""Codes that are told as reasons; for any other it is the status. Some are the upstream's to choose."""
+
+Send = Callable[[Call], Awaitable[Reply]]
+
+
+class Refused(PenstockError):
+    """An upstream's own answer that is an error, kept for the case that nothing better comes."""
+
+    def __init__(self, reply: Reply, code: str) -> None:
+        super().__init__("the upstream answered with an error", code=code, status=reply.status)
+        self.reply = reply
+
+
+class Detours:
+    """The models that one request may still be answered by, and the one that is tried now."""
+
+    def __init__(self, routes: Routes, first: Route) -> None:
+        self.route = first
+        self._routes = routes
+        self._first = first
+        self._left: deque[str] = deque()
+        self._tried = {_place(first)}
+        self._sent = False
+
+    async def serve(self, http: Exchange, seen: Observation, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Try one model after the other until one has begun to answer; at the end tell how the last upstream failed.
+
+        Where none failed, only refused for want of room, the first refusal is told.
+        """
+        own = len(http.own_headers)
+        told: PenstockError | None = None
+        while True:
+            self._sent = False
+            try:
+                await attempt()
+                return
+            except PenstockError as error:
+                if http.status is not None or not (self._is_failure(error) or error.code == OVERFLOW):
+                    raise
+                if told is None or self._is_failure(error):
+                    told = error
+                before, reason = self.route, error.code if error.code in _REASONS else str(error.status)
+            if not self._turn(overflow=reason == OVERFLOW):
+                break
+            del http.own_headers[own:]
+            about = f"{self.route.label}; reason={reason}".encode("ascii", "replace")
+            http.own_headers.append((_HEADER, about))
+            seen.turned(before.label, self.route.label, reason)
+        http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
+        if isinstance(told, Refused):
+            await http.respond(told.status, relayed(told.reply.headers, stream=False), told.reply.body or b"")
+        else:
+            raise told
+
+    def carried(self, call: Call) -> Call:
+        """The call to the model that is tried, with what may go there of the client's headers and query.
+
+        At another server than the first one nothing that may hold a key, an account or a wish for that provider.
+        """
+        if same_server(self.route.upstream, self._first.upstream):
+            return call
+        return replace(call, headers=impersonal(call.headers), query="")
+
+    def check(self, outcome: Outcome, profile: ModelProfile) -> None:
+        """Raises `Rejected` where there is a larger model for a request that does not fit, and no step said so."""
+        if self.route.settings.larger is None or outcome.after is None:
+            return
+        usable = profile.usable(outcome.request)
+        if outcome.after.total > usable:
+            raise Rejected(
+                f"This model's maximum context length is {profile.window} tokens. However, your messages resulted in "
+                f"{outcome.after.total} tokens, of which {usable} fit. Please reduce the length of the messages. "
+                f"({OVERFLOW})",
+                code=OVERFLOW,
+                param="messages",
+            )
+
+    def through(self, send: Send) -> Send:
+        """A way to send that raises `Refused` for an answer that another model may better, and lets no other pass
+        before its first byte is here."""
+
+        async def sent(call: Call) -> Reply:
+            self._sent = True
+            reply = await send(call)
+            reason = _reason(reply)
+            if reason is not None:
+                raise Refused(await _whole(reply), reason)
+            if reply.chunks is not None:
+                reply.chunks = await _begun(reply.chunks)
+            return reply
+
+        return sent
+
+    def _is_failure(self, error: PenstockError) -> bool:
+        """Whether the upstream failed, and not a step of the chain."""
+        failed = isinstance(error, UpstreamFailed) or error.status == 429 or error.status >= 500
+        return self._sent and failed and error.code != OVERFLOW
+
+    def _turn(self, *, overflow: bool) -> bool:
+        """Go on to the next model; whether there is one."""
+        settings = self.route.settings
+        names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
+        self._left.extendleft(reversed(names))
+        while self._left and len(self._tried) < _MOST:
+            try:
+                route = self._routes.of(self._left.popleft())
+            except NotFound:  # the configuration is checked for it
+                continue
+            if _place(route) not in self._tried:
+                self._tried.add(_place(route))
+                self.route = route
+                return True
+        return False
+
+
+def same_server(one: Upstream, other: Upstream) -> bool:
+    """Whether what is meant for the one upstream may be sent to the other."""
+    return one is other or (one.address is not None and (one.address, one.provider) == (other.address, other.provider))
+
+
+def _place(route: Route) -> tuple[str, str]:
+    return route.upstream.name, route.model
+
+
+def _reason(reply: Reply) -> str | None:
+    """Why an answer is none: the code of an overflow, or the status; None for an answer, or a refusal that stands."""
+    if reply.status == 429 or reply.status >= 500:
+        return str(reply.status)
+    if reply.status == 400 and OVERFLOW.encode() in (reply.body or b""):
+        try:
+            return OVERFLOW if orjson.loads(reply.body or b"")["error"]["code"] == OVERFLOW else None
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return None
+    return None
+
+
+async def _whole(reply: Reply) -> Reply:
+    """The refusal; one that came as a stream is closed, and told in our words."""
+    if reply.chunks is None:
+        return reply
+    await reply.chunks.aclose()
+    body = error_body(f"the upstream answered with status {reply.status}", "server_error")
+    headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+    return Reply(reply.status, [*headers, _JSON], body)
+
+
+async def _begun(chunks: ByteStream) -> ByteStream:
+    """A stream whose first chunk is here. Raises what comes instead of it."""
+    flowing = aiter(chunks)
+    try:
+        first = await anext(flowing, None)
+    except BaseException:
+        await chunks.aclose()
+        raise
+    return _Begun(chunks, first, flowing)
+
+
+class _Begun:
+    def __init__(self, chunks: ByteStream, first: bytes | None, flowing: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._flow = self._go_on(first, flowing)
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        return self._flow
+
+    async def aclose(self) -> None:
+        await self._flow.aclose()
+        await self._chunks.aclose()
+
+    @staticmethod
+    async def _go_on(first: bytes | None, flowing: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        if first is not None:
+            yield first
+            async for chunk in flowing:
+                yield chunk

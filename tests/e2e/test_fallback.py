@@ -1,0 +1,293 @@
+"""Upstreams fail or are too small, and another model answers: with its own key, and never with that of another."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.servers import (
+    DEFAULT_ANSWER,
+    Received,
+    Respond,
+    Upstream,
+    begin_stream,
+    plainly,
+    proxy,
+    send,
+    send_chunk,
+    upstream,
+)
+
+CONFIG = """
+upstreams:
+  main: {{kind: openai, base_url: "{main}", idle_timeout: 0.5, breaker: {{failures: {failures}, open_for: 60}}}}
+  same: {{kind: openai, base_url: "{main}", breaker: {{failures: 0}}}}
+  mine: {{kind: openai, base_url: "{main}", api_key: sk-of-main, breaker: {{failures: 0}}}}
+  other: {{kind: openai, base_url: "{other}", api_key: sk-of-other, breaker: {{failures: 0}}}}
+  dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}
+  echo: {{kind: echo}}
+models:
+  - {{match: first, upstream: main, fallbacks: [second, third]}}
+  - {{match: second, upstream: other, model: second-there, fallbacks: [second]}}
+  - {{match: third, upstream: echo}}
+  - {{match: round, upstream: mine, fallbacks: [about]}}
+  - {{match: about, upstream: other, fallbacks: [round]}}
+  - {{match: dead, upstream: dead, fallbacks: [second]}}
+  - {{match: twin, upstream: main, fallbacks: [twin-too]}}
+  - {{match: twin-too, upstream: same}}
+  - {{match: alone, upstream: main}}
+  - {{match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}}
+  - {{match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}}
+  - {{match: unknown, upstream: main, larger: large}}
+  - {{match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}}
+  - {{match: largest, upstream: echo, window: 100000, chain: empty}}
+  - {{match: narrow, upstream: main, fallbacks: [tiny]}}
+  - {{match: tiny, upstream: other, chain: fitting, window: 20, reserve: 0}}
+chains:
+  default: []
+  empty: []
+  fitting:
+    - reject_oversize: {{}}
+  cutting:
+    - consolidate_system: {{}}
+telemetry: {{log_level: warning}}
+"""
+SECRETS = {
+    "authorization": "Bearer sk-of-client",
+    "x-api-key": "sk-of-client",
+    "openai-organization": "org-of-client",
+    "x-my-own": "sk-of-client",
+}
+
+
+@dataclass
+class World:
+    """A proxy, two upstreams behind it, and a client."""
+
+    base: str
+    main: Upstream
+    other: Upstream
+    session: aiohttp.ClientSession
+
+    async def ask(self, model: str, content: str = "hi", **fields: Any) -> "Answer":
+        body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
+        url = f"{self.base}/v1/chat/completions?key=sk-of-client"
+        async with self.session.post(url, json=body, headers=SECRETS) as response:
+            try:
+                text = await response.read()
+            except aiohttp.ClientPayloadError:
+                text = b"broken"
+            return Answer(response.status, response.headers.get("x-penstock-fallback"), response.headers, text)
+
+    async def metric(self, name: str) -> float:
+        async with self.session.get(f"{self.base}/metrics") as response:
+            lines = (await response.text()).splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@dataclass
+class Answer:
+    status: int
+    fallback: str | None
+    headers: Any
+    body: bytes
+
+    @property
+    def code(self) -> Any:
+        return json.loads(self.body)["error"]["code"]
+
+
+@pytest.fixture
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World, None]:
+    async with AsyncExitStack() as stack:
+        main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
+        failures = getattr(request, "param", 0)
+        config = CONFIG.format(main=main.url, other=other.url, failures=failures)
+        base = await stack.enter_async_context(proxy(config, tmp_path))
+        yield World(base, main, other, await stack.enter_async_context(aiohttp.ClientSession()))
+
+
+def error(status: int, message: str = "m", code: str | None = None, headers: str = "retry-after: 7\r\n") -> Respond:
+    body = json.dumps({"error": {"message": message, "type": "t", "param": None, "code": code}}).encode()
+
+    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await send(writer, status, body, f"content-type: application/json\r\n{headers}")
+
+    return respond
+
+
+async def silent(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def hangs_up(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def head_only(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    await begin_stream(writer)
+    writer.close()
+
+
+async def streams(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    await begin_stream(writer)
+    for part in (b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n", b""):
+        await send_chunk(writer, part)
+
+
+async def breaks_off(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    await begin_stream(writer)
+    await send_chunk(writer, b'data: {"choices":[]}\n\n')
+    writer.close()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [
+        pytest.param(silent, "upstream_timeout", id="silent"),
+        pytest.param(hangs_up, "upstream_broke_off", id="hangs up"),
+        pytest.param(head_only, "upstream_broke_off", id="a head and no more"),
+        pytest.param(error(500), "500", id="500"),
+        pytest.param(error(503), "503", id="503"),
+        pytest.param(error(429), "429", id="429"),
+    ],
+)
+async def test_another_model_answers(world: World, fails: Respond, reason: str, stream: bool) -> None:
+    world.main.respond = fails
+    world.other.respond = streams if stream else plainly
+    answer = await world.ask("first", stream=stream)
+
+    assert (answer.status, answer.fallback) == (200, f"second; reason={reason}")
+    assert answer.body == (b'data: {"choices":[]}\n\ndata: [DONE]\n\n' if stream else DEFAULT_ANSWER)
+    (received,) = world.other.received
+    assert json.loads(received.body)["model"] == "second-there"
+    assert json.loads(received.body)["messages"] == [{"role": "user", "content": "hi"}]
+    series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second"}}'
+    assert await world.metric(series) == 1
+    assert await world.metric('penstock_requests_total{model="second",status="200",upstream="other"}') == 1
+
+
+async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None:
+    world.main.respond = error(503)
+    assert (await world.ask("first")).status == 200
+    (first,), (second,) = world.main.received, world.other.received
+    assert [first.header(name) for name in SECRETS] == [*SECRETS.values()]
+    assert "sk-of-client" in first.path
+    assert second.header("authorization") == "Bearer sk-of-other"
+    whole = f"{second.path} {second.headers} {second.body!r}"
+    assert "of-client" not in whole
+    assert "sk-of-other" not in f"{first.headers}"
+
+
+async def test_the_same_server_gets_the_clients_key_again(world: World) -> None:
+    world.main.respond = error(503)
+    answer = await world.ask("twin")
+    assert (answer.status, answer.code) == (503, None)
+    assert [received.header("authorization") for received in world.main.received] == ["Bearer sk-of-client"] * 2
+
+
+async def test_a_server_that_is_not_there(world: World) -> None:
+    answer = await world.ask("dead")
+    assert (answer.status, answer.fallback) == (200, "second; reason=upstream_unreachable")
+
+
+async def test_the_last_one_in_the_list(world: World) -> None:
+    world.main.respond = world.other.respond = error(502)
+    answer = await world.ask("first")
+    assert (answer.status, answer.fallback) == (200, "third; reason=502")
+    assert (len(world.main.received), len(world.other.received)) == (1, 1)
+
+
+async def test_when_all_fail_the_last_failure_is_told(world: World) -> None:
+    world.main.respond, world.other.respond = error(503, "main is full"), error(429, "other is busy", "slow_down")
+    answer = await world.ask("round")
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, "slow_down", "7")
+    assert b"other is busy" in answer.body
+    assert answer.headers["content-type"] == "application/json"
+    assert (len(world.main.received), len(world.other.received)) == (1, 1), "nobody is asked twice"
+
+
+async def test_a_refusal_that_is_about_the_request_is_relayed(world: World) -> None:
+    world.main.respond = error(400, "wrong", "unsupported_parameter")
+    answer = await world.ask("first")
+    assert (answer.status, answer.code, answer.fallback) == (400, "unsupported_parameter", None)
+    assert not world.other.received
+
+
+async def test_an_answer_that_has_begun_is_never_made_again(world: World) -> None:
+    world.main.respond = breaks_off
+    answer = await world.ask("first", stream=True)
+    assert (answer.status, answer.fallback) == (200, None)
+    assert b"upstream_broke_off" in answer.body
+    assert not world.other.received
+
+
+@pytest.mark.parametrize("world", [2], indirect=True)
+async def test_a_breaker_spares_the_upstream(world: World) -> None:
+    world.main.respond = error(503)
+    for _ in range(3):
+        assert (await world.ask("first")).status == 200
+    assert len(world.main.received) == 2
+    assert (await world.ask("first")).fallback == "second; reason=upstream_unavailable"
+    alone = await world.ask("alone")
+    assert (alone.status, alone.code) == (503, "upstream_unavailable")
+    assert 50 <= int(alone.headers["retry-after"]) <= 60
+    assert await world.metric('penstock_upstream_breaker{upstream="main"}') == 1
+    assert await world.metric('penstock_upstream_breaker{upstream="other"}') == 0
+
+
+@pytest.mark.parametrize("world", [2], indirect=True)
+async def test_streams_that_break_off_open_it(world: World) -> None:
+    world.main.respond = breaks_off
+    for _ in range(2):
+        assert (await world.ask("alone", stream=True)).status == 200
+    assert (await world.ask("alone", stream=True)).code == "upstream_unavailable"
+
+
+class TestARequestThatDoesNotFit:
+    async def test_goes_to_the_larger_model_untouched(self, world: World) -> None:
+        answer = await world.ask("small", "word " * 200)
+        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
+        assert not world.main.received
+        assert json.loads(world.other.last.body)["messages"][0]["content"] == "word " * 200
+        assert answer.headers["x-penstock-context"].endswith(";500")
+        assert "of-client" not in str(world.other.last.headers)
+
+    async def test_and_to_a_still_larger_one(self, world: World) -> None:
+        answer = await world.ask("small", "word " * 2000)
+        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
+        assert not world.main.received
+        assert not world.other.received
+
+    async def test_is_noticed_without_a_step_that_rejects(self, world: World) -> None:
+        assert (await world.ask("unchecked", "word " * 200)).fallback == "large; reason=context_length_exceeded"
+        assert not world.main.received
+        assert (await world.ask("unchecked")).fallback is None
+
+    async def test_is_noticed_by_the_upstream(self, world: World) -> None:
+        world.main.respond = error(400, "too long", "context_length_exceeded")
+        answer = await world.ask("unknown")
+        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
+
+    async def test_one_that_fits_stays(self, world: World) -> None:
+        assert (await world.ask("small")).fallback is None
+        assert len(world.main.received) == 1
+
+    async def test_a_larger_one_that_fails_says_so(self, world: World) -> None:
+        world.other.respond = error(503, "down")
+        answer = await world.ask("small", "word " * 200)
+        assert (answer.status, answer.fallback) == (503, None)
+        assert b"down" in answer.body
+
+    async def test_a_fallback_without_room_does_not_hide_the_failure(self, world: World) -> None:
+        world.main.respond = error(503, "down")
+        answer = await world.ask("narrow", "word " * 200)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "7")
+        assert not world.other.received

@@ -136,6 +136,7 @@ def build(config: Config) -> "App":
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # to an address made of the client's own Host header
     return App(app, chat)
 
 

@@ -41,6 +41,9 @@ class Endpoint:
         except PenstockError as error:
             fault = error
         except Exception as error:
+            if _is_gone(error):
+                fault = "client_gone"
+                return
             fields = {"error": type(error).__name__, "request_id": http.request_id}
             _log.error("unexpected error", exc_info=True, extra={"fields": fields})
             fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
@@ -52,6 +55,11 @@ class Endpoint:
                 await answer_error(http, fault)
             finally:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
+    return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -3,8 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
 from proxy.breaker import Breaker
@@ -170,41 +169,26 @@ def _after(seconds: float) -> dict[str, str]:
 
 
 class _Watched:
-    """A stream that gives its slot back when it ends, and tells when it breaks off. To be closed, as all streams."""
+    """A stream that gives its slot back when it is closed, and tells whether it broke off; its chunks cost nothing."""
 
     def __init__(self, reply: Reply, chunks: ByteStream, ended: Callable[[], None], broken: Callable[[], None]) -> None:
         self._reply = reply
         self._chunks = chunks
         self._ended: Callable[[], None] | None = ended
         self._broken = broken
-        self._flowing = self._flow()
 
-    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         """The chunks."""
-        return self._flowing
+        return aiter(self._chunks)
 
     async def aclose(self) -> None:
         """Drop what has not arrived yet."""
         try:
-            await self._flowing.aclose()
             await self._chunks.aclose()
         finally:
-            self._end()
-
-    async def _flow(self) -> AsyncGenerator[bytes, None]:
-        try:
-            async with aclosing(self._chunks) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            if self._reply.facts.get("error") in _BROKEN:
-                self._broken()
-        except UpstreamFailed:
-            self._broken()
-            raise
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended()
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                ended()
+                # the streams of upstreams that translate end by themselves, and note why
+                if getattr(self._chunks, "broken", False) or self._reply.facts.get("error") in _BROKEN:
+                    self._broken()

@@ -97,6 +97,8 @@ class Chunks:
     """A body as it arrives. Closing it drops the connection, also before the first chunk was asked for."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self.broken = False
+        """Whether the answer broke off."""
         self._response = response
         self._arriving = self._read(response, name)
 
@@ -109,13 +111,13 @@ class Chunks:
         await self._arriving.aclose()
         self._response.close()
 
-    @staticmethod
-    async def _read(response: aiohttp.ClientResponse, name: str) -> AsyncGenerator[bytes, None]:
+    async def _read(self, response: aiohttp.ClientResponse, name: str) -> AsyncGenerator[bytes, None]:
         read = response.content.readany
         try:
             while chunk := await read():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
+            self.broken = True
             raise _failure(error, name) from None
         finally:
             response.close()

@@ -37,7 +37,7 @@ class Scripted:
             raise answer
         if isinstance(answer, int):
             return Reply(answer, [(b"x-should-retry", b"false")] if answer == 599 else [], b"")
-        return Reply(200, chunks=stream(answer))
+        return Reply(200, chunks=Stream(answer))
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         return known
@@ -49,11 +49,25 @@ class Scripted:
         pass
 
 
-async def stream(parts: list[Any]) -> AsyncGenerator[bytes, None]:
-    for part in parts:
-        if isinstance(part, Exception):
-            raise part
-        yield part
+class Stream:
+    """What the transport gives: chunks, and whether they broke off."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.broken = False
+        self._flow = self._read(parts)
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        return self._flow
+
+    async def aclose(self) -> None:
+        await self._flow.aclose()
+
+    async def _read(self, parts: list[Any]) -> AsyncGenerator[bytes, None]:
+        for part in parts:
+            if isinstance(part, Exception):
+                self.broken = True
+                raise part
+            yield part
 
 
 def guarded(upstream: Scripted, *, failures: int = 2, **bounds: Any) -> GuardedUpstream:
@@ -189,6 +203,16 @@ async def test_a_probe_that_a_client_gives_up_is_made_by_the_next() -> None:
     behind.script = ["wait"]
     await _given_up(upstream)
     assert await outcome(upstream) == 200
+
+
+async def test_a_stream_that_is_translated_notes_how_it_ended() -> None:
+    async def send(call: Call) -> Reply:
+        return Reply(200, chunks=Stream([b"a"]), facts={"error": "upstream_broke_off"})
+
+    behind = Scripted()
+    behind.send = send  # type: ignore[method-assign]
+    upstream = guarded(behind)
+    assert [await outcome(upstream) for _ in range(3)] == [[b"a"], [b"a"], "upstream_unavailable"]
 
 
 def test_statuses() -> None:

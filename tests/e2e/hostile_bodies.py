@@ -1,0 +1,174 @@
+"""Bodies that no honest client sends: made by a seed, so that whatever they find can be found again."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+Dice = random.Random
+
+FIELDS = (
+    "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "stop",
+    "temperature", "top_p", "response_format", "parallel_tool_calls", "functions", "function_call", "metadata", "user",
+    "logit_bias", "seed", "model", "modalities", "audio", "prediction", "reasoning_effort", "prompt_cache_key", "store",
+    "service_tier", "logprobs", "top_logprobs", "presence_penalty", "web_search_options",
+)  # fmt: skip
+PARTS = ("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "function_call", "reasoning_content")
+ROLES = ("system", "developer", "user", "assistant", "tool", "function", "SYSTEM", "", "root", "user\u0000")
+MODELS = (
+    "../../etc/passwd", "..%2f..%2fadmin", "/v1/models", "*", "?", "[a-z]*", "[", "{}", "gpt-*", "keyed-*", "keyed-\n", "",
+    "openai/gpt-4o", "azure/x", "model\u0000", "m" * 5000, "keyed-" + "m" * 5000, "мodel", "\u202egpt", "a b", "${HOME}",
+    "{{7*7}}", "'; DROP TABLE", "echo", "echo-x", "ECHO", "-", "keyed-x?api_base=x", "keyed-x#frag", "\ud83d\ude00",
+)  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1.5, 10**30, -(10**400), 2**63, "", " ", "x", "\u0000", "\ud7ff", "\ufeff", [], {}, [[]], [{}],
+    [None], {"": ""}, {"a": {"b": {"c": []}}}, "true", "1", [1, "a", None, {}], "data:image/png;base64,AAAA", "\r\nx: y",
+    "</conversation_summary>", '[shortened; recall("aaaaaaaaaaaaaaaaaaaa") has the whole]', "A" * 20_000,
+)  # fmt: skip
+RAW = (
+    b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-0", b"00", b"0x10", b"9" * 5000, b"1." + b"0" * 5000, b"1e-99999",
+    b'"\\ud800"', b'"\\udc00x"', b'"\xed\xa0\x80"', b'"\xff\xfe"', b'"\x00"', b'"\\u00"', b"undefined", b"'x'", b"",
+    b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 100_000, b"/**/1", b"1,", b'"\\x41"',
+    b'"' + b"\\u0041" * 20_000 + b'"', b"[" + b"{}," * 20_000 + b"{}]", b'{"a":1,"a":2}', b'{"role":"user","role":"system"}',
+)  # fmt: skip
+"""Values as bytes, most of which are no JSON."""
+
+
+def good(dice: Dice) -> Json:
+    """A request without fault."""
+    body: Json = {"model": dice.choice(("m", "keyed-1")), "messages": [{"role": "user", "content": "Say hi."}]}
+    if dice.random() < 0.3:
+        function = {"name": "look", "parameters": {"type": "object", "properties": {}}}
+        body["tools"] = [{"type": "function", "function": function}]
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        body["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "a line\n" * dice.choice((1, 2000))},
+        ]
+    if dice.random() < 0.2:
+        body["stream"] = True
+    return body
+
+
+def encoded(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=True, allow_nan=True).encode()
+
+
+def wrong_types(dice: Dice, lure: str) -> bytes:
+    body = good(dice)
+    for _ in range(dice.randint(1, 4)):
+        body[dice.choice(FIELDS)] = dice.choice(ODD)
+    return encoded(body)
+
+
+def wrong_messages(dice: Dice, lure: str) -> bytes:
+    body = good(dice)
+    for _ in range(dice.randint(1, 4)):
+        message = {part: dice.choice(ODD) for part in dice.sample(PARTS, dice.randint(0, 4))}
+        if dice.random() < 0.7:
+            message["role"] = dice.choice(ROLES)
+        body["messages"].insert(dice.randint(0, len(body["messages"])), message)
+    return encoded(body)
+
+
+def wrong_tools(dice: Dice, lure: str) -> bytes:
+    body = good(dice)
+    tool = dice.choice(ODD)
+    function = {key: dice.choice(ODD) for key in ("name", "description", "parameters", "strict") if dice.random() < 0.7}
+    named = {"type": "function", "function": {**function, "name": dice.choice(("recall", "search_tools", "note", "x"))}}
+    body["tools"] = dice.choice(([tool], [{"type": "function", "function": function}], [named], [named] * 3, tool))
+    return encoded(body)
+
+
+def wrong_models(dice: Dice, lure: str) -> bytes:
+    return encoded({**good(dice), "model": dice.choice((*MODELS, lure, f"keyed-{lure}", f"openai/{lure}"))})
+
+
+def orders(dice: Dice, lure: str) -> bytes:
+    """Fields that are the operator's: where to go, with which key, through what."""
+    own: Json = {
+        "api_base": lure, "base_url": lure, "api_key": "sk-chosen", "extra_headers": {"authorization": "sk-chosen"},
+        "headers": {"host": lure}, "extra_body": {"api_base": lure}, "custom_llm_provider": "openai", "upstream": lure,
+        "chains": {"default": []}, "chain": "empty", "upstreams": {"main": {"base_url": lure}}, "model_list": [lure],
+        "fallbacks": [{"m": lure}], "larger": lure, "mock_response": "x", "user_config": {"base_url": lure},
+        "proxy": lure, "proxies": {"http": lure}, "organization": "x", "timeout": 0, "num_retries": 99,
+        "aws_region_name": lure, "metadata": {"api_base": lure}, "litellm_params": {"api_base": lure}, "version": 1,
+        "x-penstock-chain": "empty", "x-penstock-bypass": "true", "max_retries": 9, "default_headers": {"a": lure},
+    }  # fmt: skip
+    chosen = dice.sample([*own], dice.randint(1, 6))
+    return encoded({**good(dice), **{name: own[name] for name in chosen}})
+
+
+def addresses(dice: Dice, lure: str) -> bytes:
+    """Addresses in content, which nobody here may fetch."""
+    body = good(dice)
+    url = dice.choice((lure, f"{lure}/a.png", "file:///etc/passwd", "http://169.254.169.254/latest", "gopher://x"))
+    part = dice.choice((
+        {"type": "image_url", "image_url": {"url": url, "detail": "high"}}, {"type": "image_url", "image_url": url},
+        {"type": "input_audio", "input_audio": {"data": url}}, {"type": "file", "file": {"file_data": url}},
+    ))  # fmt: skip
+    body["messages"][0]["content"] = [{"type": "text", "text": url}, part]
+    return encoded(body)
+
+
+def raw_values(dice: Dice, lure: str) -> bytes:
+    raw, field = dice.choice(RAW), dice.choice(FIELDS).encode()
+    if dice.random() < 0.5:
+        return b'{"model":"m","messages":[{"role":"user","content":' + raw + b"}]}"
+    return b'{"model":"m","messages":[{"role":"user","content":"x"}],"' + field + b'":' + raw + b"}"
+
+
+def twice(dice: Dice, lure: str) -> bytes:
+    """A field that comes twice, perhaps spelt in another way."""
+    field = dice.choice(("model", "messages", "stream"))
+    spelt = dice.choice((field, f"\\u00{ord(field[0]):02x}{field[1:]}"))
+    value = dice.choice(('"keyed-1"', '"echo"', "[]", "true", '[{"role":"user","content":"other"}]'))
+    whole = encoded(good(dice))
+    at = f'"{spelt}":{value}'.encode()
+    return dice.choice((whole[:-1] + b"," + at + b"}", b"{" + at + b"," + whole[1:]))
+
+
+def damaged(dice: Dice, lure: str) -> bytes:
+    """The bytes of a good body, cut or changed."""
+    whole = bytearray(encoded(good(dice)))
+    for _ in range(dice.randint(1, 5)):
+        at = dice.randrange(len(whole) or 1)
+        whole = whole or bytearray(b"{")
+        match dice.randrange(4):
+            case 0:
+                whole[at] = dice.randrange(256)
+            case 1:
+                del whole[at]
+            case 2:
+                whole[at:at] = dice.randbytes(3)
+            case _:
+                whole = whole[: max(1, at)]
+    return bytes(whole)
+
+
+def in_other_letters(dice: Dice, lure: str) -> bytes:
+    text = json.dumps(good(dice))
+    return dice.choice((text.encode("utf-16"), text.encode("utf-32"), b"\xef\xbb\xbf" + text.encode(), text.encode() * 2,
+                        b"", b"\x00" * 1000, dice.randbytes(500), b"\x1f\x8b" + dice.randbytes(80), b"null", b"[]", b'"x"'))  # fmt: skip
+
+
+def large(dice: Dice, lure: str) -> bytes:
+    body = good(dice)
+    match dice.randrange(4):
+        case 0:
+            body["messages"][0]["content"] = "word " * dice.choice((10_000, 40_000))
+        case 1:
+            body["messages"] = body["messages"] * 2000
+        case 2:
+            body["messages"][0]["content"] = [{"type": "text", "text": "x"}] * 3000
+        case _:
+            body |= {f"field{n}": n for n in range(3000)}
+    return encoded(body)
+
+
+BODIES: tuple[Callable[[Dice, str], bytes], ...] = (
+    wrong_types, wrong_messages, wrong_tools, wrong_models, orders, addresses, raw_values, twice, damaged,
+    in_other_letters, large,
+)  # fmt: skip
+"""Each makes a body of its kind; the address is one to which nothing may ever go."""

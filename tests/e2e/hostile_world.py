@@ -16,8 +16,6 @@ from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, 
 OPERATOR = "sk-of-the-operator"
 _PATIENCE = 20.0
 """Seconds after which a connection hangs."""
-_QUIET = 0.5
-"""Seconds without a byte after which the client's side of a connection is closed."""
 
 
 @dataclass
@@ -35,6 +33,8 @@ class World:
     def __init__(self, running: Served, behind: Upstream, lured: list[bytes], lure: str) -> None:
         self.running, self.behind, self.lured, self.lure = running, behind, lured, lure
         self.found = Found()
+        self.quiet = 0.5
+        """Seconds without a byte after which the client's side of a connection is closed."""
         self._most: dict[int, int] = {}
         self._asked: Counter[int] = Counter()
 
@@ -117,10 +117,9 @@ class World:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    @staticmethod
-    async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         reading = asyncio.ensure_future(reader.read(2**16))
-        done, _ = await asyncio.wait({reading}, timeout=_QUIET)
+        done, _ = await asyncio.wait({reading}, timeout=self.quiet)
         if not done and not writer.transport.is_closing():
             # it waits for more of what it takes for one request
             with suppress(OSError):

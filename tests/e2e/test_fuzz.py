@@ -39,6 +39,7 @@ async def test_nothing_that_is_sent_does_any_harm(tmp_path: Path) -> None:
 async def test_connections_that_never_finish_hold_up_nobody(tmp_path: Path) -> None:
     whole = request(encoded(good(Random(1))), "x: y")
     async with world(tmp_path) as under, AsyncExitStack() as stack:
+        under.quiet = 60
         host, _, port = under.running.base.removeprefix("http://").partition(":")
         for number in range(300):
             _, writer = await asyncio.open_connection(host, int(port))

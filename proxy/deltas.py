@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from proxy.calls import Calls, Hand
+from proxy.held import check_held
 from proxy.round import Round, gap, heard, total
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
@@ -40,6 +41,7 @@ class Deltas:
         self._head = head or {}
         self._spent = spent
         self._text = text
+        self._size = 0
         self._pending = b""
         self._heard: list[bytes] = []
         self._calls: dict[int, Calls] = {}
@@ -51,7 +53,9 @@ class Deltas:
         return any(calls.hidden for calls in self._calls.values())
 
     def feed(self, chunk: bytes) -> bytes:
-        """What the client gets of the next bytes."""
+        """What the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
+        self._size += len(chunk)
+        check_held(self._size)
         *parts, self._pending = _BOUNDARY.split(self._pending + chunk)
         return b"".join(map(self._event, parts[::2], parts[1::2]))
 

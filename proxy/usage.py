@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from proxy.held import check_held
 from proxy.upstream import ByteStream
 
 _TAIL = 8192
@@ -126,6 +127,7 @@ async def without_usage(chunks: ByteStream, note: Callable[[bytes], None]) -> As
     async with aclosing(chunks):
         async for chunk in chunks:
             note(chunk)
+            check_held(len(pending) + len(chunk))
             *parts, pending = _BOUNDARY.split(pending + chunk)
             events = zip(parts[::2], parts[1::2], strict=True)
             kept = [shown + boundary for event, boundary in events if (shown := _client_event(event))]

@@ -488,3 +488,17 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")], "
 )
 def test_without_an_endpoint_opentelemetry_is_not_even_loaded(environment: dict[str, str]) -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", OFF], env={**os.environ, **environment}, check=True)
+
+
+async def test_another_model_is_an_event_of_the_request(recorded: Recorded) -> None:
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.turned("gpt-*", "claude", "upstream_timeout")
+    seen.end(200)
+
+    (event,) = (await recorded.spans())["POST /v1/chat/completions"].events
+    assert event.name == "penstock.fallback"
+    assert dict(event.attributes or {}) == {
+        "penstock.model": "gpt-*",
+        "penstock.fallback.model": "claude",
+        "penstock.fallback.reason": "upstream_timeout",
+    }

@@ -131,7 +131,9 @@ class Foreign:
         except Exception as error:
             if not begun:
                 raise
-            yield b"data: " + self._explained(error, asked).body() + b"\n\n"
+            refusal = self._explained(error, asked)
+            facts["error"] = refusal.code or refusal.type
+            yield b"data: " + refusal.body() + b"\n\n"
         finally:
             facts.update(counts(chunks.usage) if chunks.usage else {})
             await _close(source)

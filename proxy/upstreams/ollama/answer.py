@@ -9,6 +9,7 @@ import orjson
 
 from proxy.chat import encode
 from proxy.errors import UpstreamFailed
+from proxy.held import check_held
 from proxy.upstream import ByteStream
 from proxy.upstreams.completion import DONE, Completion, usage
 
@@ -154,10 +155,13 @@ def _nonsense() -> UpstreamFailed:
 async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
     """The lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
     pending: list[bytes] = []
+    size = 0
     async with aclosing(chunks):
         async for chunk in chunks:
             first, *others = chunk.split(b"\n")
             pending.append(first)
+            size = len(others[-1]) if others else size + len(first)
+            check_held(size)
             for begun in others:
                 if text := b"".join(pending).strip():
                     yield parse(text)

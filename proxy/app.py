@@ -1,36 +1,44 @@
 """The composition root: from settings to services to an ASGI app. Only here are services built."""
 
-import asyncio
 import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
-from starlette.types import Receive, Scope, Send
 
+from proxy.admin import Admin
 from proxy.api import Api
 from proxy.archive import Archives
+from proxy.background import Background
 from proxy.breaker import Breaker
 from proxy.config import Config, load
 from proxy.context import ModelProfile
+from proxy.dispatch import CHAT, App, http_error
 from proxy.drafts import DEADLINES, DraftService
+from proxy.draining import Draining
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import Backend
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.endpoint import Endpoint, Handler
-from proxy.errors import ConfigError, error_body
+from proxy.errors import ConfigError
+from proxy.generation import Generation
 from proxy.guard import GuardedUpstream
+from proxy.health import Health, degraded
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
+from proxy.peers import Peers
+from proxy.records import Records
+from proxy.reload import Reloading
 from proxy.replay import Replay
 from proxy.rewriting import Rewriting, Services, Writing
 from proxy.routing import Routes
@@ -41,6 +49,7 @@ from proxy.settings import (
     OllamaUpstream,
     OpenAIUpstream,
     Settings,
+    UpstreamSettings,
 )
 from proxy.sidecar import Sidecar
 from proxy.state_settings import RedisStateSettings, StateSettings
@@ -53,12 +62,16 @@ from proxy.writer import Writer
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
 
+ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
+"""Tells them the port for operators that was bound."""
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def create() -> "App":
+def create() -> App:
     """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
-    app = build(load(Path(os.environ[CONFIG_VARIABLE])))
+    port = os.environ.get(ADMIN_PORT_VARIABLE)
+    app = build(load(Path(os.environ[CONFIG_VARIABLE])), admin_port=int(port) if port else None)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -67,39 +80,51 @@ def create() -> "App":
     return app
 
 
-def build(config: Config) -> "App":
-    """The app of a configuration. Nothing is connected or loaded before it starts."""
+def build(config: Config, *, admin_port: int | None = None) -> App:
+    """The app of a configuration. Nothing is connected or loaded before it starts.
+
+    What comes in on `admin_port` is for operators; without one, the port that the configuration says.
+    """
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
-    upstreams = guarded(build_upstreams(settings), settings, telemetry)
-    routes = Routes(settings, upstreams, profiles(Models()))
     tokens = TokenService()
     store = build_store(settings.state)
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
-    memos, writing = Memos(store, ttl=settings.state.ttl), build_writing(settings, routes, store, telemetry)
-    embedding = build_embedding(settings, store)
-    services = Services(tokens, archives, replay, once, memos, recalls, writing, embedding)
-    rewriting = Rewriting(settings, services)
-    api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
+    memos, embedding = Memos(store, ttl=settings.state.ttl), build_embedding(settings, store)
+    services = Services(tokens, archives, replay, once, memos, recalls, None, embedding)
+    peers = Peers.of_environment()
+    records = Records(telemetry.recent, peers)
+    background = Background()
+
+    def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
+        kept = _reusable(config.settings, before, upstreams)
+        return build_generation(config, kept, services, store, telemetry, records)
+
+    apply = partial(_apply, services, background)
+    reloading = Reloading(config, make, telemetry.metrics.config, apply)
+
+    def stop() -> float:
+        reloading.close_connections()
+        return reloading.settings.server.drain_delay
+
+    draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
+    health = Health(reloading, draining, lambda: degraded({"state": store, "embedding": embedding}))
+    admin = Admin(reloading, records, peers, telemetry.metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-        logs.configure(settings.telemetry)
-        # the first request must not wait for a vocabulary; start-up must not either
-        warming = asyncio.get_running_loop().create_task(tokens.warm()) if any(settings.chains.values()) else None
-        if embedding is not None and any(
-            step.needs_embedding for steps in settings.chains.values() for _, step in steps
-        ):
-            embedding.warm()
+        apply(reloading.settings)
+        draining.install()
+        await peers.open()
+        background.begin(reloading.watch())
         try:
             yield
         finally:
-            if warming is not None:
-                warming.cancel()
-            if writing is not None:
-                await writing.drafts.aclose()
-            await asyncio.gather(*(upstream.aclose() for upstream in upstreams.values()), return_exceptions=True)
+            draining.remove()
+            await peers.aclose()
+            await background.aclose()
+            await reloading.aclose()
             if embedding is not None:
                 await embedding.aclose()
             await store.aclose()
@@ -108,14 +133,56 @@ def build(config: Config) -> "App":
             recalls.shutdown(wait=False, cancel_futures=True)
             await telemetry.aclose()
 
+    own_port = admin_port or settings.server.admin_port
+    errors = {HTTPException: http_error}
+    for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
+    for_operators = [*health.routes(), *admin.routes(own_port=True)]
+    return App(
+        reloading,
+        Starlette(routes=for_all, exception_handlers=errors, lifespan=lifespan),
+        Starlette(routes=for_operators, exception_handlers=errors),
+        own_port,
+    )
+
+
+def _apply(services: Services, background: Background, settings: Settings) -> None:
+    """Bring what outlives generations in line with the settings that are in force from now on."""
+    logs.configure(settings.telemetry)
+    steps = [step for chain in settings.chains.values() for _, step in chain]
+    # the first request must not wait for a vocabulary; start-up must not either
+    if steps:
+        background.begin(services.tokens.warm())
+    if services.embedding is not None and any(step.needs_embedding for step in steps):
+        services.embedding.warm()
+
+
+def build_generation(
+    config: Config,
+    kept: Mapping[str, Upstream],
+    services: Services,
+    store: Store,
+    telemetry: Telemetry,
+    records: Records,
+) -> Generation:
+    """What a configuration makes, over services that outlive it; `kept` are upstreams that it shares with another."""
+    settings = config.settings
+    upstreams = build_upstreams(settings, telemetry, kept)
+    routes = Routes(settings, upstreams, profiles(Models()))
+    writing = build_writing(settings, routes, store, telemetry)
+    services = replace(services, writing=writing)
+    rewriting = Rewriting(settings, services)
+    api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
+    headers = [(b"x-penstock-config", config.version.encode())]
+
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
         shows_path = handler != sidecar.retrieve
-        return HttpRoute(
-            path, Endpoint(handler, telemetry, route or path, shows_path=shows_path), methods=list(methods)
+        made = Endpoint(
+            handler, telemetry, route or path, shows_path=shows_path, headers=headers, config=config.version
         )
+        return HttpRoute(path, made, methods=list(methods))
 
-    chat = endpoint("/v1/chat/completions", api.chat, ["POST"])
-    app = Starlette(
+    chat = endpoint(CHAT, api.chat, ["POST"])
+    rest = Starlette(
         routes=[
             chat,
             endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
@@ -128,35 +195,15 @@ def build(config: Config) -> "App":
             endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
             endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
             endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
+            endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/{path:path}", api.forward, _METHODS),
-            HttpRoute("/healthz", _healthz, methods=["GET"]),
-            HttpRoute("/readyz", _readyz, methods=["GET"]),
-            HttpRoute("/metrics", _metrics(telemetry), methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _http_error},
-        lifespan=lifespan,
+        exception_handlers={HTTPException: http_error},
     )
-    app.router.redirect_slashes = False  # to an address made of the client's own Host header
-    return App(app, chat)
-
-
-class App:
-    """The whole app: one path goes straight to its endpoint, all else by Starlette's router.
-
-    The router and its two error handlers take a tenth of the time that a small request spends here.
-    """
-
-    def __init__(self, rest: Starlette, chat: HttpRoute) -> None:
-        self._rest = rest
-        self._path = chat.path
-        self._chat = chat.app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection."""
-        if scope["type"] == "http" and scope["path"] == self._path and scope["method"] == "POST":
-            await self._chat(scope, receive, send)
-        else:
-            await self._rest(scope, receive, send)
+    rest.router.redirect_slashes = False  # to an address made of the client's own Host header
+    drafts = None if writing is None else writing.drafts
+    return Generation(config, upstreams, headers, chat.app, rest, drafts)
 
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
@@ -215,21 +262,33 @@ def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backe
     return Sentences(settings)
 
 
-def build_upstreams(settings: Settings) -> dict[str, Upstream]:
-    """The upstreams by name; the code of a kind is only loaded if it is configured."""
-    return {name: _upstream(name, each, settings.models) for name, each in settings.upstreams.items()}
+def build_upstreams(
+    settings: Settings, telemetry: Telemetry | None = None, kept: Mapping[str, Upstream] = MappingProxyType({})
+) -> dict[str, Upstream]:
+    """The upstreams by name, made unless they are `kept`; with telemetry, behind their bounds and breakers.
 
+    The code of a kind is only loaded if it is configured.
+    """
 
-def guarded(upstreams: Mapping[str, Upstream], settings: Settings, telemetry: Telemetry) -> dict[str, Upstream]:
-    """The upstreams behind their bounds and breakers; but for those that cannot fail."""
-
-    def behind(name: str, upstream: Upstream) -> Upstream:
-        bounds = settings.upstreams[name]
-        if isinstance(bounds, EchoUpstream):
+    def made(name: str, bounds: UpstreamSettings) -> Upstream:
+        upstream = _upstream(name, bounds, settings.models)
+        if telemetry is None or isinstance(bounds, EchoUpstream):  # the echo cannot fail
             return upstream
         return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
 
-    return {name: behind(name, upstream) for name, upstream in upstreams.items()}
+    return {name: kept.get(name) or made(name, each) for name, each in settings.upstreams.items()}
+
+
+def _reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
+    """The upstreams of the settings `before` that these would make the same: their connections stay open."""
+    if before is None:
+        return {}
+    same_models = settings.models == before.models  # Ollama's take context sizes from there
+    return {
+        name: upstreams[name]
+        for name, each in settings.upstreams.items()
+        if before.upstreams.get(name) == each and (same_models or not isinstance(each, OllamaUpstream))
+    }
 
 
 def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:
@@ -267,34 +326,3 @@ def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], 
 def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
     """How a route finds what is known about its model."""
     return lambda name, entry, upstream: models.resolve(name, entry, ollama=upstream.provider == "ollama")
-
-
-async def _healthz(request: Request) -> Response:
-    """Alive: the event loop turns. Depends on no upstream and on no load."""
-    return Response(b'{"status":"ok"}', media_type="application/json")
-
-
-async def _readyz(request: Request) -> Response:
-    """Ready: the configuration holds and all services are built."""
-    return Response(b'{"status":"ready"}', media_type="application/json")
-
-
-def _metrics(telemetry: Telemetry) -> Callable[[Request], object]:
-    async def metrics(request: Request) -> Response:
-        media_type, text = await asyncio.to_thread(telemetry.metrics.render, request.headers.get("accept", ""))
-        return Response(text, headers={"content-type": media_type})
-
-    return metrics
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """The framework's own 404 and 405, with OpenAI's body."""
-    if not isinstance(error, HTTPException):
-        raise error
-    known = {
-        404: ("not_found", f"there is no {request.method} {request.url.path[:200]}; the API is under /v1"),
-        405: ("method_not_allowed", f"{request.method} is not allowed here"),
-    }
-    code, message = known.get(error.status_code, ("http_error", str(error.detail)))
-    body = error_body(message, "invalid_request_error", None, code)
-    return Response(body, error.status_code, {"content-type": "application/json", **(error.headers or {})})

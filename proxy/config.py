@@ -7,14 +7,14 @@ import inspect
 import os
 import pkgutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from proxy.document import Document, Place
+from proxy.document import Document, Place, hash_of
 from proxy.errors import ConfigError
 from proxy.policy import Policy
 from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
@@ -28,19 +28,48 @@ class Config:
     path: Path
     version: str
     """A hash of the file's text: the same file has the same version on every replica."""
+    files: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where its variables were looked up."""
+
+    def again(self) -> "Config":
+        """The same file as it is now. Raises `ConfigError`."""
+        return load(self.path, self.environment)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read, substitute and check a configuration file. Raises `ConfigError`."""
+    files = {path: ""}
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        files[path] = hash_of(content)
+        return _loaded(path, content.decode(), environment, files)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    document = Document(path, text, environment)
+        failure = ConfigError(f"{path}: cannot be read: {reason}")
+    except ConfigError as error:
+        failure = error
+    failure.files = files
+    raise failure from None
+
+
+def hashes(paths: Iterable[Path]) -> dict[Path, str]:
+    """What stands in files now, as in `Config.files`. It reads them all: not for the event loop."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = hash_of(path.read_bytes())
+        except OSError:
+            found[path] = ""
+    return found
+
+
+def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str]) -> Config:
+    document = Document(path, text, environment, files)
     settings = _validated(document)
     _check_names(document, settings)
-    return Config(settings, path, hashlib.sha256(text.encode()).hexdigest()[:12])
+    return Config(settings, path, hashlib.sha256(text.encode()).hexdigest()[:12], files, environment)
 
 
 def policy_names() -> list[str]:

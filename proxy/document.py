@@ -1,5 +1,6 @@
 """A YAML file with its variables filled in, and the line on which each value stands. The only file that knows yaml."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +23,21 @@ _MISSPELT = re.compile(r"\$\{")
 Place = tuple[str | int, ...]
 
 
+def hash_of(content: bytes) -> str:
+    """What a file's content is known by; to be shown to nobody where the file may hold a secret."""
+    return hashlib.sha256(content).hexdigest()
+
+
 class Document:
     """The data of a YAML file, and the line on which each value stands."""
 
-    def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str] | None = None
+    ) -> None:
+        """In `files` each other file that is read is noted, with its hash, also when this raises."""
         self.path = path
         self.lines: dict[Place, int] = {}
+        self._files = {} if files is None else files
         self._environment = environment
         self._nodes = 0
         if len(text) > _MAX_BYTES:
@@ -42,6 +52,13 @@ class Document:
             raise ConfigError(f"{path}{line}: not valid YAML: {problem}") from None
         except RecursionError:
             raise ConfigError(f"{path}: nested too deeply; does an alias stand inside itself?") from None
+
+    def text_of(self, path: Path) -> str:
+        """The text of another file that this one refers to, which is noted. Raises `OSError`, `UnicodeDecodeError`."""
+        self._files[path] = ""
+        content = path.read_bytes()
+        self._files[path] = hash_of(content)
+        return content.decode()
 
     def error(self, place: Place, message: str) -> ConfigError:
         """An error at the nearest place that the file has a line for."""
@@ -91,7 +108,7 @@ class Document:
             return "$"
         if found["file"]:
             try:
-                return Path(found["path"]).read_text(encoding="utf-8").strip()
+                return self.text_of(Path(found["path"])).strip()
             except (OSError, UnicodeDecodeError):
                 raise self.error(place, f"the file of {found[0]} cannot be read") from None
         value = self._environment.get(found["name"]) or found["default"]

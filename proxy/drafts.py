@@ -59,6 +59,11 @@ class DraftService:
         """The drafts of a tenant; `headers` are for the writer's calls."""
         return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers)
 
+    async def drain(self) -> None:
+        """Wait for what is being written."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
     async def aclose(self) -> None:
         """Drop what is being written."""
         tasks = list(self._tasks.values())

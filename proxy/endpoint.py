@@ -1,5 +1,6 @@
 """A handler as an ASGI app, and the one place where an error becomes an answer."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -8,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.asgi import ClientGone, Exchange
 from proxy.errors import PenstockError
 from proxy.headers import Headers
+from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
 from proxy.telemetry.observation import Observation
 
@@ -21,23 +23,49 @@ Handler = Callable[[Exchange, Observation], Awaitable[None]]
 class Endpoint:
     """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
 
-    def __init__(self, handler: Handler, telemetry: Telemetry, route: str, *, shows_path: bool = True) -> None:
-        """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names."""
+    def __init__(
+        self,
+        handler: Handler,
+        telemetry: Telemetry,
+        route: str,
+        *,
+        shows_path: bool = True,
+        headers: Headers | None = None,
+        config: str = "",
+    ) -> None:
+        """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
+
+        `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
+        configuration that serves the exchange.
+        """
         self._handler = handler
         self._telemetry = telemetry
         self._route = route
         self._shows_path = shows_path
+        self._headers = [] if headers is None else headers
+        self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one exchange."""
         http = Exchange(scope, receive, send)
+        http.own_headers += self._headers
         path = scope["path"] if self._shows_path else None
-        seen = self._telemetry.begin(scope["method"], self._route, http.headers, path=path, request_id=http.request_id)
+        seen = self._telemetry.begin(
+            scope["method"],
+            self._route,
+            http.headers,
+            path=path,
+            request_id=http.request_id,
+            tenant=tenant_of(http.headers),
+            config=self._config,
+        )
         fault: PenstockError | str | None = None
         try:
             await self._handler(http, seen)
         except ClientGone:
             fault = "client_gone"
+        except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
+            fault = PenstockError("Penstock is stopping; send the request again", code="server_stopping", status=503)
         except PenstockError as error:
             fault = error
         except Exception as error:

@@ -12,6 +12,8 @@ PenstockError
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 
 
 class PenstockError(Exception):
@@ -90,6 +92,9 @@ class UpstreamUnavailable(UpstreamFailed):
 
 class ConfigError(Exception):
     """The configuration is wrong. The message names file, line and what would be right."""
+
+    files: Mapping[Path, str] = MappingProxyType({})
+    """The files that were read until then, and the hash of each; a change of one may put it right."""
 
 
 def error_body(message: str, type_: str, param: str | None = None, code: str | None = None) -> bytes:

@@ -29,8 +29,24 @@ class Server(Base):
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""
 
+    drain_delay: float = Field(default=0.0, ge=0)
+    """Seconds from SIGTERM, when `/readyz` says 503, until no new connection is taken: for load balancers to notice."""
+
     drain: Seconds = 30.0
-    """Seconds that requests under way may take to finish after a stop signal."""
+    """Seconds that requests under way may then take to finish. What is left is cut, with an error as its last event."""
+
+    watch: bool = True
+    """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
+    that takes SIGHUP or `POST /admin/reload`."""
+
+    admin_port: int | None = Field(default=None, ge=0, le=65535)
+    """A port of its own for `/metrics`, `/admin` and `/ui`, which then are not on the main one; 0 takes a free one."""
+
+    admin_host: str | None = None
+    """The address of that port; `host`, if not given."""
+
+    admin_key: Key = None
+    """The bearer token for `/admin`. Without one `/admin` and `/ui` are on `admin_port` only, and open there."""
 
     may_bypass: bool = True
     """Whether the header `x-penstock-bypass: true` skips the chain."""

@@ -8,6 +8,7 @@ from proxy import __version__
 from proxy.settings import TelemetrySettings
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
+from proxy.telemetry.recent import Recent
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import Tracing
@@ -20,6 +21,8 @@ class Telemetry:
 
     def __init__(self, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
         self.metrics = metrics
+        self.recent = Recent()
+        """The last requests, for `/admin` and `/v1/explain`."""
         self._tracing = tracing
 
     @classmethod
@@ -35,17 +38,26 @@ class Telemetry:
         return cls(Metrics(__version__), Tracing(settings))
 
     def begin(
-        self, method: str, route: str, headers: Mapping[str, str], *, path: str | None = None, request_id: str = ""
+        self,
+        method: str,
+        route: str,
+        headers: Mapping[str, str],
+        *,
+        path: str | None = None,
+        request_id: str = "",
+        tenant: str = "",
+        config: str = "",
     ) -> Observation:
         """Begin to observe a request; `end` of what is returned must be called.
 
         `route` is a path of the app's own, such as `/v1/chat/completions`, never the client's; `headers` are the
-        client's, names in lower case. Health and metrics endpoints are not to be observed.
+        client's, names in lower case; `config` is the version of the configuration. Health and metrics endpoints are
+        not to be observed.
         """
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        return Observation(self.metrics, span, route, request_id)
+        return Observation(self.metrics, span, route, request_id, self.recent, tenant, config)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

@@ -39,6 +39,7 @@ class Metrics:
         self._policies: dict[str, _PolicyMetrics] = {}
         self._series = _Series(registry)
         self.writer = WriterMetrics(self._series)
+        self.config = ConfigMetrics(registry, shared=self._directory is not None)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -183,6 +184,52 @@ class WriterMetrics:
         for kind, tokens in (("input", prompt), ("output", completion)):
             if isinstance(tokens, int) and tokens > 0:
                 self._series.writer_tokens.labels(kind).inc(tokens)
+
+
+class ConfigMetrics:
+    """The series of the configuration that is in force."""
+
+    def __init__(self, registry: CollectorRegistry, *, shared: bool) -> None:
+        """With `shared`, several processes are shown as one."""
+        self._shared = shared
+        self._version: str | None = None
+        self._info = Gauge(
+            "penstock_config_info",
+            "Processes that run a version of the configuration.",
+            ["version"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._reloads = Counter("penstock_config_reloads", "Reloads of it.", ["outcome"], registry=registry)
+        self._successful = Gauge(
+            "penstock_config_last_reload_successful",
+            "1 if what the file says is in force, 0 if it was refused.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self._when = Gauge(
+            "penstock_config_last_reload_success_timestamp_seconds",
+            "When it was last loaded.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+
+    def runs(self, version: str) -> None:
+        """Say which version is in force from now on."""
+        if self._version is not None and self._version != version:
+            if self._shared:  # the library removes no series that processes share
+                self._info.labels(self._version).set(0)
+            else:
+                self._info.remove(self._version)
+        self._version = version
+        self._info.labels(version).set(1)
+        self._successful.set(1)
+        self._when.set_to_current_time()
+
+    def reloaded(self, outcome: str) -> None:
+        """Count a reload: `applied`, `unchanged` or `refused`."""
+        self._reloads.labels(outcome).inc()
+        self._successful.set(0 if outcome == "refused" else 1)
 
 
 class _PolicyMetrics:

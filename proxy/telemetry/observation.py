@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from time import perf_counter, time
 from typing import TYPE_CHECKING
 
 from proxy.context import ModelProfile
@@ -14,6 +14,7 @@ from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.metrics import Metrics, RouteMetrics
+from proxy.telemetry.recent import Recent, Record
 from proxy.usage import Usage
 
 if TYPE_CHECKING:
@@ -32,7 +33,17 @@ _access = logging.getLogger("penstock.access")
 class Observation:
     """One request: its spans, its metrics and its line in the access log."""
 
-    def __init__(self, metrics: Metrics, span: "RequestSpan | None", route: str, request_id: str) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        span: "RequestSpan | None",
+        route: str,
+        request_id: str,
+        recent: Recent,
+        tenant: str,
+        config: str,
+    ) -> None:
+        self._recent, self._tenant, self._config = recent, tenant, config
         self._metrics = metrics
         self._span = span
         self._started = perf_counter()
@@ -114,6 +125,8 @@ class Observation:
         self._route.ended(status, seconds)
         if self._overflow or kind == OVERFLOW:
             self._route.overflowed()
+        if "model" in self._said:
+            self._remember(status, seconds, kind, stream)
         if self._span is not None:
             self._span.end(status, kind, self._attributes())
         if _access.isEnabledFor(logging.INFO):
@@ -154,6 +167,28 @@ class Observation:
         saved = money(profile.prices, profile.cache.read * removed)
         self._cost, self._saved = cost + (self._cost or 0.0), saved + (self._saved or 0.0)
         self._route.cost(cost, saved)
+
+    def _remember(self, status: int, seconds: float, error: str | None, stream: bool) -> None:
+        self._recent.add(
+            Record(
+                self._said["request_id"] or "",
+                self._tenant,
+                self._config,
+                time(),
+                self._said,
+                self._steps,
+                self._before,
+                self._after,
+                self._window,
+                self._cost,
+                self._saved,
+                status,
+                seconds,
+                error,
+                stream,
+                self.trace_id,
+            )
+        )
 
     def _attributes(self) -> dict[str, object]:
         return {

@@ -1,0 +1,54 @@
+"""From a stop signal to the end: not ready at once, then no new connections, then the server's own graceful stop."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Draining:
+    """Stands before the server's handlers of stop signals, and hears SIGHUP."""
+
+    def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
+        """`begin` is called once when a stop was asked for, and says for how many seconds to go on taking connections;
+        `reload` is called on SIGHUP."""
+        self.begun = False
+        """Whether a stop was asked for."""
+        self._begin = begin
+        self._reload = reload
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Hear signals from now on. Does nothing outside the main thread, where a process cannot hear them."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if callable(signal.getsignal(number)):
+                self._before[number] = signal.signal(number, self._stop)
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
+
+    def remove(self) -> None:
+        """Give the signals back."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        server: Handler = self._before[number]
+        if self.begun:  # asked for again: now
+            server(number, frame)
+            return
+        self.begun = True
+        delay = self._begin()
+        if delay and number == signal.SIGTERM:
+            self._loop.call_soon_threadsafe(self._loop.call_later, delay, server, number, None)
+        else:
+            server(number, frame)
+
+    def _hang_up(self, number: int, frame: FrameType | None) -> None:
+        self._loop.call_soon_threadsafe(self._reload)

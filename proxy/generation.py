@@ -1,0 +1,96 @@
+"""What one configuration makes of the app: all that a reload swaps, and who still uses it."""
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.config import Config
+from proxy.drafts import DraftService
+from proxy.headers import Headers
+from proxy.settings import Settings
+from proxy.upstream import Upstream
+
+FIXED = (
+    "server.host",
+    "server.port",
+    "server.admin_host",
+    "server.admin_port",
+    "server.keep_alive",
+    "state",
+    "embedding",
+    "telemetry.endpoint",
+    "telemetry.protocol",
+    "telemetry.console",
+    "telemetry.service_name",
+    "telemetry.sample",
+)
+"""What is settled when the process starts: sockets, stores, the model of vectors, the way of traces."""
+
+
+class Generation:
+    """Serves exchanges with one configuration, and ends when it was replaced and its last exchange is over."""
+
+    def __init__(
+        self,
+        config: Config,
+        upstreams: Mapping[str, Upstream],
+        headers: Headers,
+        chat: ASGIApp,
+        rest: ASGIApp,
+        drafts: DraftService | None,
+    ) -> None:
+        """`headers` go out with every answer; `drafts` work in the background."""
+        self.config = config
+        self.upstreams = upstreams
+        self._headers = headers
+        self._chat = chat
+        self._rest = rest
+        self._drafts = drafts
+        self._users = 0
+        self._unused: asyncio.Event | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
+        """Serve one exchange."""
+        self._users += 1
+        try:
+            await (self._chat if is_chat else self._rest)(scope, receive, send)
+        finally:
+            self._users -= 1
+            if self._unused is not None and not self._users:
+                self._unused.set()
+
+    async def ended(self) -> None:
+        """Wait until nothing uses it any more; to be called once it gets no further exchange."""
+        if self._users:
+            self._unused = asyncio.Event()
+            await self._unused.wait()
+        if self._drafts is not None:
+            await self._drafts.drain()
+
+    async def aclose(self) -> None:
+        """Drop what it does in the background; its upstreams may be shared and are closed by whoever knows that."""
+        if self._drafts is not None:
+            await self._drafts.aclose()
+
+    def close_connections(self) -> None:
+        """From now on tell each client that its connection ends with its answer."""
+        if (b"connection", b"close") not in self._headers:
+            self._headers.append((b"connection", b"close"))
+
+
+def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
+    """The settings of `wanted` that only a restart brings into force."""
+    return tuple(name for name in FIXED if _value(running, name) != _value(wanted, name))
+
+
+def in_force(running: Settings, wanted: Settings) -> Settings:
+    """`wanted` with what cannot change while the process runs as it is."""
+    return wanted.model_copy(update={name: getattr(running, name) for name in FIXED if "." not in name})
+
+
+def _value(settings: Settings, name: str) -> object:
+    value: object = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,82 @@
+"""The last requests of this process, and what was done to each: kept in memory, without any prompt text."""
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from proxy.step import Step
+
+MOST = 1000
+"""Requests that are remembered."""
+
+
+class Record(NamedTuple):
+    """One request. Made for each, so it only refers to what is there; it is put into words when somebody asks."""
+
+    request_id: str
+    tenant: str
+    """A hash, from which no key can be told."""
+    config: str
+    """The version of the configuration that it was served with."""
+    when: float
+    """Its end, in seconds since 1970."""
+    known: dict[str, str | None]
+    """Its route, model, upstream and chain."""
+    steps: Sequence[Step]
+    before: int | None
+    after: int | None
+    window: int | None
+    usd: float | None
+    saved: float | None
+    status: int
+    seconds: float
+    error: str | None
+    stream: bool
+    trace_id: str | None
+
+    def shown(self) -> dict[str, Any]:
+        """The request for machines, as JSON values; times in milliseconds."""
+        ended = datetime.fromtimestamp(self.when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {
+            "request_id": self.request_id,
+            "ended": ended,
+            "tenant": self.tenant,
+            "config": self.config,
+            **{name: self.known.get(name) for name in ("route", "model", "upstream", "chain")},
+            "status": self.status,
+            "error": self.error,
+            "stream": self.stream,
+            "milliseconds": round(self.seconds * 1000, 1),
+            "tokens_before": self.before,
+            "tokens_after": self.after,
+            "window": self.window,
+            "usd": self.usd,
+            "usd_saved": self.saved,
+            "trace_id": self.trace_id,
+            "steps": [step.shown() for step in self.steps],
+        }
+
+
+class Recent:
+    """A ring of records."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._records: deque[Record] = deque(maxlen=most)
+        self.add = self._records.append
+        """Remember a request; the oldest is forgotten for it."""
+
+    def latest(self, limit: int) -> list[Record]:
+        """The last requests, the newest first."""
+        return list(self._records)[: -limit - 1 : -1]
+
+    def find(self, request_id: str, tenant: str | None = None) -> Record | None:
+        """The newest request of an id; with `tenant` only one of its own.
+
+        It looks at all records whatever it finds: how long that takes tells nobody about the requests of others.
+        """
+        found = None
+        for record in self._records:
+            if (record.request_id == request_id) & (tenant is None or record.tenant == tenant):
+                found = record
+        return found

@@ -13,8 +13,8 @@ WORKERS_VARIABLE = "PENSTOCK_WORKERS"
 
 _SECONDS = 5.0
 """After which an answer is done without: the worker is busy, or gone."""
-_LONGEST_ADDRESS = 100
-"""Characters that the path of a socket may have."""
+_DESCRIPTORS = Path("/proc/self/fd")
+"""Where Linux shows open folders. The path of a socket may have about a hundred characters; through there it is short."""
 _LARGEST = 2**24
 
 _log = logging.getLogger("penstock.peers")
@@ -32,6 +32,7 @@ class Peers:
         self._folder = folder
         self._answers: dict[str, Answer] = {}
         self._server: asyncio.AbstractServer | None = None
+        self._descriptor: int | None = None
 
     @classmethod
     def of_environment(cls) -> "Peers":
@@ -47,25 +48,35 @@ class Peers:
         """Begin to answer. Where that cannot be done, this worker is left out."""
         if self._folder is None:
             return
-        path = self._folder / f"worker-{os.getpid()}.sock"
-        if len(str(path)) > _LONGEST_ADDRESS:
-            _log.warning("workers cannot meet", extra={"fields": {"why": "the path of TMPDIR is too long"}})
-            return
-        self._server = await asyncio.start_unix_server(self._serve, path, limit=_LARGEST)
+        try:
+            self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._server = await asyncio.start_unix_server(self._serve, self._address(_name()), limit=_LARGEST)
+        except OSError as error:
+            _log.warning("workers cannot meet", extra={"fields": {"why": error.strerror or type(error).__name__}})
 
     async def aclose(self) -> None:
         """Stop answering."""
+        if self._folder is None:
+            return
         if self._server is not None:
             self._server.close()
-            (self._folder or Path()).joinpath(f"worker-{os.getpid()}.sock").unlink(missing_ok=True)
+            self._folder.joinpath(_name()).unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _address(self, name: str) -> str:
+        if self._descriptor is not None and _DESCRIPTORS.exists():
+            return str(_DESCRIPTORS / str(self._descriptor) / name)
+        return str((self._folder or Path()) / name)
 
     async def ask(self, question: Question) -> list[Any]:
         """What the others answer; of those that do so in time."""
         if self._folder is None:
             return []
-        mine = f"worker-{os.getpid()}.sock"
-        found = [path for path in sorted(self._folder.glob("worker-*.sock")) if path.name != mine]
-        answers = await asyncio.gather(*(_asked(path, question) for path in found), return_exceptions=True)
+        found = [path.name for path in sorted(self._folder.glob("*.sock")) if path.name != _name()]
+        asking = (_asked(self._address(name), question) for name in found)
+        answers = await asyncio.gather(*asking, return_exceptions=True)
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,9 +92,13 @@ class Peers:
             writer.close()
 
 
-async def _asked(path: Path, question: Question) -> Any:
+def _name() -> str:
+    return f"{os.getpid()}.sock"
+
+
+async def _asked(address: str, question: Question) -> Any:
     async with asyncio.timeout(_SECONDS):
-        reader, writer = await asyncio.open_unix_connection(path, limit=_LARGEST)
+        reader, writer = await asyncio.open_unix_connection(address, limit=_LARGEST)
         try:
             writer.write(json.dumps(question).encode() + b"\n")
             return json.loads(await reader.readline())

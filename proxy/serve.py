@@ -90,6 +90,12 @@ def _run(config: uvicorn.Config, listeners: list[socket.socket]) -> int:
 
 
 class _Workers(Multiprocess):
+    def terminate_all(self) -> None:
+        """Stop the workers; a listener left open here would take connections that nobody answers any more."""
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
+
     def handle_hup(self) -> None:
         """Have the workers reload; by itself uvicorn would replace each, and wait for its last stream."""
         for worker in self.processes:

@@ -1,0 +1,174 @@
+"""What operators and clients learn of recent requests, and who learns nothing."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream, proxy
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: m, upstream: main, window: 8192, prices: {{input: 2, output: 8}}}}]
+chains: {{default: [consolidate_system: {{}}, window_history: {{keep_turns: 1, stride: 1, summary: false}}]}}
+server: {{{server}}}
+state: {{directory: "{folder}"}}
+embedding: {{kind: none}}
+telemetry: {{log_level: warning}}
+"""
+SECRET = "my grandmother's recipe"
+BODY = {"model": "m", "messages": [{"role": "user", "content": f"{SECRET} {n}"} for n in range(3)]}
+ADMIN = {"authorization": "Bearer s3cret"}
+PATHS = ["/admin/config", "/admin/requests", "/admin/requests/x", "/ui"]
+
+
+class Client:
+    def __init__(self, base: str, http: aiohttp.ClientSession) -> None:
+        self.base, self._http = base, http
+
+    async def ask(self, method: str, path: str, headers: Any = None, **options: Any) -> tuple[int, Any]:
+        async with self._http.request(method, self.base + path, headers=headers, **options) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if response.content_type == "application/json" else text
+
+    async def chat(self, key: str, request_id: str) -> None:
+        headers = {"authorization": f"Bearer {key}", "x-request-id": request_id}
+        status, answer = await self.ask("POST", "/v1/chat/completions", headers, json=BODY)
+        assert status == 200, answer
+
+
+def config(behind: Upstream, folder: Path, server: str = "") -> str:
+    return CONFIG.format(url=behind.url, folder=folder / "state", server=server)
+
+
+async def test_without_a_key_or_a_port_there_is_nothing(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind, tmp_path), tmp_path) as base:
+        client = Client(base, http)
+        for path in PATHS:
+            status, answer = await client.ask("GET", path, ADMIN)
+            assert (status, answer["error"]["code"]) == (404, "not_found")
+        assert (await client.ask("POST", "/admin/reload"))[0] == 404
+        assert (await client.ask("GET", "/metrics"))[0] == 200
+
+
+async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
+        client = Client(base, http)
+        for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
+            for path in PATHS[:3]:
+                status, answer = await client.ask("GET", path, sent)
+                assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+            assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
+        assert (await client.ask("GET", "/ui"))[0] == 200
+        status, told = await client.ask("GET", "/admin/config", ADMIN)
+        assert status == 200
+        assert told.keys() == {"process", "version", "since", "generations", "workers"}
+        assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
+        assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
+
+
+async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    async with served(config(behind, tmp_path, "admin_port: 0"), tmp_path) as running:
+        assert running.process.stdout is not None
+        line = (await running.process.stdout.readline()).decode()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found is not None
+        client, operator = Client(running.base, http), Client(found[0], http)
+        await client.chat("k", "mine")
+        for path in (*PATHS, "/metrics"):
+            assert (await client.ask("GET", path))[0] == 404
+        for path in (
+            "/admin/config",
+            "/admin/requests",
+            "/admin/requests/mine",
+            "/ui",
+            "/metrics",
+            "/readyz",
+            "/healthz",
+        ):
+            assert (await operator.ask("GET", path))[0] == 200
+        for path in ("/v1/chat/completions", "/v1/compress"):
+            assert (await operator.ask("POST", path, json=BODY))[0] == 404
+        assert len(behind.received) == 1
+
+
+async def test_a_request_is_explained_to_operators_without_its_text(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
+        client = Client(base, http)
+        await client.chat("sk-client", "one")
+        await client.chat("sk-client", "two")
+        await client.ask("POST", "/v1/chat/completions", json={**BODY, "model": "unknown"})
+        _, answer = await client.ask("GET", "/admin/requests?limit=5", ADMIN)
+        assert [each["request_id"] for each in answer["requests"]] == ["two", "one"]
+        _, one = await client.ask("GET", "/admin/requests/one", ADMIN)
+        assert one == answer["requests"][1]
+        assert (one["model"], one["upstream"], one["chain"], one["status"]) == ("m", "main", "default", 200)
+        assert [step["verdict"] for step in one["steps"]] == ["keep", "rewrite"]
+        assert one["tokens_before"] > one["tokens_after"]
+        assert one["usd"] == pytest.approx(9 * 2e-6 + 2 * 8e-6)
+        assert one["config"] == (await client.ask("GET", "/admin/config", ADMIN))[1]["version"]
+        for secret in (SECRET, "sk-client", "s3cret"):
+            assert secret not in json.dumps(answer)
+        assert len((await client.ask("GET", "/admin/requests?limit=1", ADMIN))[1]["requests"]) == 1
+        assert (await client.ask("GET", "/admin/requests/none", ADMIN))[0] == 404
+
+
+async def test_a_client_learns_of_its_own_requests_only(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind, tmp_path), tmp_path) as base:
+        client = Client(base, http)
+        await client.chat("mine", "secret-id")
+        status, told = await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer mine"})
+        assert (status, told["request_id"], len(told["steps"])) == (200, "secret-id", 2)
+        of_another = await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer other"})
+        of_none = await client.ask("GET", "/v1/explain/no-such-id", {"authorization": "Bearer mine"})
+        assert of_another == of_none
+        assert of_another[0] == 404
+        assert (await client.ask("GET", "/v1/explain/secret-id"))[0] == 404
+        await client.chat("other", "secret-id")  # an id that another client chose as well hides nothing
+        assert (await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer mine"}))[1] == told
+        for method, path in (("POST", "/v1/explain/secret-id"), ("DELETE", "/v1/explain"), ("GET", "/v1/explain")):
+            assert (await client.ask(method, path, {"authorization": "Bearer mine"}))[0] in (404, 405)
+        assert len(behind.received) == 2, "nothing of it reaches an upstream"
+
+
+class Page(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [(tag, name) for name, _ in attrs]
+
+
+async def test_the_page_runs_nothing_but_itself(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
+    async with (
+        proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base,
+        http.get(f"{base}/ui") as response,
+    ):
+        text, policy = await response.text(), response.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for tag in ("script", "style"):
+        (inline,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'" in policy
+    names = {name for _, name in Page(text).found}
+    assert not names & {"src", "style"}
+    assert not [name for name in names if name.startswith("on")]
+    assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text)
+    assert response.headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,307 @@
+"""Another configuration takes the place of the one in force while requests run."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.served import Served, served
+from tests.e2e.servers import (
+    DEFAULT_ANSWER,
+    Received,
+    Respond,
+    Upstream,
+    begin_stream,
+    proxy,
+    send,
+    send_chunk,
+    upstream,
+)
+
+ADMIN = {"authorization": "Bearer admin"}
+CONFIG = """
+# {n}
+upstreams: {{a: {{kind: openai, base_url: "{a}"}}, b: {{kind: openai, base_url: "{b}"}}}}
+models: [{{match: m, upstream: {to}, window: 8192, chain: {chain}}}]
+chains: {{empty: [], full: [consolidate_system: {{}}]}}
+server: {{watch: {watch}, admin_key: admin}}
+state: {{directory: "{folder}", max_mib: {mib}}}
+embedding: {{kind: none}}
+telemetry: {{log_level: info}}
+"""
+SECRET = "my grandmother's recipe"
+BODY = {"model": "m", "messages": [{"role": "user", "content": SECRET}]}
+
+
+def named(name: str) -> Respond:
+    """Answers with a name."""
+
+    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await send(writer, 200, DEFAULT_ANSWER.replace(b'"hi"', b'"%s"' % name.encode()))
+
+    return respond
+
+
+class Setup:
+    """A configuration file between two upstreams, `a` of the even ones and `b` of the odd ones."""
+
+    def __init__(self, a: Upstream, b: Upstream, folder: Path, http: aiohttp.ClientSession) -> None:
+        self.a, self.b, self.path, self.http = a, b, folder / "config.yaml", http
+        self.base = ""
+
+    def config(self, n: int, *, mib: int = 64, watch: str = "false") -> str:
+        to, chain = ("a", "empty") if n % 2 == 0 else ("b", "full")
+        folder = self.path.parent / "state"
+        return CONFIG.format(n=n, a=self.a.url, b=self.b.url, to=to, chain=chain, watch=watch, folder=folder, mib=mib)
+
+    async def ask(self) -> tuple[str, str, bool]:
+        """Who answered, under which version, and whether the chain of the odd ones ran."""
+        async with self.http.post(f"{self.base}/v1/chat/completions", json=BODY) as response:
+            answer = await response.json()
+            assert response.status == 200, answer
+            counted = not response.headers["x-penstock-context"].startswith("-")
+            return answer["choices"][0]["message"]["content"], response.headers["x-penstock-config"], counted
+
+    async def reload(self) -> dict[str, Any]:
+        async with self.http.post(f"{self.base}/admin/reload", headers=ADMIN) as response:
+            answer: dict[str, Any] = await response.json()
+            assert response.status == (422 if answer["outcome"] == "refused" else 200)
+            return answer
+
+    async def get(self, path: str) -> Any:
+        async with self.http.get(self.base + path, headers=ADMIN) as response:
+            assert response.status == 200
+            text = await response.text()
+            return json.loads(text) if response.content_type == "application/json" else text
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(60):
+            while not await holds():
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def setup(tmp_path: Path, http: aiohttp.ClientSession) -> Any:
+    async with upstream() as a, upstream() as b:
+        a.respond, b.respond = named("a"), named("b")
+        yield Setup(a, b, tmp_path, http)
+
+
+async def test_no_request_fails_or_sees_two_configurations(setup: Setup, tmp_path: Path) -> None:
+    expected: dict[str, tuple[str, bool]] = {}
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def client() -> None:
+        while not done.is_set():
+            name, version, counted = await setup.ask()
+            assert (name, counted) == expected[version]
+            seen.append(version)
+
+    async with proxy(setup.config(0), tmp_path) as setup.base, asyncio.TaskGroup() as clients:
+        version = (await setup.get("/admin/config"))["version"]
+        expected[version] = ("a", False)
+        for _ in range(40):
+            clients.create_task(client())
+        for n in range(1, 11):
+            before = len(seen)
+            await setup.until(lambda before=before: _more_than(seen, before + 60))
+            setup.path.write_text(setup.config(n))
+            expected[_version(setup.path)] = ("b", True) if n % 2 else ("a", False)
+            assert (await setup.reload())["outcome"] == "applied"
+        before = len(seen)
+        await setup.until(lambda: _more_than(seen, before + 60))
+        done.set()
+    assert set(seen) == set(expected)
+    assert len(expected) == 11
+
+
+async def _more_than(seen: list[str], many: int) -> bool:
+    return len(seen) > many
+
+
+def _version(path: Path) -> str:
+    from proxy.config import load
+
+    return load(path, {}).version
+
+
+async def test_a_stream_ends_as_it_began(setup: Setup, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await begin_stream(writer)
+        await send_chunk(writer, b'data: {"choices":[]}\n\n')
+        await go_on.wait()
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        await send_chunk(writer, b"")
+
+    setup.a.respond = slowly
+    async with proxy(setup.config(0), tmp_path) as setup.base:
+        url = f"{setup.base}/v1/chat/completions"
+        async with setup.http.post(url, json={**BODY, "stream": True}) as response:
+            await response.content.readany()
+            setup.path.write_text(setup.config(1).replace(setup.a.url, "http://127.0.0.1:9/v1"))
+            assert (await setup.reload())["generations"] == 2
+            assert (await setup.ask())[0] == "b"
+            go_on.set()
+            assert (await response.read()).endswith(b"data: [DONE]\n\n")
+
+        async def is_over() -> bool:
+            return bool((await setup.get("/admin/config"))["generations"] == 1)
+
+        await setup.until(is_over)
+
+
+async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) -> None:
+    async with served(setup.config(0), tmp_path) as running:
+        setup.base = running.base
+        name, version, _ = await setup.ask()
+        setup.path.write_text(setup.config(1).replace("upstream: b", "upstream: c, x: {sk-secret: 1}"))
+        answer = await setup.reload()
+        assert answer["outcome"] == "refused"
+        assert "sk-secret" not in str(answer)
+        assert await setup.ask() == (name, version, False)
+
+        ready = await setup.get("/readyz")
+        assert ready["status"] == "ready"
+        assert ready["config"]["version"] == version
+        assert ready["config"]["refused"]["where"] == "config.yaml:4"
+        assert "error" not in ready["config"]["refused"]
+        error = (await setup.get("/admin/config"))["refused"]["error"]
+        assert error.startswith("config.yaml:4: models.0.x: unknown key")
+        metrics = await setup.get("/metrics")
+        assert 'penstock_config_reloads_total{outcome="refused"} 1.0' in metrics
+        assert "penstock_config_last_reload_successful 0.0" in metrics
+        assert f'penstock_config_info{{version="{version}"}} 1.0' in metrics
+        said = [json.loads(line) for line in running.log]
+        told = [line for line in said if line["event"] == "configuration refused; the one before stays in force"]
+        assert [line["error"] for line in told] == [error]
+
+        setup.path.write_text(setup.config(1))
+        assert (await setup.reload())["outcome"] == "applied"
+        assert (await setup.ask())[0] == "b"
+        assert "refused" not in (await setup.get("/readyz"))["config"]
+        metrics = await setup.get("/metrics")
+        assert "penstock_config_last_reload_successful 1.0" in metrics
+        assert f'version="{version}"' not in metrics
+        assert (await setup.reload())["outcome"] == "unchanged"
+
+
+async def test_what_needs_a_restart_is_told_and_the_rest_applies(setup: Setup, tmp_path: Path) -> None:
+    async with proxy(setup.config(0), tmp_path) as setup.base:
+        setup.path.write_text(setup.config(1, mib=128))
+        assert (await setup.reload())["needs_restart"] == ["state"]
+        assert (await setup.ask())[0] == "b"
+        assert (await setup.get("/readyz"))["config"]["needs_restart"] == ["state"]
+        setup.path.write_text(setup.config(2))
+        assert "needs_restart" not in await setup.reload()
+
+
+async def test_a_swapped_config_map_is_noticed(setup: Setup, tmp_path: Path) -> None:
+    """As Kubernetes does it: the file is a link through `..data`, and that is turned to another folder."""
+    mount = tmp_path / "mount"
+    (mount / "..1").mkdir(parents=True)
+    (mount / "..data").symlink_to("..1")
+    (mount / "config.yaml").symlink_to("..data/config.yaml")
+    async with served(setup.config(0, watch="true"), mount) as running:
+        setup.base = running.base
+        assert (await setup.ask())[0] == "a"
+        (mount / "..2").mkdir()
+        (mount / "..2" / "config.yaml").write_text(setup.config(1, watch="true"))
+        (mount / "..new").symlink_to("..2")
+        (mount / "..new").rename(mount / "..data")
+        (mount / "..1" / "config.yaml").unlink()
+        (mount / "..1").rmdir()
+
+        async def is_swapped() -> bool:
+            return (await setup.ask())[0] == "b"
+
+        await setup.until(is_swapped)
+
+
+async def test_a_file_that_it_refers_to_is_watched_too(setup: Setup, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("sk-one")
+    url = f'base_url: "{setup.a.url}"'
+    config = setup.config(0, watch="true").replace(url, f'{url}, api_key: "${{file:{key}}}"')
+    async with proxy(config, tmp_path) as setup.base:
+        await setup.ask()
+        assert setup.a.last.header("authorization") == "Bearer sk-one"
+        key.unlink()
+
+        async def is_refused() -> bool:
+            return "refused" in (await setup.get("/readyz"))["config"]
+
+        await setup.until(is_refused)
+        await setup.ask()
+        assert setup.a.last.header("authorization") == "Bearer sk-one"
+        key.write_text("sk-two\n")
+
+        async def is_swapped() -> bool:
+            await setup.ask()
+            return setup.a.last.header("authorization") == "Bearer sk-two"
+
+        await setup.until(is_swapped)
+        assert "refused" not in (await setup.get("/readyz"))["config"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_hang_up_reloads(setup: Setup, tmp_path: Path, workers: int) -> None:
+    async with served(setup.config(0), tmp_path, "--workers", str(workers)) as running:
+        setup.base = running.base
+        await setup.until(lambda: _has_workers(setup, workers))
+        before = await _processes(setup)
+        setup.path.write_text(setup.config(1))
+        os.kill(running.process.pid, signal.SIGHUP)
+        version = _version(setup.path)
+
+        async def is_swapped() -> bool:
+            return set((await _processes(setup)).values()) == {version}
+
+        await setup.until(is_swapped)
+        assert (await _processes(setup)).keys() == before.keys(), "no process was replaced"
+        assert (await setup.ask())[0] == "b"
+        metrics = await setup.get("/metrics")
+        assert f'penstock_config_info{{version="{version}"}} {workers}.0' in metrics
+
+
+async def _has_workers(setup: Setup, workers: int) -> bool:
+    return len(await _processes(setup)) == workers
+
+
+async def _processes(setup: Setup) -> dict[int, str]:
+    answer = await setup.get("/admin/config")
+    return {each["process"]: each["version"] for each in (answer, *answer["workers"])}
+
+
+async def test_one_worker_reloads_them_all_and_knows_the_requests_of_each(setup: Setup, tmp_path: Path) -> None:
+    async with served(setup.config(0), tmp_path, "--workers", "2") as running:
+        setup.base = running.base
+        await setup.until(lambda: _has_workers(setup, 2))
+        setup.path.write_text(setup.config(1))
+        answer = await setup.reload()
+        assert [each["outcome"] for each in (answer, *answer["workers"])] == ["applied", "applied"]
+        for n in range(8):
+            headers = {"x-request-id": f"id-{n}"}
+            async with setup.http.post(f"{setup.base}/v1/chat/completions", json=BODY, headers=headers) as response:
+                assert response.status == 200
+        for n in range(8):
+            assert (await setup.get(f"/admin/requests/id-{n}"))["model"] == "m"
+            assert await setup.get(f"/v1/explain/id-{n}".replace("/v1", "/admin").replace("explain", "requests"))
+        listed = [each["request_id"] for each in (await setup.get("/admin/requests?limit=8"))["requests"]]
+        assert sorted(listed) == [f"id-{n}" for n in range(8)]
+
+
+async def test_a_hang_up_while_it_starts_does_no_harm(setup: Setup, tmp_path: Path) -> None:
+    async with served(setup.config(0), tmp_path) as running:
+        os.kill(running.process.pid, signal.SIGHUP)
+        setup.base = running.base
+        assert (await setup.ask())[0] == "a"
+        assert isinstance(running, Served)

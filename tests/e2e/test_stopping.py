@@ -1,0 +1,142 @@
+"""A stop signal: not ready at once, then no new connections, and what is under way ends well."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.served import Served, served
+from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: m, upstream: main, window: 8192, chain: {chain}}}]
+chains: {{empty: [], default: [consolidate_system: {{}}]}}
+server: {{{server}}}
+state: {{directory: "{folder}"}}
+embedding: {{kind: none}}
+telemetry: {{log_level: info}}
+"""
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+EVENT = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
+STREAMS = 50
+
+
+class Held:
+    """An upstream's streams, which begin and then wait for each other's leave."""
+
+    def __init__(self, *, begins: bool = True) -> None:
+        self.go_on = asyncio.Event()
+        self._begins = begins
+
+    async def __call__(self, upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        if self._begins:
+            await begin_stream(writer)
+            await send_chunk(writer, EVENT)
+        await self.go_on.wait()
+        for _ in range(20):
+            await send_chunk(writer, EVENT)
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        await send_chunk(writer, b"")
+
+
+def config(behind: Upstream, folder: Path, server: str, chain: str = "empty") -> str:
+    return CONFIG.format(url=behind.url, folder=folder / "state", server=server, chain=chain)
+
+
+async def refuses(base: str) -> bool:
+    host, port = base.removeprefix("http://").split(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
+
+
+async def until_it_refuses(base: str) -> None:
+    async with asyncio.timeout(30):
+        while not await refuses(base):
+            await asyncio.sleep(0.02)
+
+
+async def ready(http: aiohttp.ClientSession, running: Served) -> tuple[int, Any]:
+    async with http.get(f"{running.base}/readyz") as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_no_stream_is_broken(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, workers: str) -> None:
+    behind.respond = held = Held()
+    async with served(config(behind, tmp_path, "drain: 60"), tmp_path, "--workers", workers) as running:
+        begun = asyncio.Semaphore(0)
+
+        async def stream(chain: str) -> bytes:
+            headers = {"x-penstock-chain": chain}
+            async with http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
+                assert response.status == 200
+                first = await response.content.readany()
+                begun.release()
+                return first + await response.read()
+
+        streams = [asyncio.ensure_future(stream("empty" if n % 2 else "default")) for n in range(STREAMS)]
+        for _ in streams:
+            await begun.acquire()
+        running.process.send_signal(signal.SIGTERM)
+        await until_it_refuses(running.base)
+        held.go_on.set()
+        for received in await asyncio.gather(*streams):
+            assert received == EVENT * 21 + b"data: [DONE]\n\n"
+        async with asyncio.timeout(30):
+            assert await running.process.wait() == 0
+
+
+async def test_it_is_not_ready_while_it_still_takes_connections(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    held = Held()
+    held.go_on.set()
+    behind.respond = held
+    async with served(config(behind, tmp_path, "drain_delay: 600"), tmp_path) as running:
+        status, said = await ready(http, running)
+        assert (status, said["status"]) == (200, "ready")
+        running.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            while status == 200:
+                status, said = await ready(http, running)
+        assert (status, said) == (503, {"status": "draining"})
+        for chain in ("empty", "default"):
+            headers = {"x-penstock-chain": chain}
+            async with http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
+                assert response.status == 200
+                assert response.headers["connection"] == "close"
+                assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        running.process.send_signal(signal.SIGTERM)  # a second one does not wait
+        async with asyncio.timeout(30):
+            assert await running.process.wait() == 0
+
+
+@pytest.mark.parametrize("begins", [True, False])
+async def test_what_does_not_end_is_cut_with_an_error(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, begins: bool
+) -> None:
+    behind.respond = Held(begins=begins)
+    async with served(config(behind, tmp_path, "drain: 1"), tmp_path) as running:
+        asking = asyncio.ensure_future(http.post(f"{running.base}/v1/chat/completions", json=BODY))
+        await behind.arrived(1)
+        if begins:
+            response = await asking
+            assert await response.content.readany() == EVENT
+        running.process.send_signal(signal.SIGTERM)
+        response = await asking
+        text = await response.text()
+        assert response.status == (200 if begins else 503)
+        error = json.loads(text.removeprefix("data: "))["error"]
+        assert error["code"] == "server_stopping"
+        async with asyncio.timeout(30):
+            assert await running.process.wait() == 0
+        assert not [line for line in running.log if "exception" in line]

@@ -18,6 +18,8 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
     from proxy.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE
     from proxy.peers import WORKERS_VARIABLE
 
+    # until the app hears it: what it would reload is about to be loaded
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     server = config.settings.server
     # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
     os.environ[CONFIG_VARIABLE] = str(config.path.absolute())
@@ -32,8 +34,6 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
         print(f"penstock: for operators on {_address(listeners[1])}/ui", flush=True)
     # uvicorn raises the signal again once it has drained; a stop that was asked for is no failure
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    # until the app hears it: what it would reload is about to be loaded
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
         if workers > 1:
             # counters of all processes are summed up from files; must be set before the metrics library is loaded

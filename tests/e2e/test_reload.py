@@ -5,13 +5,14 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.served import Served, served
+from tests.e2e.served import served
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
     Received,
@@ -111,12 +112,12 @@ async def test_no_request_fails_or_sees_two_configurations(setup: Setup, tmp_pat
             clients.create_task(client())
         for n in range(1, 11):
             before = len(seen)
-            await setup.until(lambda before=before: _more_than(seen, before + 60))
+            await setup.until(partial(_more_than, seen, before + 60))
             setup.path.write_text(setup.config(n))
             expected[_version(setup.path)] = ("b", True) if n % 2 else ("a", False)
             assert (await setup.reload())["outcome"] == "applied"
         before = len(seen)
-        await setup.until(lambda: _more_than(seen, before + 60))
+        await setup.until(partial(_more_than, seen, before + 60))
         done.set()
     assert set(seen) == set(expected)
     assert len(expected) == 11
@@ -289,7 +290,7 @@ async def test_one_worker_reloads_them_all_and_knows_the_requests_of_each(setup:
         answer = await setup.reload()
         assert [each["outcome"] for each in (answer, *answer["workers"])] == ["applied", "applied"]
         for n in range(8):
-            headers = {"x-request-id": f"id-{n}"}
+            headers = {**ADMIN, "x-request-id": f"id-{n}"}
             async with setup.http.post(f"{setup.base}/v1/chat/completions", json=BODY, headers=headers) as response:
                 assert response.status == 200
         for n in range(8):
@@ -304,4 +305,3 @@ async def test_a_hang_up_while_it_starts_does_no_harm(setup: Setup, tmp_path: Pa
         os.kill(running.process.pid, signal.SIGHUP)
         setup.base = running.base
         assert (await setup.ask())[0] == "a"
-        assert isinstance(running, Served)

@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Any
 
 from proxy import chain
-from proxy.app import build_embedding, build_upstreams, profiles
 from proxy.archive import Archives
 from proxy.body import Body
+from proxy.builders import build_embedding, build_upstreams, profiles
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest, Message
 from proxy.config import Config

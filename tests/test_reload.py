@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
-from proxy.app import build_upstreams
+from proxy.builders import build_upstreams
 from proxy.config import Config, load
 from proxy.generation import FIXED, Generation, in_force, needs_restart
 from proxy.reload import Reloading

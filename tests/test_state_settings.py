@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import build_store
+from proxy.builders import build_store
 from proxy.config import load
 from proxy.disk import DiskStore
 from proxy.errors import ConfigError

@@ -76,7 +76,7 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
     def scripted(settings: object) -> Backend:
         return backend
 
-    monkeypatch.setattr("proxy.app._backend", scripted)
+    monkeypatch.setattr("proxy.builders._backend", scripted)
     async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
         async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
             assert answer.status == 200
@@ -90,7 +90,7 @@ async def test_explain_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.M
     def scripted(settings: object) -> Backend:
         return backend
 
-    monkeypatch.setattr("proxy.app._backend", scripted)
+    monkeypatch.setattr("proxy.builders._backend", scripted)
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode())

@@ -1,0 +1,154 @@
+"""From settings to services: each is made here, and nothing is opened or loaded before it is needed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+
+from proxy.breaker import Breaker
+from proxy.context import ModelProfile
+from proxy.drafts import DEADLINES, DraftService
+from proxy.embedding import EmbeddingService
+from proxy.embedding.backend import Backend
+from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.errors import ConfigError
+from proxy.guard import GuardedUpstream
+from proxy.models import Models
+from proxy.rewriting import Writing
+from proxy.routing import Routes
+from proxy.settings import (
+    EchoUpstream,
+    ForeignUpstream,
+    ModelSettings,
+    OllamaUpstream,
+    OpenAIUpstream,
+    Settings,
+    UpstreamSettings,
+)
+from proxy.state_settings import RedisStateSettings, StateSettings
+from proxy.stores import MemoryStore, Store
+from proxy.telemetry import Telemetry
+from proxy.upstream import Upstream
+from proxy.writer import Writer
+
+
+def build_store(settings: StateSettings | RedisStateSettings) -> Store:
+    """Where originals are kept. Nothing is opened before it is needed. Raises `ConfigError` without its library."""
+    if isinstance(settings, RedisStateSettings):
+        return _redis_store(settings)
+    if settings.kind == "memory":
+        return MemoryStore(settings.max_mib * 2**20)
+    from proxy.disk import DiskStore
+
+    return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def _redis_store(settings: RedisStateSettings) -> Store:
+    try:
+        from proxy.redis_server import RedisServer
+    except ImportError:
+        raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
+    from proxy.redis_state import RedisStore
+
+    server = RedisServer(
+        settings.url.get_secret_value(),
+        password=None if settings.password is None else settings.password.get_secret_value(),
+        ca_file=settings.ca_file,
+        prefix=settings.prefix,
+        timeout=settings.timeout,
+        connections=settings.connections,
+    )
+    return RedisStore(server, largest=int(settings.largest_mib * 2**20))
+
+
+def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: Telemetry) -> Writing | None:
+    """What writes summaries in the background, if a model is configured for it."""
+    if settings.writer is None:
+        return None
+    writer = Writer(settings.writer, routes, telemetry.metrics.writer)
+    deadline = DEADLINES * settings.writer.timeout
+    return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
+
+
+def build_embedding(settings: Settings, store: Store | None) -> EmbeddingService | None:
+    """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
+    if isinstance(settings.embedding, NoEmbedding):
+        return None
+    max_bytes = settings.embedding.memory_mib * 2**20
+    return EmbeddingService(_backend(settings.embedding), store, ttl=settings.state.ttl, max_bytes=max_bytes)
+
+
+def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:
+    if isinstance(settings, OpenAIEmbedding):
+        from proxy.embedding.remote import Remote
+
+        return Remote(settings)
+    from proxy.embedding.sentences import Sentences
+
+    return Sentences(settings)
+
+
+def build_upstreams(
+    settings: Settings, telemetry: Telemetry | None = None, kept: Mapping[str, Upstream] = MappingProxyType({})
+) -> dict[str, Upstream]:
+    """The upstreams by name, made unless they are `kept`; with telemetry, behind their bounds and breakers.
+
+    The code of a kind is only loaded if it is configured.
+    """
+
+    def made(name: str, bounds: UpstreamSettings) -> Upstream:
+        upstream = _upstream(name, bounds, settings.models)
+        if telemetry is None or isinstance(bounds, EchoUpstream):  # the echo cannot fail
+            return upstream
+        return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
+
+    return {name: kept.get(name) or made(name, each) for name, each in settings.upstreams.items()}
+
+
+def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
+    """The upstreams of the settings `before` that these would make the same: their connections stay open."""
+    if before is None:
+        return {}
+    same_models = settings.models == before.models  # Ollama's take context sizes from there
+    return {
+        name: upstreams[name]
+        for name, each in settings.upstreams.items()
+        if before.upstreams.get(name) == each and (same_models or not isinstance(each, OllamaUpstream))
+    }
+
+
+def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:
+    match settings:
+        case OpenAIUpstream():
+            from proxy.upstreams.openai import OpenAI
+
+            return OpenAI(name, settings)
+        case OllamaUpstream():
+            from proxy.upstreams.ollama import Ollama
+
+            return Ollama(name, settings, _num_ctx(name, models))
+        case ForeignUpstream():
+            from proxy.upstreams.foreign import Foreign
+
+            return Foreign(name, settings)
+        case EchoUpstream():
+            from proxy.upstreams.echo import Echo
+
+            return Echo(name)
+    raise TypeError(f"no upstream for {type(settings).__name__}")
+
+
+def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], int | None]:
+    """The context size that the configuration gives a model of this upstream."""
+    entries = [entry for entry in models if entry.upstream == upstream]
+
+    def of(model: str) -> int | None:
+        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
+        return next((entry.num_ctx for entry in serving), None)
+
+    return of
+
+
+def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
+    """How a route finds what is known about its model."""
+    return lambda name, entry, upstream: models.resolve(name, entry, ollama=upstream.provider == "ollama")

@@ -1,4 +1,4 @@
-"""The command line: `penstock serve | check | explain | models | schema`."""
+"""The command line: `penstock serve | check | explain | models | keys | schema`."""
 
 import argparse
 import asyncio
@@ -51,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "models", "list the models of the configuration and what is known about them", _models)
 
+    keys = commands.add_parser("keys", help="make keys of Penstock", description="Make keys of Penstock.")
+    made = keys.add_subparsers(required=True, metavar="COMMAND")
+    new = made.add_parser("new", help="print a new key, and the lines that let it in")
+    new.add_argument("--name", default="new", help="what the key is called in the log (default: new)")
+    new.add_argument("--tenant", help="whose it is (default: its name)")
+    new.set_defaults(run=_new_key)
+
     schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
     schema.add_argument("--markdown", action="store_true", help="print the reference in Markdown")
     return parser
@@ -97,6 +104,15 @@ def _models(options: argparse.Namespace) -> int:
     from proxy.explain import render_models
 
     print(render_models(load(options.config)))
+    return 0
+
+
+def _new_key(options: argparse.Namespace) -> int:
+    from proxy.keys import entry_of, new_key
+
+    key = new_key()
+    print(f"# the key; it is shown this once and kept nowhere:\n{key}\n# under auth.keys, or keys of the file:")
+    print(entry_of(options.name, key, options.tenant))
     return 0
 
 

@@ -13,6 +13,7 @@ from proxy.body import Body
 from proxy.call_tool import CallTool, searching
 from proxy.catalogue import Catalogue
 from proxy.chat import encode
+from proxy.context import ModelProfile
 from proxy.dialogue import InternalTool
 from proxy.errors import NotFound, PenstockError
 from proxy.fallback import Detours
@@ -66,7 +67,7 @@ class Api:
         """`POST /v1/chat/completions`: read the request, run its chain, forward what that gave, relay the answer."""
         body = Body(await http.read(self._limit))
         async with http.watch():
-            route = self._routes.of(body.model)
+            route = self._routes.of(body.model, http.caller)
             if route.settings.fallbacks or route.settings.larger is not None:
                 detours = Detours(self._routes, route)
                 await detours.serve(http, seen, lambda: self._serve(body, detours.route, http, seen, detours))
@@ -125,16 +126,22 @@ class Api:
             return
         raw = await http.read(self._limit)
         async with http.watch():
-            upstream, model, raw = self._upstream_of(raw, http, seen)
             method, path = http.scope["method"], _below_v1(http.scope)
-            call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query)
+            if http.caller is not None:
+                http.caller.check_path(method, path)
+            upstream, model, raw, profile = self._upstream_of(raw, http, seen)
+            call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             await self._exchange(http, seen, upstream, call, upstream.send)
 
-    def _upstream_of(self, raw: bytes, http: Exchange, seen: Observation) -> tuple[Upstream, str, bytes]:
-        """The upstream of the model that a body names, its name for the model, and the body with that name."""
+    def _upstream_of(
+        self, raw: bytes, http: Exchange, seen: Observation
+    ) -> tuple[Upstream, str, bytes, ModelProfile | None]:
+        """The upstream of the model that a body names, its name for the model, the body with that name, its profile."""
         named: str | None = None
         body: Body | None = None
         if http.headers.get("content-type", "").startswith("multipart/form-data"):
+            if http.caller is not None:
+                http.caller.check_form()
             found = _FORM_MODEL.search(raw)
             named = found[1].decode("utf-8", "replace") if found else None
         elif raw.lstrip()[:1] == b"{":
@@ -142,24 +149,30 @@ class Api:
             model = body.get("model")
             named = model if isinstance(model, str) else None
         if named is None:
+            if http.caller is not None:
+                http.caller.check_unnamed()
             seen.routed(model="none", upstream=self._routes.default.name)
-            return self._routes.default, "", raw
-        route = self._routes.of(named)
+            return self._routes.default, "", raw, None
+        route = self._routes.of(named, http.caller)
         seen.routed(model=route.label, upstream=route.upstream.name, profile=route.profile)
         if body is not None and route.model != named:
             raw = body.encoded({"model": route.model})
-        return route.upstream, route.model, raw
+        return route.upstream, route.model, raw, route.profile
 
     async def models(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
         async with http.watch():
             listed = await self._catalogue.listed(forwarded(http.headers))
-        await http.respond(200, [_JSON], encode({"object": "list", "data": list(listed.values())}))
+        caller = http.caller
+        data = [model for name, model in listed.items() if caller is None or caller.may_use(name)]
+        await http.respond(200, [_JSON], encode({"object": "list", "data": data}))
 
     async def model(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models/{id}`: one model; its id may have slashes."""
         async with http.watch():
-            model = await self._catalogue.one(http.scope["path_params"]["model"], forwarded(http.headers))
+            name = http.scope["path_params"]["model"]
+            self._routes.of(name, http.caller)
+            model = await self._catalogue.one(name, forwarded(http.headers))
         await http.respond(200, [_JSON], encode(model))
 
     async def _exchange(
@@ -172,6 +185,8 @@ class Api:
         body: Body | None = None,
     ) -> None:
         """Send a call and relay its answer, observed from the first byte to the last."""
+        if http.admission is not None:
+            await http.admission.reserve(call, http)
         fields: Mapping[str, object] = {}
         if seen.trace_id is not None:
             fields = call.request.rest if call.request is not None else body.rest() if body is not None else {}
@@ -185,11 +200,17 @@ class Api:
         try:
             headers = observed.carry(call.headers)
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
+            if http.caller is not None:
+                reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
             usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
             broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+            if http.admission is not None:
+                http.admission.note(usage if reply.status < 400 else None, seen.cost)
             _learn(call, Usage().completed(reply.facts) if upstream.translates else usage, reply)
         except PenstockError as error:
+            if http.admission is not None and http.status is None:
+                http.admission.note(None, None)  # unless another model is tried, nothing was used
             observed.end(error=error)
             raise
         finally:
@@ -227,7 +248,9 @@ def _untouched(body: Body, route: Route, http: Exchange) -> Call:
     if ask:
         changes["stream_options"] = _asking(body.get("stream_options"))
     raw = body.encoded(changes) if changes else body.raw
-    return Call(_CHAT, route.model, raw, forwarded(http.headers), query=http.query, hide_usage=ask)
+    return Call(
+        _CHAT, route.model, raw, forwarded(http.headers), query=http.query, profile=route.profile, hide_usage=ask
+    )
 
 
 def _must_ask(upstream: Upstream, options: Any) -> bool:

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +17,24 @@ from proxy.admin import Admin
 from proxy.api import Api
 from proxy.archive import Archives
 from proxy.background import Background
-from proxy.builders import build_embedding, build_store, build_upstreams, build_writing, profiles, reusable
+from proxy.builders import (
+    build_counters,
+    build_embedding,
+    build_store,
+    build_upstreams,
+    build_writing,
+    profiles,
+    reusable,
+)
 from proxy.config import Config, load
+from proxy.counters import Counters
 from proxy.dispatch import CHAT, App, http_error
 from proxy.draining import Draining
-from proxy.endpoint import Endpoint, Handler
+from proxy.endpoint import Endpoint
+from proxy.gate import Gate, Handler, Places, is_needed
 from proxy.generation import Generation
 from proxy.health import Health, degraded
+from proxy.limits import Limits
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
@@ -74,13 +85,14 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, embedding = Memos(store, ttl=settings.state.ttl), build_embedding(settings, store)
     services = Services(tokens, archives, replay, once, memos, recalls, None, embedding)
-    peers = Peers.of_environment()
+    peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     records = Records(telemetry.recent, peers)
+    lasting = Lasting(services, store, telemetry, records, counters, Places())
     background = Background()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
         kept = reusable(config.settings, before, upstreams)
-        return build_generation(config, kept, services, store, telemetry, records)
+        return build_generation(config, kept, lasting)
 
     apply = partial(_apply, services, background)
     reloading = Reloading(config, make, telemetry.metrics.config, apply)
@@ -108,6 +120,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await reloading.aclose()
             if embedding is not None:
                 await embedding.aclose()
+            await counters.aclose()
             await store.aclose()
             tokens.close()
             once.close()
@@ -137,20 +150,27 @@ def _apply(services: Services, background: Background, settings: Settings) -> No
         services.embedding.warm()
 
 
-def build_generation(
-    config: Config,
-    kept: Mapping[str, Upstream],
-    services: Services,
-    store: Store,
-    telemetry: Telemetry,
-    records: Records,
-) -> Generation:
-    """What a configuration makes, over services that outlive it; `kept` are upstreams that it shares with another."""
-    settings = config.settings
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What outlives configurations."""
+
+    services: Services
+    store: Store
+    telemetry: Telemetry
+    records: Records
+    counters: Counters
+    places: Places
+
+
+def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
+    """What a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
+    settings, telemetry, records = config.settings, lasting.telemetry, lasting.records
     upstreams = build_upstreams(settings, telemetry, kept)
     routes = Routes(settings, upstreams, profiles(Models()))
-    writing = build_writing(settings, routes, store, telemetry)
-    services = replace(services, writing=writing)
+    writing = build_writing(settings, routes, lasting.store, telemetry)
+    services = replace(lasting.services, writing=writing)
+    limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits)
+    gate = Gate(settings, limits, lasting.places) if is_needed(settings) else None
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
     headers = [(b"x-penstock-config", config.version.encode())]
@@ -158,7 +178,13 @@ def build_generation(
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
         shows_path = handler != sidecar.retrieve
         made = Endpoint(
-            handler, telemetry, route or path, shows_path=shows_path, headers=headers, config=config.version
+            handler,
+            telemetry,
+            route or path,
+            shows_path=shows_path,
+            headers=headers,
+            config=config.version,
+            gate=gate,
         )
         return HttpRoute(path, made, methods=list(methods))
 

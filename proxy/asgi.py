@@ -6,13 +6,17 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive, Scope, Send
 
 from proxy.errors import BadRequest
 from proxy.headers import Headers, request_id
 from proxy.upstream import ByteStream
+
+if TYPE_CHECKING:
+    from proxy.callers import Caller
+    from proxy.limits import Admission
 
 _MOMENT = 0.05
 """Seconds before a request begins to listen for its client's leaving."""
@@ -36,6 +40,10 @@ class Exchange:
         """The headers that Penstock adds to the answer; more come as they become known."""
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         """The query string as the client encoded it."""
+        self.caller: Caller | None = None
+        """Who makes the request, where that was asked at the door."""
+        self.admission: Admission | None = None
+        """What the request takes of its caller's limits, where it has any."""
         self.status: int | None = None
         """The status of the answer once it has been sent."""
         self.streamed = False

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from proxy.breaker import Breaker
 from proxy.context import ModelProfile
+from proxy.counters import Counters, DiskCounters, MemoryCounters
 from proxy.drafts import DEADLINES, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import Backend
@@ -41,6 +42,18 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
     from proxy.disk import DiskStore
 
     return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
+    """Where is counted what clients use, shared by all who share the state. Nothing is opened before it is needed."""
+    if isinstance(settings, RedisStateSettings):
+        from proxy.redis_state import RedisCounters, RedisStore
+
+        if isinstance(store, RedisStore):
+            return RedisCounters(store.server)
+    if isinstance(settings, StateSettings) and settings.kind == "disk":
+        return DiskCounters(Path(settings.directory).expanduser() / "counters")
+    return MemoryCounters()
 
 
 def _redis_store(settings: RedisStateSettings) -> Store:

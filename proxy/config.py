@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proxy.access_settings import KeysAuth, KeysFile
 from proxy.document import Document, Place, hash_of
 from proxy.errors import ConfigError
+from proxy.keys_check import check_keys, check_upstreams
 from proxy.policy import Policy
 from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
 
@@ -27,7 +29,7 @@ class Config:
     settings: Settings
     path: Path
     version: str
-    """A hash of the file's text: the same file has the same version on every replica."""
+    """A hash of the text of the file, and of the file of keys: the same ones have the same version on every replica."""
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -46,8 +48,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         files[path] = hash_of(content)
         return _loaded(path, content.decode(), environment, files)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        failure = ConfigError(f"{path}: cannot be read: {reason}")
+        failure = _unreadable(path, error)
     except ConfigError as error:
         failure = error
     failure.files = files
@@ -65,11 +66,47 @@ def hashes(paths: Iterable[Path]) -> dict[Path, str]:
     return found
 
 
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+    reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return ConfigError(f"{path}: cannot be read: {reason}")
+
+
 def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str]) -> Config:
     document = Document(path, text, environment, files)
     settings = _validated(document)
     _check_names(document, settings)
-    return Config(settings, path, hashlib.sha256(text.encode()).hexdigest()[:12], files, environment)
+    digest = hashlib.sha256(text.encode())
+    if isinstance(settings.auth, KeysAuth):
+        settings = _with_keys(document, settings, settings.auth, digest.update, environment)
+    return Config(settings, path, digest.hexdigest()[:12], files, environment)
+
+
+def _with_keys(
+    document: Document,
+    settings: Settings,
+    auth: KeysAuth,
+    note: Callable[[bytes], None],
+    environment: Mapping[str, str],
+) -> Settings:
+    """The settings with the keys of the file that they name; `note` gets its text."""
+    check_keys(document, ("auth", "keys"), settings, auth.keys)
+    check_upstreams(document, settings)
+    if auth.file is None:
+        return settings
+    path = document.path.parent / Path(auth.file).expanduser()
+    try:
+        text = document.text_of(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    note(b"\0" + text.encode())
+    listed = Document(path, text, environment)
+    try:
+        further = KeysFile.model_validate(listed.data).keys
+    except ValidationError as error:
+        raise _located(listed, (), error, KeysFile) from None
+    check_keys(listed, ("keys",), settings, further, auth.keys)
+    auth = auth.model_copy(update={"keys": (*auth.keys, *further)})
+    return settings.model_copy(update={"auth": auth})
 
 
 def policy_names() -> list[str]:
@@ -147,7 +184,7 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
     steps = list(first["loc"])
     if steps[:1] == ["upstreams"] and len(steps) > 3:
         del steps[2]  # pydantic's name for the member of the union; no key of the file
-    if steps[:1] in (["embedding"], ["state"]) and len(steps) > 2:
+    if steps[:1] in (["embedding"], ["state"], ["auth"]) and len(steps) > 2:
         del steps[1]
     where = (*place, *steps)
     if first["type"] == "extra_forbidden":
@@ -228,7 +265,8 @@ def _has_key(upstream: UpstreamSettings) -> bool:
     """Whether an upstream needs none of the client's key."""
     match upstream:
         case OpenAIUpstream():
-            return upstream.api_key is not None or "authorization" in {name.lower() for name in upstream.headers}
+            has_one = upstream.api_key is not None or upstream.keyless
+            return has_one or "authorization" in {name.lower() for name in upstream.headers}
         case ForeignUpstream():
             return upstream.api_key is not None or bool(upstream.options)
     return True

@@ -139,7 +139,7 @@ class DiskStore:
         try:
             return work(self._opened())
         except (sqlite3.Error, OSError) as error:
-            cause = _cause(error)
+            cause = cause_of(error)
             if cause not in {"full", "locked"}:
                 self._doubtful = True
             raise StoreError(cause) from error
@@ -179,7 +179,8 @@ def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
     return Rows(os.fspath(directory.absolute()), max_bytes, busy)
 
 
-def _cause(error: Exception) -> Cause:
+def cause_of(error: Exception) -> Cause:
+    """Why a database or its directory did not do what was asked, in a word."""
     if isinstance(error, OSError):
         return _SYSTEM.get(error.errno or 0, "unreachable")
     return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope, Send
 
 from proxy.asgi import ClientGone, Exchange
 from proxy.errors import PenstockError
+from proxy.gate import Gate, Handler
 from proxy.headers import Headers
 from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
@@ -16,8 +16,6 @@ from proxy.telemetry.observation import Observation
 _log = logging.getLogger("penstock.api")
 
 _JSON = (b"content-type", b"application/json")
-
-Handler = Callable[[Exchange, Observation], Awaitable[None]]
 
 
 class Endpoint:
@@ -32,12 +30,14 @@ class Endpoint:
         shows_path: bool = True,
         headers: Headers | None = None,
         config: str = "",
+        gate: Gate | None = None,
     ) -> None:
         """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
 
         `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
-        configuration that serves the exchange.
+        configuration that serves the exchange. A `gate` says who comes in; without one everybody does.
         """
+        self._gate = gate
         self._handler = handler
         self._telemetry = telemetry
         self._route = route
@@ -56,12 +56,15 @@ class Endpoint:
             http.headers,
             path=path,
             request_id=http.request_id,
-            tenant=tenant_of(http.headers),
+            tenant="" if self._gate is not None else tenant_of(http.headers),  # the gate knows better
             config=self._config,
         )
+        await self._serve(http, seen)
+
+    async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
         try:
-            await self._handler(http, seen)
+            await (self._handler(http, seen) if self._gate is None else self._gate.serve(self._handler, http, seen))
         except ClientGone:
             fault = "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over

@@ -2,7 +2,10 @@
 
 PenstockError
 ├── BadRequest        400   the client's body or headers are wrong
+├── Unauthorized      401   no key, or none that counts
 ├── NotFound          404   unknown path or model
+├── RateLimited       429   more than a key may use
+├── Overloaded        503   more than this process takes at once
 ├── Rejected          4xx   a policy said no
 ├── UpstreamFailed    502   the upstream could not be reached, or broke off
 │   ├── UpstreamTimeout 504
@@ -56,6 +59,35 @@ class NotFound(PenstockError):
 
     status = 404
     type = "invalid_request_error"
+
+
+class Unauthorized(PenstockError):
+    """The client has no key, or none that counts."""
+
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+
+class RateLimited(PenstockError):
+    """The client has used what its key may use. `type` says of what: `requests`, `tokens` or `insufficient_quota`."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+
+    def __init__(
+        self, message: str, type_: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message, code=code, headers=headers)
+        self.type = type_
+
+
+class Overloaded(PenstockError):
+    """There is more to do than this process takes at once."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "server_is_overloaded"
 
 
 class Rejected(PenstockError):

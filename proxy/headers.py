@@ -35,7 +35,8 @@ _NOT_FORWARDED = _OF_ONE_CONNECTION | {
 
 _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 
-_CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+"""Request headers that hold a secret of the client's."""
 
 _IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")
 
@@ -72,9 +73,9 @@ def impersonal(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name] for name in _IMPERSONAL if name in headers}
 
 
-def visible_to_policies(headers: Mapping[str, str]) -> dict[str, str]:
+def without_credentials(headers: Mapping[str, str]) -> dict[str, str]:
     """The client's headers without its credentials."""
-    return {name: value for name, value in headers.items() if name not in _CREDENTIALS}
+    return {name: value for name, value in headers.items() if name not in CREDENTIALS}
 
 
 def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers:

@@ -9,21 +9,31 @@ from proxy.context import Identity
 ANONYMOUS = Identity(tenant="anonymous")
 """A client without a key; all of them share one tenant."""
 
+_OTHER_KEYS = ("api-key", "x-api-key")
+"""Headers in which SDKs of OpenAI's neighbours send their key."""
 
-def identify(headers: Mapping[str, str], request: ChatRequest) -> Identity:
-    """The tenant behind a client's key, and the conversation that a request continues.
+
+def identify(headers: Mapping[str, str], request: ChatRequest, tenant: str | None = None) -> Identity:
+    """The tenant behind a client's key, unless it is known, and the conversation that a request continues.
 
     The tenant is a hash, from which the key cannot be told. The conversation has the name in `x-penstock-session`, else
     what its system messages and first user message make: conversations that open with the same words share it.
     """
-    tenant = tenant_of(headers)
-    return Identity(tenant, named_session(headers) or f"opening-{_hash(_opening(request))}")
+    return Identity(tenant or tenant_of(headers), named_session(headers) or f"opening-{_hash(_opening(request))}")
 
 
 def tenant_of(headers: Mapping[str, str]) -> str:
-    """The tenant behind a client's key."""
+    """The tenant behind a client's key, whichever header holds it; of several all count."""
     key = headers.get("authorization")
+    others = "\0".join(f"{name}\0{headers[name]}" for name in _OTHER_KEYS if headers.get(name))
+    if others:
+        key = f"{key or ''}\0{others}"
     return _hash(key.encode(errors="surrogateescape")) if key else ANONYMOUS.tenant
+
+
+def tenant_named(name: str) -> str:
+    """The tenant that the configuration calls so. No header makes the same one: none can hold a NUL byte."""
+    return _hash(b"tenant\0" + name.encode())
 
 
 def named_session(headers: Mapping[str, str]) -> str | None:

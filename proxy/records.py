@@ -57,7 +57,8 @@ class Records:
                 headers={"allow": "GET"},
             )
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
-        found = await self.find(request_id, tenant_of(http.headers))
+        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+        found = await self.find(request_id, tenant)
         if found is None:
             raise NotFound("no recent request of this key has this id", code="unknown_request")
         await http.respond(200, [_JSON, _PRIVATE], encode(found))

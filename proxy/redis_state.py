@@ -237,6 +237,9 @@ class RedisCounters:
         (counts,) = await self._server.run(_COUNT, keys, (_milliseconds(ttl), *added))
         return dict(zip(amounts, map(float, counts), strict=True))
 
+    async def aclose(self) -> None:
+        """Nothing: the connections are the store's."""
+
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))

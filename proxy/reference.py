@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from proxy.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThroughAuth
 from proxy.config import policy_class, policy_names
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.policy import Policy, When
@@ -38,6 +39,10 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("models", ModelSettings),
     ("models: prices", PricesSettings),
     ("models: cache", CacheSettings),
+    ("auth: kind: pass-through", PassThroughAuth),
+    ("auth: kind: keys", KeysAuth),
+    ("auth: keys", KeySettings),
+    ("limits", LimitsSettings),
     ("state", StateSettings),
     ("state: kind: redis", RedisStateSettings),
     ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),

@@ -10,13 +10,14 @@ from proxy import chain
 from proxy.archive import Archives, BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
+from proxy.callers import BYPASS
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.errors import BadRequest, PenstockError, Rejected
-from proxy.headers import visible_to_policies
+from proxy.headers import without_credentials
 from proxy.identity import identify
 from proxy.memory import Memos
 from proxy.once import OnceService
@@ -91,12 +92,15 @@ class Rewriting:
         """The chain that this request gets and its steps: its model's, that of its own choice, or none at all."""
         name: str | None = route.chain
         chosen = http.headers.get("x-penstock-chain")
+        caller = http.caller
         if chosen is not None and self._server.may_choose_chain:
-            if chosen not in self._chains:
-                known = ", ".join(sorted(self._chains))
+            known_to = [each for each in self._chains if caller is None or caller.may_choose(each)]
+            if chosen not in known_to:
+                known = ", ".join(sorted(known_to))
                 raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
             name = chosen
-        if self._server.may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
+        may_bypass = self._server.may_bypass and (caller is None or caller.may_choose(BYPASS))
+        if may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
             name = None
         seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
         return name, () if name is None else self._chains[name]
@@ -111,7 +115,7 @@ class Rewriting:
         """
         steps = steps if sends else tuple(step for step in steps if not step[1].needs_loop)
         sent = incoming = body.parse()
-        identity = identify(http.headers, sent)
+        identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.session}"
         declared = (policy.internal_tools for _, policy in steps)
         offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
@@ -123,7 +127,7 @@ class Rewriting:
         archive = self._services.archives.bound(identity.tenant, identity.session)
         once = self._services.once.bound(identity.tenant)
         memo = self._services.memos.bound(identity.tenant, identity.session)
-        headers = visible_to_policies(http.headers)
+        headers = without_credentials(http.headers)
         drafts = self._services.drafts(identity.tenant, route, http.headers)
         embedding = self._services.embedding
         embedder = None if embedding is None else embedding.bound(identity.tenant)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from proxy.callers import Caller
 from proxy.context import ModelProfile
 from proxy.errors import NotFound
 from proxy.settings import ModelSettings, Settings
@@ -41,8 +42,10 @@ class Routes:
         self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
         """The upstream of requests that name no model."""
 
-    def of(self, model: str) -> Route:
-        """The route of a model. Raises `NotFound` where no entry matches."""
+    def of(self, model: str, caller: Caller | None = None) -> Route:
+        """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
+        if caller is not None and not caller.may_use(model):
+            raise _unknown(model)
         route = self._known.get(model)
         if route is None:
             route = self._find(model)
@@ -58,9 +61,7 @@ class Routes:
                 upstream = self._upstreams[entry.upstream]
                 name = entry.model or model
                 return Route(upstream, entry.chain, name, label, self._profile_of(name, entry, upstream), entry)
-        raise NotFound(
-            f"The model `{model[:200]}` does not exist or you do not have access to it.", code="model_not_found"
-        )
+        raise _unknown(model)
 
     def serves(self, model: str, upstream: Upstream) -> bool:
         """Whether requests for this model go to this upstream under the same name."""
@@ -73,3 +74,10 @@ class Routes:
     def names(self) -> list[str]:
         """The models that are named in full, in order."""
         return [name for entry in self._models for name in entry.match if not any(mark in name for mark in "*?[")]
+
+
+def _unknown(model: str) -> NotFound:
+    """The same for a model that there is not and for one that somebody may not use."""
+    return NotFound(
+        f"The model `{model[:200]}` does not exist or you do not have access to it.", code="model_not_found"
+    )

@@ -1,15 +1,21 @@
 """Running the server: uvicorn on uvloop and httptools, one process or several."""
 
+import asyncio
 import os
 import signal
 import socket
 import sys
 import tempfile
+from http import HTTPStatus
+from typing import Any, Literal
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
+from proxy.access_settings import LimitsSettings
 from proxy.config import Config
+from proxy.errors import error_body
 from proxy.settings import Server
 
 
@@ -38,17 +44,18 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
         if workers > 1:
             # counters of all processes are summed up from files; must be set before the metrics library is loaded
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
-        return _run(uvicorn_config(server, workers), listeners)
+        return _run(uvicorn_config(server, workers, config.settings.limits), listeners)
 
 
-def uvicorn_config(server: Server, workers: int) -> uvicorn.Config:
+def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
     """How uvicorn is run. It writes no access log: Penstock has its own, without prompts and queries."""
-    return uvicorn.Config(
+    return GuardedConfig(
+        limits or LimitsSettings(),
         "proxy.app:create",
         factory=True,
         workers=workers,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="on",
         access_log=False,
@@ -59,6 +66,134 @@ def uvicorn_config(server: Server, workers: int) -> uvicorn.Config:
         timeout_keep_alive=int(server.keep_alive),
         timeout_graceful_shutdown=int(server.drain),
     )
+
+
+class GuardedConfig(uvicorn.Config):
+    """uvicorn's settings, and what a connection may take."""
+
+    def __init__(self, limits: LimitsSettings, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.limits = limits
+
+
+class Connection(HttpToolsProtocol):
+    """A client's connection. It ends where the client is too slow, or has too much to say before its body.
+
+    uvicorn bounds neither. Requests that arrive in one piece, as almost all do, start no timer.
+    """
+
+    def __init__(self, config: uvicorn.Config, *arguments: Any, **options: Any) -> None:
+        super().__init__(config, *arguments, **options)
+        self._limits = config.limits if isinstance(config, GuardedConfig) else LimitsSettings()
+        self._part: Literal["head", "body", "none"] = "head"
+        """What of a request is awaited."""
+        self._head = 0
+        self._timed = "none"
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._await("head")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._await("none")
+        self._stop_writing_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends, and see to it that the rest of it comes."""
+        if self._refused:
+            return
+        self._head += len(data)
+        super().data_received(data)
+        if self._part == "head":
+            if self._head > self._limits.max_header_bytes:
+                self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
+        else:
+            self._head = 0
+        if self._part != self._timed or (self._head and self._head == len(data)):
+            self._await(self._part)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._part = "head"
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its head is there."""
+        if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
+            self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
+            return
+        self._part = "body"
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body is there."""
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        if not self._refused:
+            self._part = "none"
+            super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client leaves unread what was sent."""
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stop_writing_timer()
+        super().resume_writing()
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _await(self, part: Literal["head", "body", "none"]) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        self._timed = part
+        if part != "none" and not self._refused:
+            self._reading = self.loop.call_later(self._patience(part), self._late)
+
+    def _patience(self, part: Literal["head", "body"]) -> float:
+        if part == "body":
+            return self._limits.body_timeout
+        # a connection on which nothing was said yet is as idle as one between two requests
+        return self._limits.header_timeout if self._head else self.timeout_keep_alive
+
+    def _late(self) -> None:
+        if self._part == "head" and not self._head:
+            self.transport.close()  # it has not begun to say anything
+        else:
+            self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer in the app's place and close; without an answer where another one is under way."""
+        self._refused = True
+        self._await("none")
+        cycle = self.cycle
+        busy = cycle is not None and (cycle.response_started if self._part == "body" else not cycle.response_complete)
+        if busy or self.pipeline:
+            self.transport.abort()
+            return
+        body = error_body(message, "invalid_request_error", None, code)
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}".encode() + body)
+        self.transport.close()
+
+    def _stop_writing_timer(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
+from proxy.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
 from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.policy import Policy
@@ -71,6 +72,9 @@ class OpenAIUpstream(Connected):
 
     api_key: Key = None
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+
+    keyless: bool = False
+    """The server wants no key: it gets none, not even the client's."""
 
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Headers to add to each request."""
@@ -263,6 +267,12 @@ class Settings(Base):
 
     chains: dict[str, Chain] = Field(default={"default": ()})
     """The policies, in the order in which they run: a list of `- name: {settings}`."""
+
+    auth: AuthSettings = PassThroughAuth(kind="pass-through")
+    """Whose keys clients have: the upstreams' (`pass-through`) or Penstock's own (`keys`)."""
+
+    limits: LimitsSettings = LimitsSettings()
+    """How much clients may use."""
 
     state: State = StateSettings()
     """What stays between requests."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -43,7 +42,7 @@ class Sidecar:
         _only("POST", http)
         body = Body(await http.read(self._limit))
         async with http.watch():
-            route = self._routes.of(body.model)
+            route = self._routes.of(body.model, http.caller)
             name, steps = self._rewriting.chain_of(route, http, seen)
             rewritten = await self._rewriting.run(body, route, steps, http, seen, sends=False)
             outcome = rewritten.outcome
@@ -64,7 +63,7 @@ class Sidecar:
             part = Part.of(dict(parse_qsl(http.query)))
         except Mistake as mistake:
             raise BadRequest(str(mistake), code="invalid_part") from None
-        content = await self._content(handle, http.headers)
+        content = await self._content(handle, http)
         if content is None:
             raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
         plain = "text/plain" in http.headers.get("accept", "")
@@ -75,8 +74,9 @@ class Sidecar:
             raise BadRequest(str(mistake), code="invalid_part") from None
         return answer, _TEXT if plain else _JSON
 
-    async def _content(self, handle: str, headers: Mapping[str, str]) -> str | None:
-        tenant, session = tenant_of(headers), named_session(headers)
+    async def _content(self, handle: str, http: Exchange) -> str | None:
+        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+        session = named_session(http.headers)
         if session is not None:
             content = await self._archives.bound(tenant, session).fetch(handle)
             if content is not None:

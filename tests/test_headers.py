@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.headers import forwarded, relayed, request_id, visible_to_policies
+from proxy.headers import forwarded, relayed, request_id, without_credentials
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_policies_do_not_see_credentials() -> None:
         "x-team": "search", "content-type": "application/json",
     }  # fmt: skip
 
-    assert visible_to_policies(sent) == {"x-team": "search", "content-type": "application/json"}
+    assert without_credentials(sent) == {"x-team": "search", "content-type": "application/json"}
 
 
 def test_an_answer_keeps_its_headers_and_their_order() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
+from proxy.keys import hash_of
 
 CONFIG = """
 upstreams: {{echo: {{kind: echo}}, up: {{kind: openai, base_url: "http://127.0.0.1:9/v1", api_key: sk-very-secret}}}}
@@ -237,3 +238,10 @@ def test_starting_loads_no_heavy_library(folder: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
     )
     assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_a_new_key_is_shown_once_with_the_lines_that_let_it_in(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "new", "--name", "ann", "--tenant", "acme"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    entry = "\n".join(lines[3:])
+    assert entry == f'- name: "ann"\n  hash: {hash_of(lines[1])}\n  tenant: "acme"'

@@ -40,6 +40,7 @@ class Metrics:
         self._series = _Series(registry)
         self.writer = WriterMetrics(self._series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
+        self.limits = LimitMetrics(self._series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -232,6 +233,21 @@ class ConfigMetrics:
         self._successful.set(0 if outcome == "refused" else 1)
 
 
+class LimitMetrics:
+    """The series of what was refused for want of room, or could not be counted."""
+
+    def __init__(self, series: "_Series") -> None:
+        self._series = series
+
+    def limited(self, reason: str) -> None:
+        """Count a refusal: for `requests`, `tokens`, `budget`, `concurrency` or `overload`."""
+        self._series.limited.labels(reason).inc()
+
+    def unchecked(self) -> None:
+        """Count a count that could not be had."""
+        self._series.unchecked.inc()
+
+
 class _PolicyMetrics:
     def __init__(self, series: "_Series", policy: str) -> None:
         self._series = series
@@ -285,5 +301,7 @@ class _Series:
         self.fallbacks = counter("fallbacks", "Requests that went on to another model.", "model", "to", "reason")
         self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
+        self.limited = counter("limited_requests", "Requests refused by a limit.", "reason")
+        self.unchecked = counter("limits_unchecked", "Counts for limits that could not be had.")
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")

@@ -66,6 +66,17 @@ class Observation:
         """The trace's id as 32 hexadecimal digits, or None without tracing."""
         return self._span.trace_id if self._span is not None else None
 
+    @property
+    def cost(self) -> float | None:
+        """What the answers cost so far in US dollars; None where prices or usage are not known."""
+        return self._cost
+
+    def called_by(self, tenant: str, name: str | None) -> None:
+        """Say whose the request is, and by which of Penstock's keys it comes: its name, never the key."""
+        self._tenant = tenant
+        if name is not None:
+            self._said["key"] = name
+
     def routed(
         self, *, model: str, upstream: str, chain: str | None = None, profile: ModelProfile | None = None
     ) -> None:

@@ -8,6 +8,7 @@ from yarl import URL
 
 from proxy.context import ModelProfile
 from proxy.errors import UpstreamFailed
+from proxy.headers import CREDENTIALS, without_credentials
 from proxy.settings import OpenAIUpstream
 from proxy.transport import Timeouts, Transport
 from proxy.upstream import Call, Reply
@@ -26,6 +27,9 @@ class OpenAI:
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:
             self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        # an own key takes the place of the client's in `authorization`, but the client's may stand elsewhere too
+        own = CREDENTIALS - {"authorization"} if settings.api_key is not None else frozenset[str]()
+        self._withheld = CREDENTIALS if settings.keyless else own
         self._transport = Transport(
             name,
             Timeouts(settings.connect_timeout, settings.idle_timeout),
@@ -35,8 +39,9 @@ class OpenAI:
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
+        headers = call.headers if self._withheld.isdisjoint(call.headers) else without_credentials(call.headers)
         response = await self._transport.request(
-            call.method, self._url(call), {**call.headers, **self._own_headers}, call.body or None
+            call.method, self._url(call), {**headers, **self._own_headers}, call.body or None
         )
         if 300 <= response.status < 400 and call.method == "POST":
             await response.chunks().aclose()

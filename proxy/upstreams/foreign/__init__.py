@@ -45,6 +45,12 @@ NO_KEY = "none"
 _CREDENTIAL = re.compile(r"key|token|secret|credential|password")
 
 
+def has_own_key(settings: ForeignUpstream) -> bool:
+    """Whether requests go out with a key or an account of the operator's, and never with the client's key."""
+    own = settings.api_key is not None or settings.provider in SELF_SIGNED
+    return own or any(_CREDENTIAL.search(key) for key in settings.options)
+
+
 class Foreign:
     """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
 
@@ -142,10 +148,9 @@ class Foreign:
         """The arguments that are the operator's alone."""
         settings = self._settings
         orders: dict[str, Any] = {key: value.get_secret_value() for key, value in settings.options.items()}
-        own = settings.provider in SELF_SIGNED or any(_CREDENTIAL.search(key) for key in orders)
         if settings.api_key is not None:
             orders["api_key"] = settings.api_key.get_secret_value()
-        elif not own:
+        elif not has_own_key(settings):
             kind, _, key = headers.get("authorization", "").partition(" ")
             orders["api_key"] = (key.strip() if kind.lower() == "bearer" else "") or NO_KEY
         if settings.base_url is not None:

@@ -1,0 +1,62 @@
+"""A rate over the last minute, from the counts of two fixed minutes. Pure.
+
+Of the minute before, as much counts as still lies within the last sixty seconds, as if it had been spread evenly. That
+needs two numbers a client, wherever they are kept, and lets nobody take twice the limit around a full minute.
+"""
+
+import math
+from dataclasses import dataclass
+
+MINUTE = 60.0
+"""Seconds of a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was counted at a moment."""
+
+    before: float
+    """In the minute before."""
+    current: float
+    """In this minute so far."""
+    elapsed: float
+    """Seconds of this minute that are over."""
+
+    @property
+    def used(self) -> float:
+        """What counts of the last sixty seconds."""
+        return self.current + self.before * (1 - self.elapsed / MINUTE)
+
+    def remaining(self, limit: int) -> int:
+        """What is left of a limit."""
+        return max(0, math.floor(limit - self.used))
+
+    @property
+    def reset(self) -> float:
+        """Seconds until nothing of it counts any more."""
+        if self.current > 0:
+            return 2 * MINUTE - self.elapsed
+        return MINUTE - self.elapsed if self.before > 0 else 0.0
+
+    def wait(self, need: float, limit: int) -> float:
+        """Seconds until `need` more fit under a limit, if nothing else comes; `need` is at most the limit."""
+        room = limit - need - self.current
+        if room >= self.before:
+            return 0.0
+        if room >= 0:
+            return max(0.0, MINUTE * (1 - room / self.before) - self.elapsed)
+        return MINUTE - self.elapsed + MINUTE * (1 - (limit - need) / self.current)
+
+
+def duration(seconds: float) -> str:
+    """A time as OpenAI writes it in its headers: `120ms`, `6.5s`, `1m30s`."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    minutes, rest = divmod(math.ceil(seconds * 10) / 10, MINUTE)
+    return (f"{minutes:.0f}m" if minutes else "") + f"{rest:g}s"
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The headers that tell a client when to try again; at least a moment from now."""
+    milliseconds = max(1, math.ceil(seconds * 1000))
+    return {"retry-after": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}

@@ -1,0 +1,174 @@
+"""What one tenant can learn of another: nothing by reading, nothing by guessing, nothing by what its own requests do."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.disk import DiskStore
+from proxy.keys import hash_of
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, recalling, result, working
+from tests.e2e.servers import Upstream, proxy
+
+ANN, BOB = "pk-ann", "pk-bob"
+NAMED = {"x-penstock-session": "release"}
+KEYS = f"""embedding: {{kind: none}}
+auth:
+  kind: keys
+  keys:
+    - {{name: ann, hash: {hash_of(ANN)}}}
+    - {{name: ann2, hash: {hash_of("pk-ann2")}, tenant: ann}}
+    - {{name: bob, hash: {hash_of(BOB)}}}
+"""
+OWN_KEYS = [
+    ("    kind: openai  ", "    kind: openai\n    api_key: sk-own  "),
+    ("    provider: anthropic", "    provider: anthropic\n    api_key: sk-own"),
+]
+
+
+class Person(Client):
+    """A client that sends headers of its own."""
+
+    extra: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+
+    async def send(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        headers = {"authorization": f"Bearer {self.key}", **self.extra, **options.pop("headers", {})}
+        async with self.http.request(method, self.base + path, headers=headers, **options) as response:
+            return response.status, await response.json()
+
+
+@pytest.fixture(params=["pass-through", "keys"])
+async def people(
+    request: pytest.FixtureRequest, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> AsyncGenerator[tuple[Person, Person], None]:
+    made = config(behind.url, tmp_path / "state")
+    if request.param == "keys":
+        made = config(behind.url, tmp_path / "state", KEYS)
+        for old, new in OWN_KEYS:
+            assert old in made
+            made = made.replace(old, new)
+    async with proxy(made, tmp_path) as base:
+        yield Person(base, behind, http, key=ANN), Person(base, behind, http, key=BOB)
+
+
+FORGED = [
+    {},
+    NAMED,
+    {"x-penstock-tenant": "ann", "x-penstock-key": ANN},
+    {"x-forwarded-user": "ann", "x-user-id": "ann", "openai-organization": "ann"},
+    {"cookie": f"key={ANN}", "proxy-authorization": f"Bearer {ANN}"},
+    {"x-penstock-session": "../ann/release"},
+]
+
+
+async def test_a_handle_of_somebody_else_is_as_unknown_as_one_of_nobody(people: tuple[Person, Person]) -> None:
+    ann, bob = people
+    ann.extra = NAMED
+    await ann.work(3)
+    await ann.ask(chatting())
+    assert not await ann.missing()
+    assert result(0) in [await ann.original(handle) for handle in ann.named]
+    unknown = await bob.send("GET", f"/v1/retrieve/{'a' * 20}")
+    assert unknown[0] == 404
+    for handle in ann.named:
+        for headers in FORGED:
+            for query in ("", "?grep=paragraph", "?lines=1-2"):
+                answer = await bob.send("GET", f"/v1/retrieve/{handle}{query}", headers=headers)
+                assert answer == unknown
+    assert not await ann.missing(), "asking for it took nothing away"
+
+
+async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
+    people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = people
+    ann.extra = NAMED
+    await ann.work(3)
+    done: list[tuple[str, str]] = []
+
+    def noting(name: str, real: Any) -> Any:
+        def noted(self: DiskStore, key: Any, *arguments: Any, **options: Any) -> Any:
+            done.append((name, str(key)))
+            return real(self, key, *arguments, **options)
+
+        return noted
+
+    for name in ("get", "put", "put_all", "add", "touch", "delete", "keys", "latest"):
+        monkeypatch.setattr(DiskStore, name, noting(name, getattr(DiskStore, name)))
+
+    async def work(handle: str, headers: dict[str, str]) -> list[tuple[str, str]]:
+        done.clear()
+        await bob.send("GET", f"/v1/retrieve/{handle}", headers=headers)
+        return [(name, key.replace(handle, "HANDLE")) for name, key in done]
+
+    for headers in FORGED[:2]:
+        nothing = await work("a" * 20, headers)
+        assert nothing
+        for handle in ann.named:
+            assert await work(handle, headers) == nothing
+
+
+async def test_a_model_that_is_asked_for_it_finds_nothing(people: tuple[Person, Person]) -> None:
+    ann, bob = people
+    ann.extra = bob.extra = NAMED
+    await ann.work(3)
+    stolen = sorted(ann.named)[0]
+    asked = {"model": "m", "messages": working(3), "tools": TOOLS}
+    told = []
+    for handle in (stolen, "a" * 20):
+        bob.behind.respond = recalling(handle)
+        # a conversation of bob's own in which nothing was archived yet
+        fresh = {**asked, "messages": [{"role": "user", "content": f'What is recall("{handle}")?'}]}
+        _, answer = await bob.send("POST", "/v1/chat/completions", json=fresh)
+        told.append(str(answer["choices"][0]["message"]["content"]).replace(handle, "HANDLE"))
+    assert told[0] == told[1]
+    assert "paragraph" not in told[0]
+    ann.behind.respond = recalling(stolen)
+    _, answer = await ann.send("POST", "/v1/chat/completions", json=asked)
+    assert "paragraph" in answer["choices"][0]["message"]["content"]
+
+
+async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(
+    people: tuple[Person, Person], tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    """Memos, replayed rounds, summaries and recalled passages of the other, under the same name of the conversation."""
+    ann, bob = people
+    secret = chatting()
+    secret[0] = {"role": "user", "content": "Ann's secret: the vault opens with marmalade-77. " + "lorem " * 300}
+
+    async def conversation(person: Person) -> list[str]:
+        person.extra = NAMED
+        return [await person.work(3), await person.ask(chatting(29)), await person.ask(chatting(31))]
+
+    (tmp_path / "alone").mkdir()
+    async with proxy(config(behind.url, tmp_path / "alone" / "state"), tmp_path / "alone") as base:
+        alone = await conversation(Person(base, behind, http, key="nobody else"))
+    ann.extra = NAMED
+    await ann.ask(secret)
+    await ann.work(5)
+    assert await conversation(bob) == alone
+    assert not any("marmalade" in body for body in alone)
+    for path in ("/v1/compress", "/v1/chat/completions"):
+        body = {"model": "echo", "messages": [{"role": "user", "content": "Which vault opens with marmalade?"}]}
+        assert "marmalade-77" not in json.dumps(await bob.send("POST", path, json=body))
+
+
+async def test_who_has_the_same_content_learns_only_of_its_own(people: tuple[Person, Person]) -> None:
+    ann, bob = people
+    await ann.work(3)
+    assert await bob.missing(ann.named) == ann.named, "its handle can be worked out, but says nothing before it is kept"
+    await bob.work(3)
+    assert bob.named == ann.named
+    assert not await bob.missing()
+
+
+async def test_keys_of_one_tenant_share_it(people: tuple[Person, Person], request: pytest.FixtureRequest) -> None:
+    ann, _ = people
+    await ann.work(3)
+    assert ann.named
+    other = Person(ann.base, ann.behind, ann.http, key="pk-ann2")
+    in_common = "[keys]" in request.node.name
+    assert await other.missing(ann.named) == (set() if in_common else ann.named)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def wait_until_ready(port: int, proxy: subprocess.Popen[bytes], seconds: float =
             raise SystemExit(f"the proxy ended with {proxy.returncode}")
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1)
-        except urllib.error.URLError:
+        except OSError:  # not there yet, or slow while its model loads
             time.sleep(0.1)
         else:
             return

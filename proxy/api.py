@@ -27,7 +27,7 @@ from proxy.settings import Chain, Settings
 from proxy.step import context_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
-from proxy.tool_search import by_words
+from proxy.tool_search import Rank, by_relevance
 from proxy.upstream import Call, Reply, Upstream
 from proxy.usage import Usage, UsageReader, without_usage
 
@@ -44,7 +44,7 @@ _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200}
 INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {
     "recall": lambda done, threads: Recall(done.archive, threads),
     "note": lambda done, threads: Notes(),
-    "search_tools": lambda done, threads: searching(done.sent, done.outcome.request, by_words(threads)),
+    "search_tools": lambda done, threads: searching(done.sent, done.outcome.request, _rank(done, threads)),
     "call_tool": lambda done, threads: CallTool(done.sent.tools, threads),
 }
 """What runs the internal tools that policies declare, by name."""
@@ -107,7 +107,7 @@ class Api:
             forwarded(http.headers),
             query=http.query,
             request=request,
-            profile=done.profile,
+            profile=done.ctx.model,
             counted=done.outcome.after,
             tokens=done.tokens,
             hide_usage=ask,
@@ -251,6 +251,13 @@ def _untouched(body: Body, route: Route, http: Exchange) -> Call:
     return Call(
         _CHAT, route.model, raw, forwarded(http.headers), query=http.query, profile=route.profile, hide_usage=ask
     )
+
+
+def _rank(done: Rewritten, threads: Executor) -> Rank:
+    """How a search ranks: by what the steps know of the client's tools, too."""
+    examples = {glob: said for policy in done.policies for glob, said in policy.tool_examples.items()}
+    groups = {name: globs for policy in done.policies for name, globs in policy.tool_groups.items()}
+    return by_relevance(done.sent.tools, done.ctx, examples, groups, threads)
 
 
 def _must_ask(upstream: Upstream, options: Any) -> bool:

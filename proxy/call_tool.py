@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
 from proxy.deferral import CALL_TOOL, Misfit, Wanted, is_function, unwrapped
-from proxy.tool_search import OfferFound, Rank, SearchTools, left_out
+from proxy.tool_search import Rank, SearchTools, left_out
 
 _LONGEST_SCHEMA = 6000
 """Characters of a schema that an error repeats."""
@@ -56,15 +56,9 @@ class CallTool:
 
 
 def searching(sent: ChatRequest, request: ChatRequest, rank: Rank) -> SearchTools:
-    """What runs `search_tools` for a request that was made of the one that the client sent.
-
-    Found tools are called through `call_tool` where that is offered, and are offered themselves where it is not.
-    """
-    missing = left_out(sent.tools, request.tools)
-    if CALL_TOOL in request.tools:
-        how = 'Call one by call_tool: {"name": "...", "arguments": {...}}.'
-        return SearchTools(missing, rank, how=how, messages=request.messages)
-    return OfferFound(missing, rank, how="You can call them now.")
+    """What runs `search_tools` for a request that was made of the one that the client sent."""
+    how = 'Call one by call_tool: {"name": "...", "arguments": {...}}.'
+    return SearchTools(left_out(sent.tools, request.tools), rank, how=how, messages=request.messages)
 
 
 def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> Wanted:

@@ -45,14 +45,6 @@ class HandsOn(Protocol):
         what is wrong with it."""
 
 
-@runtime_checkable
-class Widens(Protocol):
-    """An internal tool after which a request offers more tools."""
-
-    def widened(self, request: ChatRequest) -> ChatRequest:
-        """The request with the tools that its messages ask for; the same one where it has them."""
-
-
 class Dialogue:
     """The rounds so far: what they added to the request, said to the client and cost."""
 
@@ -143,8 +135,6 @@ class Dialogue:
         self.usage = total(self.usage, usage)
         self.facts["rounds"] = int(self.facts["rounds"]) + 1
         request = self._request.with_messages((*self._request.messages, *self.added))
-        for tool in self._tools.values():
-            request = tool.widened(request) if isinstance(tool, Widens) else request
         return await self._upstream.send(replace(self._call, request=request, body=request.encode(), counted=None))
 
     async def keep(self, round_: Round, results: tuple[Message, ...]) -> None:

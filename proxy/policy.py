@@ -1,7 +1,7 @@
 """The contract of a policy: one frozen class whose fields are its YAML, one method from a request to a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Literal
@@ -111,9 +111,6 @@ class Policy(BaseModel, ABC):
     internal_tools: ClassVar[frozenset[str]] = frozenset()
     """The names of the tools of Penstock's own that it offers to the model."""
 
-    needs_loop: ClassVar[bool] = False
-    """Whether what it makes is of use only where Penstock runs those tools: it is left out of `/v1/compress`."""
-
     needs_embedding: ClassVar[bool] = False
     """Whether it compares texts by meaning: then the model is loaded at start, in the background."""
 
@@ -133,6 +130,16 @@ class Policy(BaseModel, ABC):
     def needs_writer(self) -> bool:
         """Whether its settings ask for summaries of the small model that `writer` names."""
         return False
+
+    @property
+    def tool_examples(self) -> Mapping[str, Sequence[str]]:
+        """What people say who need a tool, by globs of its name: the model's searches for tools go by it too."""
+        return {}
+
+    @property
+    def tool_groups(self) -> Mapping[str, Sequence[str]]:
+        """Globs of the tools that belong together, by a name for them."""
+        return {}
 
     @abstractmethod
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

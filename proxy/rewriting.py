@@ -21,7 +21,7 @@ from proxy.headers import without_credentials
 from proxy.identity import identify
 from proxy.memory import Memos
 from proxy.once import OnceService
-from proxy.policy import Reject
+from proxy.policy import Policy, Reject
 from proxy.replay import Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
@@ -71,13 +71,16 @@ class Rewritten:
     sent: ChatRequest
     """As the client sent it."""
     outcome: Outcome
-    profile: ModelProfile
+    ctx: Context
+    """What its steps saw."""
     tokens: BoundTokens
     archive: BoundArchive
     offered: frozenset[str]
     """The internal tools that the model may call."""
     scope: str
     """Whose conversation it is, for what is kept of the loop."""
+    policies: tuple[Policy, ...]
+    """The steps."""
 
 
 class Rewriting:
@@ -111,9 +114,8 @@ class Rewriting:
         """Run the steps over a body. Raises `PenstockError` where a policy says no, or one that must not fail did.
 
         With `sends`, what the loop of internal tools added to earlier turns is put back first. Without, nothing runs
-        these tools, and steps that need that are left out.
+        these tools, and the steps are told so.
         """
-        steps = steps if sends else tuple(step for step in steps if not step[1].needs_loop)
         sent = incoming = body.parse()
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.session}"
@@ -131,12 +133,15 @@ class Rewriting:
         drafts = self._services.drafts(identity.tenant, route, http.headers)
         embedding = self._services.embedding
         embedder = None if embedding is None else embedding.bound(identity.tenant)
-        ctx = Context(incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, embedder, headers)
+        runs_tools = sends and sent.rest.get("n") in (None, 1)
+        ctx = Context(
+            incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, embedder, headers, runs_tools
+        )
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected)
-        return Rewritten(sent, outcome, profile, tokens, archive, offered, scope)
+        return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, tuple(policy for _, policy in steps))
 
 
 def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:

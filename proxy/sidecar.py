@@ -112,7 +112,7 @@ def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, aft
         "tokens_saved": before.total - after.total,
         "compression_ratio": round(after.total / before.total, 4) if before.total else 1.0,
         "exact": after.exact,
-        "window": rewritten.profile.window,
+        "window": rewritten.ctx.model.window,
         "handles": [handle.decode() for handle in dict.fromkeys(_NAMED.findall(messages))],
         "chain": chain,
         "steps": [step.shown() for step in rewritten.outcome.steps],

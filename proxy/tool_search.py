@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from proxy.chat import ChatRequest, Message, Tool, called_name, encode
+from proxy.chat import Message, Tool, called_name, encode
+from proxy.context import Context
 from proxy.lexical import Lexical
+from proxy.tool_ranking import pooled, relevance
 
 DEFINITION = Tool(
     {
@@ -34,6 +37,12 @@ _MOST_ALONE = 60_000
 _SHORTENED = "Shortened: search for its exact name to see all of it."
 _STANDS = "Fits too; its definition is in another result. Search for its exact name to see it again."
 _MOST_NAMES = 200
+_PATIENCE = 2.0
+"""Seconds that a search waits for vectors: far less than the model needs to ask for it."""
+_FITS = 0.2
+"""The relevance of the best tool below which none is found. Who searches wants something: it is low."""
+
+_log = logging.getLogger("penstock.tools")
 
 Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
 """The tools that fit a query, the best first; none where nothing fits."""
@@ -88,15 +97,6 @@ class SearchTools:
         return f" There are: {names}{f' and {more} others' if more > 0 else ''}."
 
 
-class OfferFound(SearchTools):
-    """Also offers what it found: for requests in which found tools are called directly."""
-
-    def widened(self, request: ChatRequest) -> ChatRequest:
-        """A request with all tools that the searches in it found; the same one where it has them."""
-        tools = with_found(request.tools, found_in(request.messages, self._tools))
-        return request if tools == request.tools else request.with_tools(tools)
-
-
 def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Those of the tools that the searches in a conversation found, in the order of finding. Nothing is stored: the
     answers stand in the conversation, on every replica."""
@@ -105,17 +105,33 @@ def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, 
     return tuple(known[name] for name in names)
 
 
-def with_found(tools: Sequence[Tool], found: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Tools with those that were found right behind `search_tools`, in the order of finding.
+def by_relevance(
+    tools: Sequence[Tool],
+    ctx: Context,
+    examples: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
+    threads: Executor | None = None,
+) -> Rank:
+    """Ranks by words and meaning among all of a client's `tools`, as the choice of what is offered does.
 
-    A tool block that grows at its end keeps the longest prefix. The place is by `search_tools` and not at the very
-    end, so that it is the same whatever other internal tools were put behind it.
+    Where there are no vectors, or ranking fails, words alone decide (`by_words`).
     """
-    place = next((n for n, tool in enumerate(tools, 1) if tool == DEFINITION), len(tools))
-    before = tuple(tools[:place])
-    names = {tool.name for tool in before}
-    late = {tool.name: tool for tool in found if tool.name not in names}
-    return (*before, *late.values(), *(tool for tool in tools[place:] if tool.name not in late))
+    words = by_words(threads)
+
+    async def rank(query: str, wanted: Sequence[Tool]) -> Sequence[Tool]:
+        try:
+            found = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
+        except Exception as error:
+            _log.warning("tools are searched by words alone", extra={"fields": {"error": type(error).__name__}})
+            return await words(query, wanted)
+        if not found.has_meaning:
+            return await words(query, wanted)
+        names = {tool.name for tool in wanted}
+        order = sorted(range(len(tools)), key=lambda place: (-found.scores[place], place))
+        fitting = [place for place in order if tools[place].name in names]
+        return [tools[place] for place in fitting] if fitting and found.scores[fitting[0]] >= _FITS else []
+
+    return rank
 
 
 def by_words(threads: Executor | None = None) -> Rank:

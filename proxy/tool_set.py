@@ -26,6 +26,10 @@ _HELD = 0.3
 """What the tools of the last group that was asked for gain when others come."""
 _REQUESTS = 10
 """For how many further requests a conversation is expected to go on, when it begins."""
+_SPENT = 7 / 8
+"""The part of what was saved that a change may cost: counts are estimates, and a conversation may end right behind."""
+_WORTH = 0.9
+"""The part of the definitions that is left at most where tools are left out: less is not worth a search."""
 _SHORT = 200
 """Characters of a user message that may mean anything by itself: `yes, the second one`."""
 _BEFORE = 300
@@ -68,6 +72,11 @@ class Limits:
     """Whether the set need not pay for itself: the provider takes no more tools than these, or changes are free."""
     idle_has_all: bool = False
     """Whether all tools are offered until a message wants something."""
+    called_must_stay: bool = True
+    """Whether tools that were called must be offered. Where they can be called without that, one that is offered only
+    never leaves."""
+    search: int = 0
+    """The tokens of what finds the tools that are left out."""
 
 
 def moments(messages: Sequence[Message]) -> list[Moment]:
@@ -124,9 +133,10 @@ class Offer:
         if scores is not None and (is_clear or not self._has_begun):
             self._wants = [max(now, _FADES * then) for now, then in zip(scores, self._wants, strict=True)]
         new = want.settled
-        must = self._pinned | {*called}
+        free = not self._limits.called_must_stay
+        must = self._pinned | ({*called} & {*(self.chosen or ())} if free else {*called})
         if new is None:
-            new = self._proposed(scores if is_clear or not self._has_begun else None, must)
+            new = self._proposed(scores if is_clear or not self._has_begun else None, must, called)
             if new is not None and not self._is_paid_for(new, want.end, must):
                 self._is_declined = self._is_declined or self.chosen is None
                 new = None
@@ -137,12 +147,15 @@ class Offer:
         if scores is not None and is_clear:
             self._held = self._limits.groups[max(range(len(scores)), key=scores.__getitem__)]
 
-    def _proposed(self, scores: Sequence[float] | None, must: Collection[int]) -> tuple[int, ...] | None:
+    def _proposed(
+        self, scores: Sequence[float] | None, must: Collection[int], called: Collection[int]
+    ) -> tuple[int, ...] | None:
         """The tools that a moment would have; None for those that there are."""
         if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
             return None
         if not self._has_begun:
-            return self._filled(must, () if scores is None else self._best())
+            used = [place for place in self._best() if place in called][: self._limits.keep // _RENEWED]
+            return self._filled(must, () if scores is None else [*used, *self._best()])
         lacking = {*must} - {*(self.chosen or ())}
         if lacking:  # called, though it was not offered: who needs it needs its group
             groups = {self._limits.groups[place] for place in lacking} - {""}
@@ -183,10 +196,12 @@ class Offer:
         if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
             return True
         if self.chosen is not None:
-            return self._saved + self._gain(end, new) >= 0
+            return _SPENT * self._saved + self._gain(end, new) >= 0
+        if self._block(new) > _WORTH * self._all:
+            return False
         # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
         rules, talk = self._limits.rules, self._before[end]
-        ours, whole = self._tokens(new) + talk, self._all + talk
+        ours, whole = self._block(new) + talk, self._all + talk
         later = prompt_cost(rules, whole, whole) - prompt_cost(rules, ours, ours)
         return len(new) <= len(self._pinned) or self._gain(end, new) + _REQUESTS * later >= 0
 
@@ -204,7 +219,7 @@ class Offer:
         if new is None:
             return 0.0
         rules, talk = self._limits.rules, self._before[end]
-        whole, ours = self._all + talk, self._tokens(new) + talk
+        whole, ours = self._all + talk, self._block(new) + talk
         if self._last is None:
             return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
         read = self._before[self._last]
@@ -213,8 +228,13 @@ class Offer:
 
     def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
         changed = min({*before} ^ {*after}, default=None)
-        same = [place for place in after if changed is None or place < changed]
-        return self._tokens(same) + (talk if changed is None else 0)
+        if changed is None:
+            return self._block(after) + talk
+        return self._tokens([place for place in after if place < changed])
+
+    def _block(self, places: Collection[int]) -> int:
+        """The tokens of a tool block; what finds the others stands at its end."""
+        return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
 
     def _tokens(self, places: Collection[int]) -> int:
         return sum(self._limits.sizes[place] for place in places)

@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 
-from proxy.call_tool import searching
-from proxy.chat import ChatRequest, Message, Tool
-from proxy.deferral import deferred
-from proxy.loop import Loop
-from proxy.replay import Replay
-from proxy.testing import chat, tool
+from proxy.chat import Message, Tool
+from proxy.testing import context, tool
 from proxy.tool_search import (
-    DEFINITION,
     MOST_CHARACTERS,
-    OfferFound,
     SearchTools,
+    by_relevance,
     by_words,
     found_in,
     left_out,
-    with_found,
 )
-from tests.scripted import Kept, Scripted, answer, call_of, calls, events, read, reply, streaming
 
 WEATHER = tool("get_weather", "The weather of a city.")
 MAIL = tool("send_email", "Sends a message to someone.")
@@ -154,67 +147,47 @@ async def test_parallel_searches_have_one_order() -> None:
     assert ["description" in found(one)[0] for one in (first, second)] == [True, False]
 
 
-def test_what_was_found_stands_behind_the_search() -> None:
-    recall = tool("recall")
-    grown = with_found([MAIL, DEFINITION, recall], [WEATHER, MAIL])
-    assert grown == (MAIL, DEFINITION, WEATHER, recall)
-    assert with_found(grown, [WEATHER]) == grown
-    again = with_found(grown, [WEATHER, CALENDAR])
-    assert again == (MAIL, DEFINITION, WEATHER, CALENDAR, recall)
-    assert again == with_found([MAIL, DEFINITION, recall], [WEATHER, CALENDAR]), "the loop and a later request agree"
-
-
-async def test_a_request_is_widened_by_what_its_searches_found() -> None:
-    request = chat("u1", tools=[MAIL, DEFINITION])
-    offering = searching(chat("u1", tools=TOOLS), request, by_words())
-    assert isinstance(offering, OfferFound)
-    answer = await offering.run('{"query": "weather"}')
-    assert "You can call them now." in answer
-    searched = request.with_messages([*request.messages, *answered(answer)])
-
-    widened = offering.widened(searched)
-
-    assert widened.tools == (MAIL, DEFINITION, WEATHER)
-    assert widened.messages is searched.messages
-    assert offering.widened(widened) is widened
-    assert offering.widened(request) is request
-
-
-def test_where_calls_go_through_call_tool_nothing_is_widened() -> None:
-    request: ChatRequest = deferred(chat("u1", tools=TOOLS), {"get_weather"})
-    assert not isinstance(searching(chat("u1", tools=TOOLS), request, by_words()), OfferFound)
-
-
 def test_what_is_left_out() -> None:
     assert left_out(TOOLS, [MAIL]) == (WEATHER, CALENDAR)
     assert left_out([Tool({"type": "web_search"})], []) == ()
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_what_a_search_found_is_offered_in_the_next_round_and_in_later_requests(stream: bool) -> None:
-    sent = chat("u1", tools=TOOLS, stream=stream)
-    recall = tool("recall")
-    request = sent.with_tools([MAIL, DEFINITION, recall])
-    made = [answer(None, "search_tools:s1"), answer(None, "get_weather:w1")]
-    made[0]["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"query": "weather"}'
-    upstream = Scripted(*(streaming(events(one)) if stream else reply(one) for one in made))
-    replay = Replay(Kept())
-    loop = Loop([searching(sent, request, by_words())])
+class Near:
+    """An embedder for which one word is near to everything; it may lack vectors, or break."""
 
-    got = await loop.send(upstream, call_of(request), replay.recorder(sent, "scope"))
+    name = "near"
 
-    if stream:
-        await read(got)
-    assert upstream.sent(1).tools == (MAIL, DEFINITION, WEATHER, recall)
-    assert b'"get_weather"' in upstream.calls[1].body
-    later = sent.with_messages(
-        [
-            *sent.messages,
-            Message({"role": "assistant", "content": None, "tool_calls": calls("get_weather:w1")}),
-            Message({"role": "tool", "tool_call_id": "w1", "content": "20"}),
-        ]
-    )
-    restored = await replay.restored(later, "scope")
-    again = with_found([MAIL, DEFINITION, recall], found_in(restored.messages, later.tools))
-    assert again == upstream.sent(1).tools, "the same block, with nothing stored about it"
-    assert restored.messages[: len(upstream.sent(1).messages)] == upstream.sent(1).messages
+    def __init__(self, word: str, fault: Exception | None = None, *, is_ready: bool = True) -> None:
+        self._word, self._fault, self._is_ready = word, fault, is_ready
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        if self._fault is not None:
+            raise self._fault
+        return [None if not self._is_ready else 0.9 if self._word in text else 0.0 for text in texts]
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError
+
+
+async def ranked(query: str, embedder: Near, wanted: Sequence[Tool] = TOOLS, **examples: Sequence[str]) -> list[str]:
+    rank = by_relevance(TOOLS, context(embedder=embedder), examples, {})
+    return [one.name for one in await rank(query, wanted)]
+
+
+async def test_a_search_goes_by_meaning_among_what_is_left_out() -> None:
+    assert (await ranked("write to grandma", Near("message")))[0] == "send_email"
+    assert "send_email" not in await ranked("write to grandma", Near("message"), [WEATHER, CALENDAR])
+
+
+async def test_a_search_goes_by_the_operators_examples() -> None:
+    assert (await ranked("saludos a la abuela", Near("abuela"), send_email=["escribe a la abuela"]))[0] == "send_email"
+
+
+async def test_where_nothing_fits_no_tool_is_found() -> None:
+    assert await ranked("zebra", Near("nothing has it")) == []
+
+
+@pytest.mark.parametrize("embedder", [Near("message", RuntimeError("a secret")), Near("message", is_ready=False)])
+async def test_without_vectors_words_decide(embedder: Near, caplog: pytest.LogCaptureFixture) -> None:
+    assert await ranked("the weather in Lima", embedder) == ["get_weather"]
+    assert "secret" not in caplog.text

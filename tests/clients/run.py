@@ -37,6 +37,7 @@ models:
   - {{match: "plain/*", upstream: scripted, chain: none}}
   - {{match: "steps/*", upstream: scripted, chain: default, window: 128000}}
   - {{match: "small/*", upstream: scripted, chain: default, window: 300, reserve: 100}}
+  - {{match: "many/*", upstream: scripted, chain: many, window: 128000}}
   - {{match: "asked/*", upstream: asking, chain: default, window: 128000}}
   - {{match: renamed, upstream: scripted, chain: none, model: plain/chat}}
   - {{match: echo, upstream: echo, chain: default, window: 8192}}
@@ -46,6 +47,9 @@ chains:
     - consolidate_system: {{}}
     - window_history: {{keep_turns: 6, stride: 2, summary: false}}
     - reject_oversize: {{share: 0.95}}
+  many:
+    - filter_tools: {{strategy: defer}}
+embedding: {{kind: none}}
 telemetry: {{log_level: warning, log_format: text}}
 """
 

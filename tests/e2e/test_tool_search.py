@@ -21,8 +21,9 @@ models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
     - compact_tool_results: {{}}
-    - defer_tools: {{always: [pinned], tokens: 1000}}
+    - filter_tools: {{strategy: defer, always: [pinned]}}
     - offer_recall: {{}}
+embedding: {{kind: none}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}
 """
@@ -186,29 +187,35 @@ async def test_parallel_calls_beside_a_search(running: Running) -> None:
     assert {one["tool_call_id"] for one in answered} == {"a", "b", "c", "d"}
 
 
-async def test_a_forced_tool_is_offered_as_it_is(running: Running) -> None:
-    running.model.says = [{"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
-    choice = {"type": "function", "function": {"name": "other_5"}}
-    message = await running.asks([USER], tool_choice=choice)
-    assert message.tool_calls[0].function.name == "other_5"
-    (sent,) = running.sent()
-    assert names(sent) == ["pinned", "other_5", "search_tools", "call_tool"]
-    assert sent["tools"][1] == TOOLS[6]
-    assert sent["tool_choice"] == choice
-
-
 class Answer(BaseModel):
     degrees: int
 
 
 async def test_structured_output_by_a_forced_tool_is_left_alone(running: Running) -> None:
-    tool = openai.pydantic_function_tool(Answer)
+    """What instructor sends: the model of the answer as a tool, and `tool_choice` for it."""
+    answer = openai.pydantic_function_tool(Answer)
     running.model.says = [{"tool_calls": [call("Answer", {"degrees": 20}, "a")]}]
     choice = {"type": "function", "function": {"name": "Answer"}}
-    message = await running.asks([USER], tools=[tool], tool_choice=choice)
+    message = await running.asks([USER], tools=[*TOOLS, answer], tool_choice=choice)
     assert Answer.model_validate_json(message.tool_calls[0].function.arguments).degrees == 20
-    assert running.sent()[0]["tools"][0] == tool
-    assert "call_tool" not in names(running.sent()[0])
+    (sent,) = running.sent()
+    assert sent["tools"] == [*TOOLS, answer]
+    assert sent["tool_choice"] == choice
+
+
+async def test_its_bytes_are_the_clients(running: Running) -> None:
+    running.model.says = [{"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
+    choice = {"type": "function", "function": {"name": "other_5"}}
+    body = json.dumps(
+        {"stream": running.stream, "tool_choice": choice, "model": "m", "tools": TOOLS, "messages": [USER]}, indent=1
+    )
+    async with (
+        aiohttp.ClientSession(headers={"content-type": "application/json"}) as session,
+        session.post(f"{running.base}/v1/chat/completions", data=body) as response,
+    ):
+        assert response.status == 200
+        assert b"other_5" in await response.read()
+    assert running.behind.last.body == body.encode()
 
 
 @pytest.mark.parametrize("name", ["search_tools", "call_tool"])
@@ -249,7 +256,7 @@ async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Ru
             answer = await response.json()
     assert answer["tools"][: len(TOOLS)] == TOOLS
     assert "call_tool" not in names(answer)
-    assert "defer_tools" not in [step["policy"] for step in answer["steps"]]
+    assert {step["policy"]: step["verdict"] for step in answer["steps"]}["filter_tools"] == "keep"
 
 
 async def test_another_replica_sends_the_same_bytes(tmp_path: Path) -> None:
@@ -271,3 +278,82 @@ async def test_another_replica_sends_the_same_bytes(tmp_path: Path) -> None:
     assert bodies[0] == bodies[1]
     (through_,) = json.loads(bodies[0])["messages"][1]["tool_calls"]
     assert through_["function"]["arguments"] == '{"name":"get_weather","arguments":{"city":"Lima"}}'
+
+
+SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {strategy}, keep: 5, always: [pinned]")
+"""Five tools stay, so that what else is needed has to be found."""
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+async def selecting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Running, None]:
+    async with upstream() as behind:
+        model = Model()
+        behind.respond = model
+        config = SELECTING.format(url=behind.url, folder=tmp_path / "state", strategy="auto")
+        async with proxy(config, tmp_path) as base:
+            yield Running(base, behind, model, request.param)
+
+
+async def test_a_found_tool_a_plain_one_and_a_search_in_one_answer(selecting: Running) -> None:
+    selecting.model.says = [
+        {"tool_calls": [call("search_tools", {"query": "does the thing 31"}, "s1")]},
+        {"tool_calls": [
+            through("other_31", {"x": "y"}, "a"),
+            call("get_weather", {"city": "Lima"}, "b"),
+            call("search_tools", {"query": "does the thing 32"}, "c"),
+        ]},
+        {"content": "done"},
+    ]  # fmt: skip
+    message = await selecting.asks([USER])
+    assert sorted((one.id, one.function.name, one.function.arguments) for one in message.tool_calls) == [
+        ("a", "other_31", '{"x": "y"}'), ("b", "get_weather", '{"city": "Lima"}'),
+    ]  # fmt: skip
+    results = [{"role": "tool", "tool_call_id": one.id, "content": f"result {one.id}"} for one in message.tool_calls]
+    await selecting.asks([USER, as_sent_back(message), *results])
+
+    first, second, third = selecting.sent()
+    assert names(first)[-2:] == ["search_tools", "call_tool"]
+    assert "get_weather" in names(first)
+    assert len(names(first)) == 5 + 2
+    assert first["tools"] == second["tools"] == third["tools"], "what is found changes no tool"
+    assert third["messages"][: len(second["messages"])] == second["messages"], "the cached prefix stays whole"
+    calls = third["messages"][3]["tool_calls"]
+    assert sorted((one["id"], one["function"]["name"]) for one in calls) == [
+        ("a", "call_tool"), ("b", "get_weather"), ("c", "search_tools"),
+    ]  # fmt: skip
+    answered = {one["tool_call_id"]: one["content"] for one in third["messages"] if one["role"] == "tool"}
+    assert "other_31" in answered["s1"]
+    assert "other_32" in answered["c"]
+    assert (answered["a"], answered["b"]) == ("result a", "result b")
+
+
+async def test_few_tools_and_a_forced_one_pass_as_they_came(selecting: Running) -> None:
+    selecting.model.says = [{"content": "few"}, {"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
+    choice = {"type": "function", "function": {"name": "other_5"}}
+    few = {"model": "m", "stream": selecting.stream, "messages": [USER], "tools": TOOLS[:5]}
+    forced = {"model": "m", "stream": selecting.stream, "messages": [USER], "tools": TOOLS, "tool_choice": choice}
+    async with aiohttp.ClientSession(headers={"content-type": "application/json"}) as session:
+        for body in (few, forced):
+            data = json.dumps(body, indent=2).encode()
+            async with session.post(f"{selecting.base}/v1/chat/completions", data=data) as response:
+                assert response.status == 200
+                await response.read()
+            assert selecting.behind.last.body == data
+
+
+async def test_several_answers_at_once_have_all_tools(selecting: Running) -> None:
+    """No search is run for them."""
+    selecting.model.says = [{"content": "one"}]
+    await selecting.asks([USER], n=2)
+    assert selecting.sent()[0]["tools"] == TOOLS
+
+
+@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
+async def test_a_client_with_a_tool_named_like_ours_keeps_all_of_its_own(selecting: Running, name: str) -> None:
+    own = definition(name, "The client's own.", {"q": {"type": "string"}})
+    selecting.model.says = [{"tool_calls": [call(name, {"q": "x"}, "a"), call("pinned", {}, "b")]}]
+    message = await selecting.asks([USER], tools=[*TOOLS, own])
+    assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == [
+        (name, '{"q": "x"}'), ("pinned", "{}"),
+    ]  # fmt: skip
+    assert selecting.sent()[0]["tools"] == [*TOOLS, own]

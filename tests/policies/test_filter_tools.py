@@ -11,6 +11,7 @@ from policies.filter_tools import FilterTools, ToolGroup
 from proxy.chain import run
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.context import CacheRules, Context
+from proxy.deferral import OURS
 from proxy.economics import Piece, request_cost
 from proxy.memory import Memos
 from proxy.policy import Decision, Keep, Rewrite
@@ -22,6 +23,7 @@ ACTIONS = ("create", "list", "delete", "change")
 TOOLS = tuple(tool(f"{subject}_{action}", f"To {action} the {subject}.") for subject in SUBJECTS for action in ACTIONS)
 CACHE = CacheRules(read=0.1, write=1.25, minimum=100, ttl=300)
 POLICY = FilterTools(keep=8)
+SELECT = FilterTools(keep=8, strategy="select")
 
 
 def asked(*texts: str, tools: Sequence[Tool] = TOOLS, system: str = "", **rest: Any) -> ChatRequest:
@@ -50,8 +52,10 @@ async def decided(request: ChatRequest, policy: FilterTools = POLICY, **fields: 
 
 
 async def offered(request: ChatRequest, policy: FilterTools = POLICY, **fields: Any) -> list[str]:
+    """The client's tools that are offered."""
     decision = await decided(request, policy, **fields)
-    return [each.name for each in (decision.request if isinstance(decision, Rewrite) else request).tools]
+    tools = (decision.request if isinstance(decision, Rewrite) else request).tools
+    return [each.name for each in tools if each not in OURS]
 
 
 class TestSelect:
@@ -65,7 +69,8 @@ class TestSelect:
     async def test_definitions_are_forwarded_as_they_came(self) -> None:
         decision = await decided(asked("delete the alarm"))
         assert isinstance(decision, Rewrite)
-        assert all(any(each is one for one in TOOLS) for each in decision.request.tools)
+        assert all(any(each is one for one in (*TOOLS, *OURS)) for each in decision.request.tools)
+        assert decision.request.tools[-2:] == OURS
 
     async def test_a_follow_up_that_may_mean_anything_changes_nothing(self) -> None:
         first = await offered(asked("delete the alarm"))
@@ -92,15 +97,36 @@ class TestSelect:
             request = with_call(request, "alarm_delete", "see the invoice and list each flight")
             assert await offered(request) == first
 
-    async def test_called_tools_never_leave(self) -> None:
-        request = with_call(asked("delete the alarm"), "song_change")
-        texts = [
-            Message({"role": "user", "content": f"list each {subject}"}) for subject in SUBJECTS if subject != "song"
-        ]
-        talk = [one for text in texts for one in (Message({"role": "assistant", "content": "Done."}), text)]
-        names = await offered(request.with_messages([*request.messages, *talk]), cache=CacheRules())
+    async def test_offered_tools_that_were_called_never_leave(self) -> None:
+        request = with_call(asked("change the song"), "song_change")
+        assert "song_change" in await offered(asked("change the song"))
+        for subject in SUBJECTS:
+            if subject != "song":
+                talk = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": f"list each {subject}"}]
+                request = request.with_messages([*request.messages, *map(Message, talk)])
+        names = await offered(request, cache=CacheRules())
         assert "song_change" in names
+        assert "calendar_list" in names
         assert len(names) == 8
+
+    async def test_a_call_of_what_is_left_out_goes_through_the_tool_that_calls(self) -> None:
+        request = with_call(asked("delete the alarm"), "song_change")
+        decision = await decided(request)
+        assert isinstance(decision, Rewrite)
+        assert decision.request.messages[1].called_tools == ("call_tool",)
+        assert decision.why.endswith("the others by search_tools")
+        nowhere = await decided(request, SELECT, runs_tools=False)
+        assert isinstance(nowhere, Rewrite)
+        assert nowhere.request.messages[1] is request.messages[1]
+        assert "song_change" in [each.name for each in nowhere.request.tools]
+        assert nowhere.why.endswith("the others out of reach")
+
+    async def test_where_nothing_searches_no_tool_is_left_out_of_itself(self) -> None:
+        assert isinstance(await decided(asked("delete the alarm"), runs_tools=False), Keep)
+
+    async def test_custom_tools_stay_because_they_can_only_be_called_directly(self) -> None:
+        custom = Tool({"type": "custom", "custom": {"name": "ledger", "description": "Books an entry."}})
+        assert "ledger" in await offered(asked("delete the alarm", tools=[*TOOLS, custom]))
 
     async def test_parallel_calls_keep_all_of_their_tools(self) -> None:
         request = asked("delete the alarm")
@@ -110,15 +136,26 @@ class TestSelect:
         ]
         results = [Message({"role": "tool", "tool_call_id": call["id"], "content": "done"}) for call in calls]
         calling = Message({"role": "assistant", "content": None, "tool_calls": calls})
-        names = await offered(request.with_messages([*request.messages, calling, *results]))
+        request = request.with_messages([*request.messages, calling, *results])
+        names = await offered(request, SELECT, runs_tools=False)
         assert {"song_change", "weather_list", "alarm_delete"} <= {*names}
+        decision = await decided(request)
+        assert isinstance(decision, Rewrite)
+        assert {*decision.request.messages[1].called_tools} <= {each.name for each in decision.request.tools}
 
-    async def test_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
+    async def test_where_nothing_searches_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
         request = with_call(asked("delete the alarm"), "invoice_list")
-        names = await offered(request)
+        names = await offered(request, SELECT, runs_tools=False)
         assert {"invoice_list", "invoice_create", "invoice_delete", "invoice_change"} <= {*names}
         assert len(names) == 8
-        assert await offered(with_call(request, "invoice_list")) == names
+        assert await offered(with_call(request, "invoice_list"), SELECT, runs_tools=False) == names
+
+    async def test_where_a_search_does_it_changes_nothing(self) -> None:
+        request = asked("delete the alarm")
+        assert await offered(with_call(request, "invoice_list")) == await offered(request)
+
+    async def test_one_tool_too_many_is_not_worth_a_search(self) -> None:
+        assert isinstance(await decided(asked("delete the alarm", tools=TOOLS[:9])), Keep)
 
     async def test_always_and_groups_are_kept(self) -> None:
         policy = FilterTools(keep=9, always=("weather_*",), groups={"rest": ToolGroup(tools=("song_list", "light_*"))})
@@ -142,21 +179,23 @@ class TestSelect:
         short = whole.with_messages(whole.messages[-1:])
         decision = await POLICY.apply(short, ctx_of(whole))
         assert isinstance(decision, Rewrite)
-        assert [each.name for each in decision.request.tools] == await offered(whole)
+        assert [each.name for each in decision.request.tools if each not in OURS] == await offered(whole)
 
     async def test_tools_of_ours_stay_and_are_not_counted(self) -> None:
         request, ours = asked("delete the alarm"), tool("recall")
         decision = await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request))
         assert isinstance(decision, Rewrite)
-        assert decision.request.tools[-1] is ours
-        assert len(decision.request.tools) == 9
+        assert decision.request.tools[-3:] == (ours, *OURS)
+        assert len(decision.request.tools) == 8 + 3
 
     async def test_a_tool_named_like_one_of_ours_is_a_tool(self) -> None:
         mine = tool("search_tools", "Finds garden tools in the shed.")
         request = asked("which garden tools are in the shed?", tools=[*TOOLS, mine])
-        decision = await decided(request)
+        assert isinstance(await decided(request), Keep), "nothing could find what is left out"
+        decision = await decided(request, SELECT)
         assert isinstance(decision, Rewrite)
         assert any(each is mine for each in decision.request.tools)
+        assert "call_tool" not in [each.name for each in decision.request.tools]
 
     async def test_clashing_names_are_both_offered_once_one_was_called(self) -> None:
         twins = [tool("twin", "One."), tool("twin", "Other.")]
@@ -169,7 +208,6 @@ class TestNothingToGain:
         "rest",
         [
             {"tool_choice": {"type": "function", "function": {"name": "alarm_list"}}},
-            {"tool_choice": "none"},
             {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
         ],
     )
@@ -201,7 +239,10 @@ class TestNothingToGain:
     async def test_small_talk_without_any_tool_sends_none(self) -> None:
         decision = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True))
         assert isinstance(decision, Rewrite)
-        assert b"tool" not in decision.request.encode()
+        assert decision.request.tools == OURS
+        nowhere = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True), SELECT, runs_tools=False)
+        assert isinstance(nowhere, Rewrite)
+        assert b"tool" not in nowhere.request.encode()
 
 
 class TestTheProvidersMost:
@@ -210,7 +251,11 @@ class TestTheProvidersMost:
     @pytest.mark.parametrize("strategy", ["auto", "select", "narrow"])
     async def test_more_are_brought_under_it(self, strategy: Any) -> None:
         policy = FilterTools(keep=200, strategy=strategy)
-        assert len(await offered(asked("about thing 140", tools=self.MANY), policy)) == 128
+        decision = await decided(asked("about thing 140", tools=self.MANY), policy)
+        assert isinstance(decision, Rewrite)
+        assert len(decision.request.tools) == 128
+        assert decision.request.tools[-2:] == OURS
+        assert len(await offered(asked("about thing 140", tools=self.MANY), policy, runs_tools=False)) == 128
 
     async def test_even_with_a_forced_choice_which_stays(self) -> None:
         choice = {"type": "function", "function": {"name": "thing149_149"}}
@@ -221,7 +266,7 @@ class TestTheProvidersMost:
 
     async def test_even_where_nobody_asked_for_anything(self) -> None:
         request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), self.MANY)
-        assert len(await offered(request, FilterTools(keep=200))) == 128
+        assert len(await offered(request, FilterTools(keep=200))) == 126
 
     async def test_two_thousand(self) -> None:
         many = tuple(tool(f"thing{n}_{n}", f"About thing{n}.") for n in range(2000))
@@ -373,5 +418,5 @@ def test_a_group_needs_tools() -> None:
 
 
 def test_globs_are_by_group() -> None:
-    globs: Mapping[str, Sequence[str]] = FilterTools(groups={"a": ToolGroup(tools=("x_*",))}).globs
+    globs: Mapping[str, Sequence[str]] = FilterTools(groups={"a": ToolGroup(tools=("x_*",))}).tool_groups
     assert globs == {"a": ("x_*",)}

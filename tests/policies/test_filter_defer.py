@@ -1,9 +1,11 @@
+"""Offering none of the client's tools but those that are always there."""
+
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from policies.defer_tools import DeferTools
+from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.deferral import OURS
 from proxy.policy import Keep, Rewrite
@@ -12,11 +14,11 @@ from proxy.wire import damage
 from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
-DEFERRING = DeferTools(tokens=1000)
+DEFERRING = FilterTools(strategy="defer")
 NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
 
 
-async def made(request: ChatRequest, policy: DeferTools | None = None) -> ChatRequest:
+async def made(request: ChatRequest, policy: FilterTools | None = None) -> ChatRequest:
     decision = await (policy or DEFERRING).apply(request, context(request))
     assert isinstance(decision, Rewrite)
     return decision.request
@@ -32,7 +34,7 @@ async def test_two_tools_stand_in_place_of_many() -> None:
 
 async def test_pinned_ones_stay_where_they_were() -> None:
     request = chat("s u1", tools=[tool("web_search"), *MANY, tool("web_open")])
-    kept = await made(request, DeferTools(always=("web_*", "tool_3"), tokens=1000))
+    kept = await made(request, FilterTools(strategy="defer", always=("web_*", "tool_3")))
     assert names(kept) == ["web_search", "tool_3", "web_open", "search_tools", "call_tool"]
 
 
@@ -58,11 +60,15 @@ async def test_whatever_the_conversation_it_stays_sound(talk: ChatRequest) -> No
 
 
 async def test_few_tools_stay() -> None:
+    few = chat("u1", tools=MANY[:30])
+    assert isinstance(await DEFERRING.apply(few, context(few)), Keep)
+    assert names(await made(few, FilterTools(strategy="defer", keep=29))) == ["search_tools", "call_tool"]
+    assert names(await made(few, FilterTools(strategy="defer", max_tokens=100))) == ["search_tools", "call_tool"]
+
+
+async def test_where_nothing_runs_a_search_all_tools_stay() -> None:
     request = chat("u1", tools=MANY)
-    size = sum(len(each.raw) for each in MANY) // 4
-    assert isinstance(await DeferTools(tokens=size + 1).apply(request, context(request)), Keep)
-    assert isinstance(await DeferTools(tokens=size).apply(request, context(request)), Rewrite)
-    assert isinstance(await DeferTools().apply(request, context(request)), Keep)
+    assert isinstance(await DEFERRING.apply(request, context(request, runs_tools=False)), Keep)
 
 
 async def test_how_full_the_window_is_does_not_matter() -> None:
@@ -82,24 +88,17 @@ async def test_how_full_the_window_is_does_not_matter() -> None:
         pytest.param(chat("u1", tools=[*MANY, tool("call_tool")]), id="the client's own call_tool"),
         pytest.param(chat("u1", tools=[*OURS]), id="nothing but ours"),
         pytest.param(
-            chat("u1", tools=[Tool({"type": "custom", "custom": {"name": f"c{n}", "description": "x" * 999}}) for n in range(9)]),
+            chat("u1", tools=[Tool({"type": "custom", "custom": {"name": f"c{n}", "description": "x"}}) for n in range(40)]),
             id="custom tools",
         ),
         pytest.param(
-            chat("u1", tools=[tool("answer", "x" * 9999)], tool_choice={"type": "function", "function": {"name": "answer"}}),
-            id="structured output",
+            chat("u1", tools=MANY, tool_choice=NAMED),
+            id="a forced tool",
         ),
     ],
 )  # fmt: skip
 async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
     assert isinstance(await DEFERRING.apply(request_, context(request_)), Keep)
-
-
-async def test_a_forced_tool_is_offered() -> None:
-    request = await made(chat("u1", tools=MANY, tool_choice=NAMED))
-    assert names(request) == ["tool_7", "search_tools", "call_tool"]
-    assert request.tools[0] is MANY[7]
-    assert request.rest["tool_choice"] == NAMED
 
 
 async def test_what_other_steps_offer_stays() -> None:

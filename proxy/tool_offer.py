@@ -1,0 +1,185 @@
+"""What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.context import Context
+from proxy.economics import UNCACHED
+from proxy.tool_ranking import Pool, pooled, relevance
+from proxy.tool_set import Limits, Moment, Offer, Want, moments, request_ends
+
+_STRIDE = 32
+"""User messages that a conversation is walked through anew, at least; twice as many at most."""
+_ALL = "all"
+"""What is remembered where all tools are offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the operator wants to be offered."""
+
+    max_tokens: int
+    """The most tokens that the definitions may take."""
+    always: tuple[str, ...]
+    """Globs of tools that never leave."""
+    small_talk: str
+    """What small talk gets: `none`, `select` or `all`."""
+    wait: float
+    """Seconds to wait for vectors."""
+    examples: Mapping[str, Sequence[str]]
+    """What people say who need a tool, by globs of its name."""
+    groups: Mapping[str, Sequence[str]]
+    """Globs of the tools of each group."""
+
+
+class Finding:
+    """Finds the tools to offer in one request."""
+
+    def __init__(
+        self,
+        wishes: Wishes,
+        request: ChatRequest,
+        ctx: Context,
+        tools: Sequence[Tool],
+        within_reach: frozenset[str] = frozenset(),
+    ) -> None:
+        """`tools` are the client's; those of the names `within_reach` can be called though they are left out. Where
+        there are any, no other one leaves; where there are none, any may, but not one that was called."""
+        self._wishes, self._request, self._ctx, self._tools = wishes, request, ctx, tools
+        self._messages = ctx.incoming.messages
+        self._within_reach = within_reach
+        self._pinned: frozenset[int] = frozenset()
+        self._now = 0
+        self.how = "as before"
+        """How the tools were found."""
+
+    async def selected(
+        self, keep: int, sizes: tuple[int, ...], search: int, *, is_forced: bool
+    ) -> frozenset[int] | None:
+        """The places of at most `keep` tools to offer; None for all of them.
+
+        `sizes` are the tools' tokens, `search` those of what finds the others. What is forced need not pay for itself.
+        """
+        pool = await self._pool()
+        limits = Limits(
+            keep,
+            self._wishes.max_tokens,
+            sizes,
+            pool.groups,
+            self._ctx.model.cache,
+            is_forced=is_forced,
+            idle_has_all=self._wishes.small_talk == "all" and not is_forced,
+            called_must_stay=not self._within_reach,
+            search=search,
+        )
+        return await self._chosen(pool, limits)
+
+    async def narrowed(self, keep: int, sizes: tuple[int, ...]) -> frozenset[int] | None:
+        """The places of the tools that may be called, where all are offered: changing them costs nothing."""
+        pool = await self._pool()
+        limits = Limits(keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
+        return await self._chosen(pool, limits)
+
+    async def _pool(self) -> Pool:
+        pool = await pooled(self._tools, self._ctx, self._wishes.examples, self._wishes.groups)
+        key = ("tools always offered", pool.digest, self._wishes.always)
+        always = await self._ctx.once.of_key(key, sum(map(len, pool.texts)), self._always)
+        fixed = chosen_tools(self._request.rest.get("tool_choice"))
+        stay = (
+            place
+            for place, tool in enumerate(self._tools)
+            if tool.name in fixed or (self._within_reach and tool.name not in self._within_reach)
+        )
+        self._pinned = frozenset([*always, *stay])
+        return pool
+
+    def _always(self) -> tuple[int, ...]:
+        return tuple(place for place, tool in enumerate(self._tools) if matches(tool.name, self._wishes.always))
+
+    async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
+        found = moments(self._messages)
+        if not limits.called_must_stay:  # then calls change nothing
+            found = [moment for moment in found if moment.queries]
+        # where the walk begins moves in strides: not with each message
+        found = found[max(0, (len(found) // _STRIDE - 1) * _STRIDE) :]
+        if not found:  # nobody asked for anything
+            return self._as_it_is(tuple(range(len(self._tools))) if limits.is_forced else None, limits)
+        keys = self._keys(pool, limits, found)
+        memo = self._ctx.memo
+        known = (await memo.known(keys[-1:]))[0] if memo is not None else None
+        if known is None:
+            known = await self._walked(pool, limits, found, keys)
+            if memo is not None:
+                known = await memo.settle(keys[-1], known)
+        return self._as_it_is(_read(known), limits)
+
+    async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], keys: Sequence[str]) -> str:
+        """The tools of the last moment, worked out from the first one on, as they are remembered."""
+        memo = self._ctx.memo
+        known = await memo.known(keys[:-1]) if memo is not None else [None] * (len(keys) - 1)
+        self._now = found[-1].end
+        scores = await asyncio.gather(*(self._scores(pool, moment) for moment in found))
+        message_sizes = await self._ctx.tokens.sizes(self._messages)
+        offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned)
+        called: frozenset[int] = frozenset()
+        begin = 0
+        for moment, each, settled in zip(found, scores, [*known, None], strict=True):
+            called |= self._called(self._messages[begin : moment.end])
+            begin = moment.end
+            offer.decide(Want(moment.end, each, None if settled is None else _read(settled)), called)
+        return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
+
+    async def _scores(self, pool: Pool, moment: Moment) -> tuple[float, ...] | None:
+        if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
+            return None
+        wait = self._wishes.wait
+        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
+        if moment.end == self._now:
+            self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
+        return tuple(map(max, zip(*(each.scores for each in found), strict=True)))
+
+    def _as_it_is(self, chosen: tuple[int, ...] | None, limits: Limits) -> frozenset[int] | None:
+        """What was chosen, and what must stay besides: for that the least wanted leaves."""
+        if chosen is None:
+            return None
+        must = self._pinned
+        if limits.called_must_stay:
+            must |= self._called(self._messages) | self._called(self._request.messages)
+        others = [place for place in chosen if place not in must]
+        return must | frozenset(others[: max(0, limits.keep - len(must))])
+
+    def _called(self, messages: Sequence[Message]) -> frozenset[int]:
+        names = {name for message in messages for name in message.called_tools}
+        return (
+            frozenset(place for place, tool in enumerate(self._tools) if tool.name in names) if names else frozenset()
+        )
+
+    def _keys(self, pool: Pool, limits: Limits, found: Sequence[Moment]) -> list[str]:
+        """A key for each moment, of all that its tools depend on."""
+        about = (
+            pool.digest, limits.keep, limits.max_tokens, limits.is_forced, limits.called_must_stay,
+            self._wishes.small_talk, sorted(self._pinned),
+        )  # fmt: skip
+        running = blake2b(repr((about, limits.rules, self._ctx.model.name)).encode(), digest_size=16)
+        keys: list[str] = []
+        begin = 0
+        for moment in found:
+            for message in self._messages[begin : moment.end]:
+                running.update(b"%d " % len(message.raw))
+                running.update(message.raw)
+            begin = moment.end
+            keys.append(f"tools-{running.hexdigest()}")
+        return keys
+
+
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Whether a tool's name matches one of some globs."""
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _read(known: str) -> tuple[int, ...] | None:
+    return None if known == _ALL else tuple(int(place) for place in known.split(",") if place)

@@ -14,7 +14,7 @@ from proxy.economics import turns_to_pay
 from proxy.lexical import terms
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recalled import TAG
-from proxy.search import Found, Place, Search
+from proxy.search import Found, Place, Search, prepare
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 _ASKED = 3
@@ -26,6 +26,8 @@ _CORE = 0.5
 _TOGETHER = 1.5
 """How much of what one message may have, it and the earlier ones may have together."""
 _LEVELS = 3
+_STAYS = 0.4
+"""The share of the usable window that a cut leaves, about: what is older than that will leave with it."""
 _EARLIER = 8
 """Earlier user messages whose passages may still stand."""
 
@@ -68,12 +70,18 @@ class RecallHistory(Policy):
     """Seconds to wait for vectors that are not there yet; they are made in the background, and the next request has
     them."""
 
+    prepare_at: float = Field(default=0.70, gt=0, le=1)
+    """The share of the usable window from which on the vectors of what will leave with the next cut are made, in the
+    background; so the first question behind the cut need not wait for them. 1 means never."""
+
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Rank what left, and place what fits."""
         gone = departed(ctx.incoming.messages, request.messages)
+        if ctx.embedder is not None:
+            await self._prepare(request, ctx)
         if not gone:
             return Keep("nothing left the context")
         sent = {id(message) for message in ctx.incoming.messages}
@@ -83,6 +91,22 @@ class RecallHistory(Policy):
         if not users:
             return Keep("no user message of the client's stands in the request")
         return await _Recollection(self, request, ctx, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
+
+    async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
+        """Begin to make the vectors of what will leave with the next cut, once that is near."""
+        usable = ctx.model.usable(request)
+        total = (await ctx.tokens.count(request)).total
+        if total < usable * self.prepare_at or self.prepare_at >= 1:
+            return
+        there = {id(message) for message in request.messages}
+        talk = [message for message in ctx.incoming.messages if id(message) in there and not message.is_system]
+        leaving, over = 0, total - usable * _STAYS
+        for size in await ctx.tokens.sizes(talk):
+            over -= size
+            if over < 0:
+                break
+            leaving += 1
+        await prepare(talk[: min(leaving, len(talk) - 1)], ctx)
 
 
 class _Choice(NamedTuple):

@@ -95,7 +95,7 @@ class Api:
         """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
         done = await self._rewriting.run(body, route, steps, http, seen)
         if detours is not None:
-            detours.check(done.outcome, done.profile)
+            detours.check(done.outcome, done.ctx.model)
         request = done.outcome.request.with_model(route.model)
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:

@@ -20,6 +20,7 @@ from proxy.background import Background
 from proxy.builders import (
     build_counters,
     build_embedding,
+    build_index,
     build_store,
     build_upstreams,
     build_writing,
@@ -83,7 +84,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     store = build_store(settings.state)
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
-    memos, embedding = Memos(store, ttl=settings.state.ttl), build_embedding(settings, store)
+    memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
+    embedding = build_embedding(settings, index)
     services = Services(tokens, archives, replay, once, memos, recalls, None, embedding)
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     records = Records(telemetry.recent, peers)
@@ -102,7 +104,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         return reloading.settings.server.drain_delay
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
-    health = Health(reloading, draining, lambda: degraded({"state": store, "embedding": embedding}))
+    health = Health(reloading, draining, lambda: degraded({"state": store, "vectors": index, "embedding": embedding}))
     admin = Admin(reloading, records, peers, telemetry.metrics)
 
     @asynccontextmanager
@@ -120,6 +122,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await reloading.aclose()
             if embedding is not None:
                 await embedding.aclose()
+            if index is not None:
+                await index.aclose()
             await counters.aclose()
             await store.aclose()
             tokens.close()

@@ -14,6 +14,10 @@ from proxy.embedding.backend import Backend
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.errors import ConfigError
 from proxy.guard import GuardedUpstream
+from proxy.index import VectorIndex
+from proxy.index.points import Bounds
+from proxy.index.service import IndexService
+from proxy.index_settings import NoVectors, QdrantVectors
 from proxy.models import Models
 from proxy.rewriting import Writing
 from proxy.routing import Routes
@@ -83,12 +87,35 @@ def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: T
     return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
 
 
-def build_embedding(settings: Settings, store: Store | None) -> EmbeddingService | None:
+def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:
+    """Where vectors stay. Nothing is opened, imported or connected before it is needed."""
+    chosen = settings.vectors
+    if isinstance(chosen, NoVectors):
+        return None
+    metrics = telemetry.metrics.index if telemetry is not None else None
+    failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
+    bounds = Bounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
+    if isinstance(chosen, QdrantVectors):
+        from proxy.index.server import Server
+
+        key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
+        server, wait = Server(chosen.url, key, chosen.prefix, chosen.timeout, bounds), chosen.timeout
+        return IndexService(server, timeout=wait, search_timeout=wait, threads=4, failed=failed, degraded=degraded)
+    from proxy.index.embedded import Embedded
+
+    in_memory = settings.state.kind == "memory" and chosen.directory is None
+    beside = settings.state.directory if isinstance(settings.state, StateSettings) else "state"
+    directory = Path(chosen.directory or f"{beside}/vectors").expanduser()
+    embedded = Embedded(None if in_memory else directory, bounds, busy=chosen.timeout)
+    return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
+
+
+def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingService | None:
     """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
     if isinstance(settings.embedding, NoEmbedding):
         return None
     max_bytes = settings.embedding.memory_mib * 2**20
-    return EmbeddingService(_backend(settings.embedding), store, ttl=settings.state.ttl, max_bytes=max_bytes)
+    return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes)
 
 
 def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:

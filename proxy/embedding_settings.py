@@ -26,7 +26,7 @@ class SentenceTransformersEmbedding(Base):
     """The most texts that are worked on at once; a query waits for those under way."""
 
     memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory: 64 are those of some 60,000 short texts. All of them are in the state directory."""
+    """MiB of vectors in memory: 64 are those of some 60,000 short texts. All of them are where `vectors` says."""
 
 
 class OpenAIEmbedding(Base):
@@ -53,7 +53,7 @@ class OpenAIEmbedding(Base):
     """Seconds for a request."""
 
     memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory. All of them are in the state directory."""
+    """MiB of vectors in memory. All of them are where `vectors` says."""
 
 
 class NoEmbedding(Base):

@@ -18,6 +18,7 @@ FIXED = (
     "server.admin_port",
     "server.keep_alive",
     "state",
+    "vectors",
     "embedding",
     "telemetry.endpoint",
     "telemetry.protocol",

@@ -19,7 +19,7 @@ from proxy.demand import Demand, check_caps, demand_of
 from proxy.economics import money, reported_cost
 from proxy.errors import RateLimited
 from proxy.stores import StoreError
-from proxy.telemetry.metrics import LimitMetrics
+from proxy.telemetry.service_metrics import LimitMetrics
 from proxy.upstream import Call
 from proxy.usage import Usage
 from proxy.windows import MINUTE, Window, duration, retry_after

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from proxy.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThroughAuth
 from proxy.config import policy_class, policy_names
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.policy import Policy, When
 from proxy.settings import (
     CacheSettings,
@@ -48,6 +49,9 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
     ("embedding: kind: openai", OpenAIEmbedding),
     ("embedding: kind: none", NoEmbedding),
+    ("vectors: kind: embedded", EmbeddedVectors),
+    ("vectors: kind: qdrant", QdrantVectors),
+    ("vectors: kind: none", NoVectors),
     ("telemetry", TelemetrySettings),
 )
 

@@ -1,6 +1,7 @@
 """Find the passages of messages that bear on a question, by their words and by their meaning."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 from proxy.chat import Message
@@ -93,6 +94,21 @@ class Search:
         return [by_place[i] for i in range(len(entries))]
 
 
+async def prepare(messages: Sequence[Message], ctx: Context) -> None:
+    """Begin to make the vectors of the passages of messages that will be searched; those of each message once."""
+    if ctx.embedder is None:
+        return
+    digests = await ctx.once.of_each(_digest, messages)
+    keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
+    new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
+    parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
+    texts = [entry.passage.of(messages[place].text) for place, each in zip(new, parts, strict=True) for entry in each]
+    if texts:
+        ctx.embedder.prepare(texts)
+    for place in new:
+        ctx.once.remember(keys[place], True)
+
+
 class _Entry(NamedTuple):
     """A passage of a message, ready to be ranked."""
 
@@ -108,6 +124,10 @@ def _indexed(message: Message) -> tuple[_Entry, ...]:
     text = message.text
     parts = passages(text)
     return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
+
+
+def _digest(message: Message) -> bytes:
+    return blake2b(message.raw, digest_size=16).digest()
 
 
 def _is_about(words: Fit, cosine: float | None) -> bool:

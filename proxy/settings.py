@@ -7,6 +7,7 @@ from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 from proxy.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
 from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
+from proxy.index_settings import EmbeddedVectors, VectorSettings
 from proxy.policy import Policy
 from proxy.state_settings import State, StateSettings
 from proxy.upstream_settings import Connected, Guarded
@@ -282,6 +283,9 @@ class Settings(Base):
 
     embedding: EmbeddingSettings = SentenceTransformersEmbedding(kind="sentence-transformers")
     """How texts are compared by meaning, where a policy does. Nothing is loaded before."""
+
+    vectors: VectorSettings = EmbeddedVectors(kind="embedded")
+    """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -14,7 +14,7 @@ from proxy.context import Material
 from proxy.errors import PenstockError
 from proxy.routing import Route, Routes
 from proxy.settings import WriterSettings
-from proxy.telemetry.metrics import WriterMetrics
+from proxy.telemetry.service_metrics import WriterMetrics
 from proxy.upstream import Call, Upstream
 
 _log = logging.getLogger("penstock.writer")

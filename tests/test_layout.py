@@ -18,6 +18,7 @@ HEAVY = {
     "numpy": "proxy/embedding/vectors.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py",
+    "qdrant_client": "proxy/index/qdrant.py",
     "redis": "proxy/redis_server.py",
     "referencing": "proxy/schema_check.py",
     "regex": "proxy/slicing.py",
@@ -50,6 +51,10 @@ def test_a_large_library_has_one_importing_file(library: str, file: str) -> None
 
 def test_chat_needs_nothing_but_the_standard_library() -> None:
     assert imports(ROOT / "proxy/chat.py") <= {"copy", "json", "collections", "dataclasses", "itertools", "typing"}
+
+
+def test_the_contract_of_an_index_needs_nothing_but_the_standard_library() -> None:
+    assert imports(ROOT / "proxy/index/__init__.py") <= {"collections", "dataclasses", "hashlib", "typing"}
 
 
 @pytest.mark.parametrize("path", [*ROOT.glob("policies/[a-z]*.py")], ids=lambda path: path.stem)

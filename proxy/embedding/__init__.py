@@ -1,6 +1,6 @@
 """How near texts are in meaning. Vectors are made in the background, and once for each content, model and tenant.
 
-    similarities ─ memory ─ store ─ queue ─ one worker ─ backend (a thread with a model, or a server)
+    similarities ─ memory ─ index ─ queue ─ one worker ─ backend (a thread with a model, or a server)
 
 Until a vector is there its text has no similarity, and whoever asks ranks by words.
 """
@@ -16,7 +16,7 @@ from proxy.embedding import vectors
 from proxy.embedding.backend import LONGEST, Backend
 from proxy.embedding.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
 from proxy.embedding.remembered import AT_ONCE, Remembered
-from proxy.stores import Store
+from proxy.index import VectorIndex
 
 logger = logging.getLogger("penstock.embedding")
 
@@ -33,17 +33,17 @@ class EmbeddingService:
     def __init__(
         self,
         backend: Backend,
-        store: Store | None = None,
+        index: VectorIndex | None = None,
         *,
-        ttl: float = 30 * 86400.0,
         max_bytes: int = 64 * 2**20,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ttl` is how many seconds vectors stay in `store` unused; `max_bytes` bounds those in memory."""
+        """`max_bytes` bounds the vectors in memory; without `index` there are no others."""
         self.name = backend.name
+        self._version = backend.version
         self._clock = clock
         self._warned: dict[tuple[str, str], float] = {}
-        self._remembered = Remembered(backend.version, store, self._warn, ttl=ttl, max_bytes=max_bytes, clock=clock)
+        self._remembered = Remembered(backend.version, index, self._warn, max_bytes=max_bytes)
         self._making = Making(backend, self._made, self._warn, clock)
         self._pending: dict[Key, Wanted] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -77,15 +77,31 @@ class EmbeddingService:
         """The cosine of each text to a query after at most `wait` seconds; None where there is no vector yet."""
         if not texts:
             return []
+        asked, *others = await self._made_of(tenant, [query, *texts], wait)
+        return await self._compare(asked, others)
+
+    async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
+        """The packed vectors of each text after at most `wait` seconds, the first text's before the others'.
+
+        None where there is none yet; empty for a text that cannot have one.
+        """
+        return await self._made_of(tenant, texts, wait) if texts else []
+
+    @property
+    def version(self) -> str:
+        """What vectors depend on besides the text: the model of their scope in the index."""
+        return self._version
+
+    async def _made_of(self, tenant: str, texts: Sequence[str], wait: float) -> list[bytes | None]:
         self._questions += 1
-        asked, *others = keys = [_key(tenant, text) for text in (query, *texts)]
+        keys = [_key(tenant, text) for text in texts]
         found = {key: self._remembered.get(key) for key in keys}  # now: making the others may push them out of memory
-        wanted = self._want([(asked, query)], QUERY) | self._want(list(zip(others, texts, strict=True)), ASKED)
+        wanted = self._want([(keys[0], texts[0])], QUERY) | self._want(list(zip(keys, texts, strict=True))[1:], ASKED)
         if wanted:
             # a cancelled question leaves its texts being made: the next one will find them
             await asyncio.wait({each.made for each in wanted.values()}, timeout=min(wait, _LONGEST_WAIT))
         found |= {key: each.made.result() for key, each in wanted.items() if each.made.done()}
-        return await self._compare(found[asked], [found[key] for key in others])
+        return [found[key] for key in keys]
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts; returns at once."""
@@ -117,7 +133,7 @@ class EmbeddingService:
         self._pending.pop(key, None)
 
     async def _look_up(self, wanted: list[Wanted]) -> None:
-        """Get vectors from the store; texts that have none there go to the queue."""
+        """Get vectors from the index; texts that have none there go to the queue."""
         try:
             while wanted:
                 some = wanted[:AT_ONCE]

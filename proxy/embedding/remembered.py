@@ -1,22 +1,21 @@
-"""Vectors that were made: the recent ones in memory, all of them in the store, so that a restart loses none."""
+"""Vectors that were made: the recent ones in memory, all of them in the index, so that a restart loses none."""
 
 import asyncio
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from urllib.parse import quote
+from collections.abc import Sequence
 
 from proxy.embedding.making import Key, Warn
-from proxy.embedding.vectors import dimension
-from proxy.stores import Store, StoreError
+from proxy.index import IndexFailed, Point, Scope, VectorIndex
+from proxy.index.packed import dimension
 
-AT_ONCE = 32
-"""Values that are asked for together: the store is there for others too."""
+AT_ONCE = 256
+"""Texts whose vectors are read or written together."""
+
+KIND = "texts"
+"""The kind of scope in the index: a tenant's tools, passages, queries, whatever was embedded, under their hashes."""
 
 _UNWRITTEN = 2048
 """Vectors that may wait to be written; further ones are only kept in memory."""
-_PAUSE = 10.0
-"""Seconds for which a store that failed is left alone: waiting for it would cost more than it saves."""
 _ENTRY = 300
 """Bytes that an entry takes in memory besides its vectors."""
 
@@ -24,29 +23,17 @@ _ENTRY = 300
 class Remembered:
     """A memory of packed vectors, bounded in bytes; what was used longest ago is forgotten. For one event loop."""
 
-    def __init__(
-        self,
-        version: str,
-        store: Store | None,
-        warn: Warn,
-        *,
-        ttl: float,
-        max_bytes: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`ttl` is how many seconds a vector stays in the store after its last use."""
-        self._version = quote(version, safe="")
-        self._store = store
+    def __init__(self, version: str, index: VectorIndex | None, warn: Warn, *, max_bytes: int) -> None:
+        """Vectors are those of one version of a model."""
+        self._version = version
+        self._index = index
         self._warn = warn
-        self._ttl = ttl
         self._max_bytes = max_bytes
-        self._clock = clock
         self._known: OrderedDict[Key, bytes] = OrderedDict()
         self._bytes = 0
         self._dimension: int | None = None  # of what was made last; not known before
         self._unwritten: dict[Key, bytes] = {}
         self._writer: asyncio.Task[None] | None = None
-        self._store_pauses_until = float("-inf")
 
     def get(self, key: Key) -> bytes | None:
         """What is in memory for a text; empty for one that has no vectors."""
@@ -56,15 +43,21 @@ class Remembered:
         return found
 
     async def recall(self, keys: Sequence[Key]) -> list[bytes | None]:
-        """What is in the store for at most `AT_ONCE` texts, from now on in memory too; None for what it cannot tell."""
-        found = await asyncio.gather(*map(self._read, keys))
-        for key, packed in zip(keys, found, strict=True):
-            if packed is not None:
-                self._keep(key, packed)
-        return list(found)
+        """What is in the index for texts, from now on in memory too; None for what it cannot tell.
+
+        The keys are one tenant's.
+        """
+        if self._index is None or not keys:
+            return [None] * len(keys)
+        try:
+            found = await self._index.vectors(self._scope(keys[0].tenant), [key.digest for key in keys])
+        except IndexFailed as error:
+            self._failed("read", error)
+            return [None] * len(keys)
+        return list(map(self._taken, keys, found))
 
     def add(self, key: Key, packed: bytes) -> None:
-        """Remember new vectors, and begin to write them to the store.
+        """Remember new vectors, and begin to write them to the index.
 
         Where they have another dimension than the earlier ones, these are another model's: they are forgotten.
         """
@@ -75,16 +68,17 @@ class Remembered:
                 self._bytes = 0
             self._dimension = width
         self._keep(key, packed)
-        if packed and self._store is not None and len(self._unwritten) < _UNWRITTEN:
+        if packed and self._index is not None and len(self._unwritten) < _UNWRITTEN:
             self._unwritten[key] = packed
             if self._writer is None or self._writer.done():
-                self._writer = asyncio.get_running_loop().create_task(self._write(self._store))
+                self._writer = asyncio.get_running_loop().create_task(self._write(self._index))
 
     async def aclose(self) -> None:
-        """Stop writing. The store is somebody else's to close."""
-        self._unwritten.clear()
+        """Write what waits, if the index takes it. It is somebody else's to close."""
         if self._writer is not None:
             await asyncio.wait({self._writer})
+        if self._index is not None and self._unwritten:
+            await self._write(self._index)
 
     def _keep(self, key: Key, packed: bytes) -> None:
         self._bytes += _ENTRY + len(packed) - (_ENTRY + len(self._known[key]) if key in self._known else 0)
@@ -94,30 +88,27 @@ class Remembered:
             _, gone = self._known.popitem(last=False)
             self._bytes -= _ENTRY + len(gone)
 
-    async def _read(self, key: Key) -> bytes | None:
-        if self._store is None or self._clock() < self._store_pauses_until:
-            return None
-        try:
-            packed = await self._store.get(self._name(key), ttl=self._ttl)
-        except StoreError as error:
-            self._store_failed("read", error)
-            return None
+    def _taken(self, key: Key, packed: bytes | None) -> bytes | None:
         width = dimension(packed or b"")
-        return packed if width and self._dimension in (None, width) else None
+        if packed is None or not width or self._dimension not in (None, width):
+            return None
+        self._keep(key, packed)
+        return packed
 
-    async def _write(self, store: Store) -> None:
+    async def _write(self, index: VectorIndex) -> None:
         while self._unwritten:
-            key = next(iter(self._unwritten))
-            packed = self._unwritten.pop(key)
-            if self._clock() >= self._store_pauses_until:
-                try:
-                    await store.put(self._name(key), packed, ttl=self._ttl)
-                except StoreError as error:
-                    self._store_failed("write", error)
+            tenant = next(iter(self._unwritten)).tenant
+            some = [key for key in self._unwritten if key.tenant == tenant][:AT_ONCE]
+            points = [Point(key.digest, self._unwritten.pop(key)) for key in some]
+            try:
+                await index.put(self._scope(tenant), points)
+            except IndexFailed as error:  # tried again with the next vectors that are made
+                self._unwritten = {Key(tenant, each.id): each.vector for each in points} | self._unwritten
+                self._failed("write", error)
+                return
 
-    def _name(self, key: Key) -> str:
-        return f"vectors/{quote(key.tenant, safe='')}/{self._version}/{key.digest}"
+    def _scope(self, tenant: str) -> Scope:
+        return Scope(tenant, KIND, self._version)
 
-    def _store_failed(self, action: str, error: StoreError) -> None:
-        self._store_pauses_until = self._clock() + _PAUSE
+    def _failed(self, action: str, error: IndexFailed) -> None:
         self._warn(action, error.cause)

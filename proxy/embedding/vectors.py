@@ -10,6 +10,8 @@ from importlib import import_module
 from math import isnan
 from typing import Any
 
+from proxy.index.packed import dimension
+
 MOST = 255
 """Vectors that one text may have."""
 
@@ -28,12 +30,6 @@ def pack(vectors: Any) -> bytes:
         raise ValueError("a vector has a length")
     packed: bytes = (rows / lengths).astype("<f2").tobytes()
     return bytes([len(rows)]) + packed
-
-
-def dimension(packed: bytes) -> int:
-    """The numbers in each vector; 0 for bytes that are no packed vectors."""
-    each, left = divmod(len(packed) - 1, 2 * packed[0]) if packed[:1] > b"\0" else (0, 0)
-    return 0 if left else each
 
 
 def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | None]:

@@ -8,6 +8,7 @@ from prometheus_client.exposition import choose_encoder
 
 from proxy.errors import ConfigError
 from proxy.step import Step
+from proxy.telemetry.service_metrics import IndexMetrics, LimitMetrics, WriterMetrics
 from proxy.usage import Usage
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -37,10 +38,11 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
         self._policies: dict[str, _PolicyMetrics] = {}
-        self._series = _Series(registry)
+        self._series = Series(registry)
         self.writer = WriterMetrics(self._series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
         self.limits = LimitMetrics(self._series)
+        self.index = IndexMetrics(self._series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -107,7 +109,7 @@ class Metrics:
 class RouteMetrics:
     """The series of one model at one upstream."""
 
-    def __init__(self, series: "_Series", model: str, upstream: str) -> None:
+    def __init__(self, series: "Series", model: str, upstream: str) -> None:
         self._series = series
         self._labels = (model, upstream)
         self._duration = series.duration.labels(model, upstream)
@@ -170,23 +172,6 @@ class RouteMetrics:
         self._duration.observe(seconds)
 
 
-class WriterMetrics:
-    """The series of the small model that writes summaries: its tokens are in no request's."""
-
-    def __init__(self, series: "_Series") -> None:
-        self._series = series
-
-    def ended(self, outcome: str) -> None:
-        """Count a summary: `written`, `unusable`, `failed`, `timeout` or `broken`."""
-        self._series.written.labels(outcome).inc()
-
-    def used(self, prompt: object, completion: object) -> None:
-        """Count the tokens that the upstream reported."""
-        for kind, tokens in (("input", prompt), ("output", completion)):
-            if isinstance(tokens, int) and tokens > 0:
-                self._series.writer_tokens.labels(kind).inc(tokens)
-
-
 class ConfigMetrics:
     """The series of the configuration that is in force."""
 
@@ -233,23 +218,8 @@ class ConfigMetrics:
         self._successful.set(0 if outcome == "refused" else 1)
 
 
-class LimitMetrics:
-    """The series of what was refused for want of room, or could not be counted."""
-
-    def __init__(self, series: "_Series") -> None:
-        self._series = series
-
-    def limited(self, reason: str) -> None:
-        """Count a refusal: for `requests`, `tokens`, `budget`, `concurrency` or `overload`."""
-        self._series.limited.labels(reason).inc()
-
-    def unchecked(self) -> None:
-        """Count a count that could not be had."""
-        self._series.unchecked.inc()
-
-
 class _PolicyMetrics:
-    def __init__(self, series: "_Series", policy: str) -> None:
+    def __init__(self, series: "Series", policy: str) -> None:
         self._series = series
         self._policy = policy
         self._duration = series.policy_duration.labels(policy)
@@ -271,7 +241,9 @@ class _PolicyMetrics:
             self._ratio.observe(step.tokens_after / step.tokens_before)
 
 
-class _Series:
+class Series:
+    """The labelled series of a registry."""
+
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"penstock_{name}", text, labels, registry=registry)
@@ -303,5 +275,12 @@ class _Series:
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
         self.limited = counter("limited_requests", "Requests refused by a limit.", "reason")
         self.unchecked = counter("limits_unchecked", "Counts for limits that could not be had.")
+        self.index_failures = counter("index_failures", "Calls of the vector index that failed.", "operation", "cause")
+        self.index_degraded = Gauge(
+            "penstock_index_degraded",
+            "Processes that do without the vector index, because it does not work.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")

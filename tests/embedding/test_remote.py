@@ -13,8 +13,9 @@ from pydantic import SecretStr
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import EmbeddingFailed
 from proxy.embedding.remote import LARGEST, Remote
-from proxy.embedding.vectors import dimension, similarities
+from proxy.embedding.vectors import similarities
 from proxy.embedding_settings import OpenAIEmbedding
+from proxy.index.packed import dimension
 
 Answer = Callable[[dict[str, Any]], web.Response]
 

@@ -13,9 +13,13 @@ import pytest
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import EmbeddingFailed
 from proxy.embedding.sentences import PIECES, Sentences
-from proxy.embedding.vectors import dimension, similarities
+from proxy.embedding.vectors import similarities
 from proxy.embedding_settings import SentenceTransformersEmbedding
-from proxy.stores import MemoryStore
+from proxy.index import Scope
+from proxy.index.embedded import Embedded
+from proxy.index.packed import dimension
+from proxy.index.points import Bounds
+from proxy.index.service import IndexService
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -105,16 +109,17 @@ async def test_a_model_in_a_directory_is_known_by_its_files(model: Sentences, tm
 
 
 @needs_model
-async def test_a_restart_needs_no_model_for_what_is_in_the_store(model: Sentences, tmp_path: Path) -> None:
-    store = MemoryStore(2**24)
-    service = EmbeddingService(model, store)
+async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
+    index = IndexService(Embedded(tmp_path, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+    service = EmbeddingService(model, index)
     first = await service.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)
-    while len(await store.keys("vectors/t/")) < 3:
+    while await index.size(Scope("t", "texts", model.version)) < 3:
         await service.ready()
-    again = EmbeddingService(Unloadable(model), store)
+    again = EmbeddingService(Unloadable(model), index)
     assert list(await again.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
     assert list(await again.bound("u").similarities("a hotel", ["a room"], wait=LONG)) == [None]
     await again.aclose()
+    await index.aclose()
 
 
 class Unloadable:
@@ -165,6 +170,7 @@ sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.
 from proxy.embedding import EmbeddingService
 from proxy.embedding.sentences import Sentences
 from proxy.embedding_settings import SentenceTransformersEmbedding
+from proxy.index.packed import dimension
 
 async def main():
     service = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))

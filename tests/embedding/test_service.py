@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -10,37 +10,52 @@ import pytest
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import LONGEST, EmbeddingFailed
 from proxy.embedding.making import MOST
-from proxy.stores import MemoryStore, StoreError
+from proxy.embedding.remembered import KIND
+from proxy.embedding.vectors import pack
+from proxy.index import IndexFailed, Point, Scope
+from proxy.index.embedded import Embedded
+from proxy.index.points import Bounds
+from proxy.index.service import IndexService
 from tests.embedding.scripted import Clock, Scripted
 
 LONG = 30.0
 """Seconds that no test waits for."""
 
 
-class SpyStore(MemoryStore):
-    """Counts what is asked of it, and fails when it is told to."""
+class SpyIndex(IndexService):
+    """An index in memory that counts what is asked of it, and fails when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(2**24)
-        self.calls: list[tuple[str, str]] = []
+        super().__init__(Embedded(None, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+        self.calls: list[tuple[str, str, int]] = []
         self.broken = False
         self.written = asyncio.Event()
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        self.calls.append(("get", key))
+    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        self.calls.append(("get", scope.tenant, len(ids)))
         if self.broken:
-            raise StoreError("locked")
-        return await super().get(key, ttl=ttl)
+            raise IndexFailed("locked")
+        return await super().vectors(scope, ids)
 
-    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        self.calls.append(("put", key))
+    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        self.calls.append(("put", scope.tenant, len(points)))
         if self.broken:
-            raise StoreError("full")
-        await super().put(key, value, ttl=ttl)
+            raise IndexFailed("full")
+        await super().put(scope, points)
         self.written.set()
 
-    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        raise AssertionError("nothing is only touched")
+    async def has(self, count: int, version: str = "scripted-1") -> None:
+        """Wait until so many points of the tenant `t` are written."""
+        while await self.size(Scope("t", KIND, version)) < count:
+            self.written.clear()
+            await self.written.wait()
+
+
+@pytest.fixture
+async def index() -> AsyncGenerator[SpyIndex]:
+    spy = SpyIndex()
+    yield spy
+    await spy.aclose()
 
 
 async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = "t", wait: float = LONG) -> list[Any]:
@@ -146,70 +161,84 @@ async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
     await service.aclose()
 
 
-async def test_tenants_share_nothing() -> None:
-    backend, store = Scripted(), SpyStore()
-    service = EmbeddingService(backend, store)
+async def test_vectors_can_be_had(index: SpyIndex) -> None:
+    backend = Scripted()
+    backend.refused.add("odd")
+    service = EmbeddingService(backend, index)
+    assert service.version == "scripted-1"
+    found = await service.vectors("t", ["b1", "odd", " ", "a1"], wait=LONG)
+    assert found == [pack([[0.0, 1.0]]), b"", None, pack([[1.0, 0.0]])]
+    assert await service.vectors("t", [], wait=LONG) == []
+    await service.aclose()
+
+
+async def test_tenants_share_nothing(index: SpyIndex) -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
     for tenant in ("t", "u"):
         assert await ask(service, "a", "b1", tenant=tenant) == [0.0]
     assert backend.texts == ["a", "b1"] * 2
     await service.aclose()
-    assert {key.split("/")[:2][1] for _, key in store.calls} == {"t", "u"}
+    assert {tenant for _, tenant, _ in index.calls} == {"t", "u"}
 
 
-async def test_a_restart_finds_the_vectors_in_the_store() -> None:
-    store, texts = SpyStore(), [f"b{number}" for number in range(70)]
-    service = EmbeddingService(Scripted(), store)
+async def test_a_restart_finds_the_vectors_in_the_index(index: SpyIndex) -> None:
+    texts = [f"b{number}" for number in range(70)]
+    service = EmbeddingService(Scripted(), index)
     await ask(service, "a", *texts)
-    while len(await store.keys("vectors/t/scripted-1/")) < 71:
-        store.written.clear()
-        await store.written.wait()
     await service.aclose()
+    await index.has(71)
+    assert index.calls[:2] == [("get", "t", 1), ("get", "t", 70)], "one look for all texts"
     backend = Scripted()
-    service = EmbeddingService(backend, store)
+    service = EmbeddingService(backend, index)
     assert await ask(service, "a", *texts) == [0.0] * 70
     assert (backend.loads, backend.batches) == (0, [])
     await service.aclose()
 
 
-async def test_another_version_finds_nothing_of_the_first() -> None:
-    store, other = SpyStore(), Scripted()
-    service = EmbeddingService(Scripted(), store)
-    await ask(service, "a", "b1")
-    await store.written.wait()
+async def test_what_is_made_while_the_index_writes_is_written_together(index: SpyIndex) -> None:
+    service = EmbeddingService(Scripted(batch=50, characters=10**6), index)
+    await ask(service, "a", *(f"b{number}" for number in range(100)))
     await service.aclose()
+    await index.has(101)
+    assert sum(operation == "put" for operation, _, _ in index.calls) <= 3
+
+
+async def test_another_version_finds_nothing_of_the_first(index: SpyIndex) -> None:
+    other = Scripted()
+    service = EmbeddingService(Scripted(), index)
+    await ask(service, "a", "b1")
+    await service.aclose()
+    await index.has(2)
     other.version = "scripted/2"
-    service = EmbeddingService(other, store)
+    service = EmbeddingService(other, index)
     await ask(service, "a", "b1")
     assert other.texts == ["a", "b1"]
     await service.aclose()
 
 
-async def test_a_broken_store_only_costs_time() -> None:
-    store, clock, backend = SpyStore(), Clock(), Scripted()
-    store.broken = True
-    service = EmbeddingService(backend, store, clock=clock)
-    assert await ask(service, "a", "b1") == [0.0]
-    asked = len(store.calls)
-    assert await ask(service, "a", "b2") == [0.0]
-    assert len(store.calls) == asked  # it is left alone for a while
-    store.broken = False
-    clock.now += 60
+async def test_a_broken_index_only_costs_time(index: SpyIndex, caplog: pytest.LogCaptureFixture) -> None:
+    backend = Scripted()
+    index.broken = True
+    service = EmbeddingService(backend, index)
+    with caplog.at_level(logging.WARNING):
+        assert await ask(service, "a", "b1") == [0.0]
+        assert await ask(service, "a", "b2") == [0.0]
+    index.broken = False
     assert await ask(service, "a", "b3") == [0.0]
-    await store.written.wait()
     await service.aclose()
+    await index.has(4)  # what could not be written was written later
+    fields = [record.__dict__["fields"] for record in caplog.records]
+    assert fields == [{"action": "read", "cause": "locked"}, {"action": "write", "cause": "full"}]
 
 
-async def test_what_the_store_has_garbled_is_made_again() -> None:
-    store, backend = SpyStore(), Scripted()
-    first = EmbeddingService(Scripted(), store)
-    await ask(first, "a", "b1")
-    while len(keys := await store.keys("vectors/")) < 2:
-        store.written.clear()
-        await store.written.wait()
-    await first.aclose()
-    for key in keys:
-        await store.put(key, b"\x02garbage", ttl=60)
-    service = EmbeddingService(backend, store)
+async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def garbled(scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        return [b"\x02garbage"] * len(ids)
+
+    monkeypatch.setattr(index, "vectors", garbled)
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
     assert await ask(service, "a", "b1") == [0.0]
     assert backend.texts == ["a", "b1"]
     await service.aclose()
@@ -293,19 +322,19 @@ async def test_what_a_library_raises_is_a_failure_too(caplog: pytest.LogCaptureF
     await service.aclose()
 
 
-async def test_a_text_that_cannot_have_vectors_is_not_asked_for_again() -> None:
-    backend, store = Scripted(), SpyStore()
+async def test_a_text_that_cannot_have_vectors_is_not_asked_for_again(index: SpyIndex) -> None:
+    backend = Scripted()
     backend.refused.add("odd")
-    service = EmbeddingService(backend, store)
+    service = EmbeddingService(backend, index)
     for _ in range(2):
         assert await ask(service, "a", "odd", "b1") == [None, 0.0]
     assert backend.texts == ["a", "odd", "b1"]
     await service.aclose()
 
 
-async def test_another_dimension_makes_the_earlier_vectors_void() -> None:
-    backend, store = Scripted(), SpyStore()
-    service = EmbeddingService(backend, store)
+async def test_another_dimension_makes_the_earlier_vectors_void(index: SpyIndex) -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
     assert await ask(service, "a", "b1") == [0.0]
     backend.dimensions = 3
     await ask(service, "a", "b2")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.embedding.vectors import dimension, pack, similarities
+from proxy.embedding.vectors import pack, similarities
+from proxy.index.packed import dimension
 
 NUMBERS = st.floats(-100, 100, allow_subnormal=False).filter(lambda number: abs(number) > 1e-3)
 ROWS = st.integers(1, 5).flatmap(

@@ -7,6 +7,7 @@ from policies.recall_history import RecallHistory
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
 from proxy.memory import Memos
+from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.stores import MemoryStore
 from proxy.testing import context, profile
@@ -187,6 +188,53 @@ async def test_meaning_finds_what_shares_no_word() -> None:
     assert isinstance(decision, Rewrite)
     assert "by words and meaning" in decision.why
     assert embedder.asked[: len(FACTS)] == list(FACTS), "the user's own words get their vectors first"
+
+
+class Preparing(Vectors):
+    """Remembers what it is to prepare."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.prepared: list[list[str]] = []
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        self.prepared.append(list(texts))
+
+
+def filled(turns: int) -> ChatRequest:
+    said = [message for turn in range(turns) for message in (user(f"question {turn}"), assistant("words " * 200))]
+    return ChatRequest("test-model", (SYSTEM, *said, user("And now?")))
+
+
+@pytest.mark.parametrize(("turns", "leaves"), [(3, 0), (6, 0), (7, 6), (9, 10)])
+async def test_from_the_warn_mark_on_the_vectors_of_what_will_leave_are_made(turns: int, leaves: int) -> None:
+    incoming, embedder = filled(turns), Preparing()
+    ctx = replace(context(incoming, window=3000), embedder=embedder)
+    assert await RecallHistory().apply(incoming, ctx) == Keep("nothing left the context")
+    (prepared,) = embedder.prepared or [[]]
+    oldest = [message.text.strip() for message in incoming.messages[1:]]
+    assert prepared == oldest[: len(prepared)]
+    assert abs(len(prepared) - leaves) <= 2
+    assert bool(prepared) is bool(leaves)
+
+
+async def test_the_vectors_of_a_message_are_prepared_once_and_never_if_so_set() -> None:
+    embedder, once = Preparing(), OnceService()
+    for turns in (8, 8, 9):
+        incoming = filled(turns)
+        ctx = replace(context(incoming, window=3000), embedder=embedder, once=once.bound("t"))
+        await RecallHistory().apply(incoming, ctx)
+        await RecallHistory(prepare_at=1).apply(incoming, ctx)
+    assert len(embedder.prepared) == 2
+    assert not set(embedder.prepared[0]) & set(embedder.prepared[1]) - {"words " * 199 + "words"}
+    once.close()
+
+
+async def test_what_was_shortened_is_counted_as_it_is_sent() -> None:
+    incoming, embedder = filled(9), Preparing()
+    shorter = incoming.with_messages(incoming.messages[-9:])
+    await RecallHistory().apply(shorter, replace(context(incoming, window=3000), embedder=embedder))
+    assert embedder.prepared == []
 
 
 async def test_where_vectors_are_missing_words_decide_and_it_says_so() -> None:

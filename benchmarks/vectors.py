@@ -1,0 +1,114 @@
+"""What the embedded index costs: `python -m benchmarks.vectors`. CPU milliseconds of one core, and those that pass."""
+
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from proxy.embedding import EmbeddingService
+from proxy.embedding.vectors import pack
+from proxy.index import Point, Scope
+from proxy.index.embedded import Embedded
+from proxy.index.points import Bounds
+from proxy.index.service import IndexService
+
+WIDTH = 384
+BOUNDS = Bounds(200_000, 20_000, 30 * 86400.0)
+SCOPE = Scope("tenant", "texts", "model")
+
+
+def timed(what: str, work: Callable[[], object], times: int = 1) -> None:
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in range(times):
+        work()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(f"{what:55} {cpu / times * 1000:9.2f} ms CPU {wall / times * 1000:9.2f} ms")
+
+
+def points(count: int) -> list[Point]:
+    chance = random.Random(1)
+    return [
+        Point(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]]), {"text": f"memory {n}"})
+        for n in range(count)
+    ]
+
+
+class Instant:
+    """Makes vectors in no time."""
+
+    name = version = "instant"
+    batch, characters = 8, 2000
+
+    def __init__(self) -> None:
+        self.vectors = [point.vector for point in points(8)]
+
+    async def load(self) -> None: ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+        await asyncio.sleep(0)
+        return self.vectors[: len(texts)]
+
+    async def aclose(self) -> None: ...
+
+
+async def unseen(folder: Path) -> None:
+    """500 tool texts that nobody has seen, and how long the loop stands still at most."""
+    index = IndexService(Embedded(folder, BOUNDS))
+    texts = [f"tool {n}: " + "does something for somebody. " * 10 for n in range(500)]
+    for what in ("500 unseen texts, without the model", "the same after a restart"):
+        service = EmbeddingService(Instant(), index)
+        await service.vectors("tenant", ["warm"], wait=9)
+        stalls = asyncio.create_task(_stalls())
+        cpu, wall = time.process_time(), time.perf_counter()
+        await service.similarities("tenant", "query", texts, wait=60)
+        asked = time.perf_counter() - wall
+        await service.aclose()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        stalls.cancel()
+        worst = max(await stalls)
+        print(
+            f"{what:55} {cpu * 1000:9.2f} ms CPU {wall * 1000:9.2f} ms,"
+            f" answered after {asked * 1000:.0f}, loop stood still {worst * 1000:.1f} at most"
+        )
+    await index.aclose()
+
+
+async def _stalls() -> list[float]:
+    found, last = [0.0], time.perf_counter()
+    try:
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            found.append(now - last - 0.001)
+            last = now
+    except asyncio.CancelledError:
+        return found
+
+
+def main() -> None:
+    made = points(10_000)
+    with tempfile.TemporaryDirectory() as folder:
+        index = Embedded(Path(folder), BOUNDS)
+        index.put(SCOPE._replace(owner="warm"), made[:1])
+        batches = iter(range(0, 10_000, 100))
+        timed("put 100 points", lambda: index.put(SCOPE, made[(at := next(batches)) : at + 100]), 100)
+        chance = random.Random(2)
+        timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
+        timed("known: 100 of 10,000", lambda: index.known(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
+        timed("size", lambda: index.size(SCOPE), 50)
+        timed("import qdrant_client", index.warm)
+        timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
+        timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(made).vector, 5, -1.0), 50)
+        index.put(SCOPE, points(10_001)[-1:])
+        timed("nearest 5 behind one put", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
+        index.delete(SCOPE, [made[3].id])
+        timed("nearest 5 behind one delete", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
+        index.close()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(unseen(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

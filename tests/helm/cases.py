@@ -1,0 +1,142 @@
+"""The values that the chart is tried with."""
+
+from typing import Any
+
+REDIS = {"state": {"kind": "redis", "url": "redis://:${REDIS_PASSWORD}@valkey:6379/0"}}
+EVERYTHING: dict[str, Any] = {
+    **REDIS,
+    "image": {"repository": "registry.example/penstock", "digest": "sha256:" + "0" * 64, "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "workers": 2,
+    "vectors": {"url": "http://qdrant:6333"},
+    "secrets": {"OPENAI_API_KEY": "sk-one", "PENSTOCK_ADMIN_KEY": "42", "REDIS_PASSWORD": 'p"w: #\n$'},
+    "admin": {"key": "PENSTOCK_ADMIN_KEY"},
+    "extraFiles": {"words.txt": "one\ntwo\n"},
+    "service": {"type": "LoadBalancer", "annotations": {"a/b": "c"}},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"},
+        "hosts": [{"host": "llm.example", "paths": [{"path": "/v1", "pathType": "Prefix"}]}],
+        "tls": [{"secretName": "llm-tls", "hosts": ["llm.example"]}],
+    },
+    "httpRoute": {"enabled": True, "hostnames": ["llm.example"], "annotations": {"a/b": "c"}},
+    "serviceAccount": {"name": "own", "annotations": {"a/b": "c"}},
+    "autoscaling": {"enabled": True, "targetActiveRequests": 40},
+    "networkPolicy": {
+        "enabled": True,
+        "clients": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}],
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+    },
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "extraRules": [{"record": "penstock:requests", "expr": "sum(rate(penstock_requests_total[5m]))"}],
+        },
+        "dashboard": {"enabled": True, "annotations": {"folder": "LLM"}},
+    },
+    "podAnnotations": {"a/b": "c"},
+    "podLabels": {"team": "platform"},
+    "priorityClassName": "high",
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "llm", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "topologySpreadConstraints": [],
+    "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://otel:4318"}],
+    "extraEnvFrom": [{"configMapRef": {"name": "more"}}],
+    "extraVolumes": [{"name": "ca", "secret": {"secretName": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
+    "test": {"keySecret": {"name": "client"}},
+}
+
+MATRIX: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "redis": {**REDIS, "replicaCount": 3},
+    "redis, with settings": {"state": {**REDIS["state"], "settings": {"prefix": "llm", "ttl": 1000000}}},
+    "redis over TLS, address from the environment": {"state": {"kind": "redis", "url": "${STATE_URL}"}},
+    "redis and qdrant": {**REDIS, "replicaCount": 2, "vectors": {"url": "http://qdrant:6333"}},
+    "qdrant, with settings": {"vectors": {"url": "http://qdrant:6333", "settings": {"api_key": "${QDRANT_API_KEY:-}"}}},
+    "no index of vectors": {"vectors": {"settings": {"kind": "none"}}},
+    "a volume of its own": {"state": {"persistence": {"enabled": True, "storageClass": "fast"}}},
+    "a volume that is there": {"state": {"persistence": {"existingClaim": "mine"}}},
+    "memory": {"state": {"kind": "memory", "settings": {"ttl": 60}}},
+    "several workers": {"workers": 4},
+    "an existing secret": {"existingSecret": "keys", "admin": {"key": "ADMIN"}},
+    "an existing configuration": {"existingConfigMap": "mine", "hotReload": False},
+    "no hot reload": {"hotReload": False},
+    "no admin port": {"admin": {"enabled": False}, "metrics": {"serviceMonitor": {"enabled": True}}},
+    "other ports": {"service": {"port": 8080}, "admin": {"port": 9090}},
+    "ingress and route": {"ingress": {"enabled": True}, "httpRoute": {"enabled": True}},
+    "the small image": {
+        "image": {"tag": "0.1.0-small"},
+        "config": {"embedding": {"kind": "none"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "192Mi"}, "limits": {"memory": "512Mi"}},
+    },
+    "ollama": {
+        "config": {
+            "upstreams": {"openai": None, "ollama": {"kind": "ollama", "base_url": "http://ollama:11434"}},
+            "default_upstream": "ollama",
+            "models": [
+                {"match": "echo", "upstream": "echo"},
+                {"match": "*", "upstream": "ollama", "num_ctx": 16384, "window": 1000000},
+            ],
+        }
+    },
+    "a budget by share": {
+        **REDIS,
+        "replicaCount": 4,
+        "podDisruptionBudget": {"minAvailable": "50%", "maxUnavailable": None},
+    },
+    "monitoring": {
+        "metrics": {
+            "serviceMonitor": {"enabled": True},
+            "prometheusRule": {"enabled": True},
+            "dashboard": {"enabled": True},
+        }
+    },
+    "a closed network": {"networkPolicy": {"enabled": True}},
+    "times": {"preStopSeconds": 0, "drainSeconds": 600, "terminationGracePeriodSeconds": 700},
+    "long names": {"fullnameOverride": "p" * 80},
+}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a misspelt value": ({"replicas": 2}, "additional properties 'replicas' not allowed"),
+    "a misspelt value inside": ({"image": {"repo": "x"}}, "at '/image': additional properties 'repo' not allowed"),
+    "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
+    "an address that is none": ({"state": {"kind": "redis", "url": "valkey"}}, "at '/state/url'"),
+    "an unknown state": ({"state": {"kind": "etcd"}}, "at '/state/kind'"),
+    "a privileged port": ({"service": {"port": 80}}, "at '/service/port': minimum: got 80, want 1,024"),
+    "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest'"),
+    "replicas without a shared state": (
+        {"replicaCount": 3},
+        "3 replicas need a state that they share: set state.kind to redis and state.url, or run one replica",
+    ),
+    "autoscaling without a shared state": ({"autoscaling": {"enabled": True}}, "10 replicas need a state"),
+    "workers without a shared state": ({"workers": 2, "state": {"kind": "memory"}}, "several workers need a state"),
+    "redis without an address": ({"state": {"kind": "redis"}}, "state.kind redis needs state.url"),
+    "an address without redis": ({"state": {"url": "redis://x"}}, "state.url is for state.kind redis, which is disk"),
+    "the chart's own settings": (
+        {"config": {"server": {"port": 1}}},
+        "config.server.port is set by the chart; use service.port",
+    ),
+    "state in the configuration": ({"config": {"state": {}}}, "config.state is set by the chart; use the value state"),
+    "no default upstream": ({"config": {"default_upstream": None}}, "config.default_upstream must name one"),
+    "too little grace": (
+        {"terminationGracePeriodSeconds": 310},
+        "terminationGracePeriodSeconds must be longer than preStopSeconds and drainSeconds together",
+    ),
+    "one port for both": ({"admin": {"port": 4000}}, "admin.port and service.port must differ"),
+    "two secrets": ({"secrets": {"A": "b"}, "existingSecret": "c"}, "secrets and existingSecret exclude each other"),
+    "a budget of two minds": (
+        {**REDIS, "replicaCount": 2, "podDisruptionBudget": {"minAvailable": 1}},
+        "exactly one of minAvailable and maxUnavailable",
+    ),
+    "autoscaling by nothing": (
+        {**REDIS, "autoscaling": {"enabled": True, "targetCPUUtilization": 0}},
+        "autoscaling needs targetCPUUtilization or targetActiveRequests",
+    ),
+    "a second config.yaml": ({"extraFiles": {"config.yaml": ""}}, "extraFiles must not have a config.yaml"),
+}

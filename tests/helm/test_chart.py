@@ -1,0 +1,247 @@
+"""The chart, rendered by Helm itself and checked against the schemas of Kubernetes."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+import proxy
+from proxy.config import load
+from proxy.settings import Server
+from tests.helm import custom_resources
+from tests.helm.cases import EVERYTHING, MATRIX, REDIS, REFUSED
+from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered
+
+OLDEST, NEWEST = "1.27", "1.36"
+HOOKED = "1.30"
+"""From this version on a pod may sleep before it is stopped."""
+
+ENVIRONMENT = {"ADMIN": "a", "PENSTOCK_ADMIN_KEY": "b", "REDIS_PASSWORD": "c", "STATE_URL": "rediss://valkey:6380/0"}
+WRITABLE = {"/var/lib/penstock", "/tmp"}
+
+
+@cache
+def rendered(chart: Helm, case: str, minor: str = "36") -> Rendered:
+    return chart.render(MATRIX[case], minor=minor)
+
+
+def container(made: Rendered) -> dict[str, Any]:
+    found: dict[str, Any] = made.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def validate(made: Rendered, version: str) -> None:
+    for manifest in made.manifests:
+        try:
+            kubernetes_validate.validate(manifest, version, strict=True)
+        except kubernetes_validate.SchemaNotFoundError:
+            custom_resources.validate(manifest)
+
+
+@pytest.mark.parametrize("case", MATRIX)
+def test_manifests_are_what_kubernetes_takes(chart: Helm, case: str) -> None:
+    made = rendered(chart, case)
+    assert made.error == ""
+    assert {"Deployment", "Service", "Pod"} <= {manifest["kind"] for manifest in made.manifests}
+    validate(made, HOOKED)
+    validate(made, NEWEST)
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in made.manifests]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 63 for kind, name in names if kind in ("Service", "Pod"))
+
+
+@pytest.mark.parametrize("case", [case for case in MATRIX if "existingConfigMap" not in MATRIX[case]])
+def test_the_configuration_loads(chart: Helm, case: str, tmp_path: Path) -> None:
+    text = rendered(chart, case).config
+    if case != "no admin port" and "admin_port" not in Server.model_fields:
+        pytest.skip("this version of Penstock has no server.admin_port")
+    (tmp_path / "config.yaml").write_text(text)
+    settings = load(tmp_path / "config.yaml", ENVIRONMENT).settings
+    assert settings.server.host == "0.0.0.0"
+    assert settings.server.port == container(rendered(chart, case))["ports"][0]["containerPort"]
+    assert any("echo" in entry.match for entry in settings.models)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_values_are_refused_in_clear_words(chart: Helm, case: str) -> None:
+    values, expected = REFUSED[case]
+    made = chart.render(values)
+    assert made.manifests == []
+    assert expected in made.error
+
+
+def test_lint_finds_nothing(chart: Helm) -> None:
+    found = chart.lint()
+    assert not found["Errors"]
+    # 1 is for information: that the chart has no icon
+    assert [message for message in found["Messages"] if message["Severity"] > 1] == []
+
+
+@pytest.mark.parametrize("case", MATRIX)
+def test_pods_have_no_rights(chart: Helm, case: str) -> None:
+    made = rendered(chart, case)
+    pods = [made.one("Deployment")["spec"]["template"]["spec"], made.one("Pod")["spec"]]
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 65532
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for each in pod["containers"]:
+            assert each["securityContext"]["readOnlyRootFilesystem"] is True
+            assert each["securityContext"]["allowPrivilegeEscalation"] is False
+            assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert each["resources"]["requests"]
+            assert each["resources"]["limits"]["memory"]
+
+
+def test_what_is_written_has_a_volume(chart: Helm) -> None:
+    mounts = container(rendered(chart, "defaults"))["volumeMounts"]
+    assert {mount["mountPath"] for mount in mounts if not mount.get("readOnly")} == WRITABLE
+    config = next(mount for mount in mounts if mount["name"] == "config")
+    assert config["mountPath"] == "/etc/penstock"
+    assert "subPath" not in config
+
+
+def test_streams_may_end(chart: Helm) -> None:
+    for case in MATRIX:
+        made = rendered(chart, case)
+        if case == "an existing configuration":
+            continue
+        hook = container(made).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        drain = yaml.safe_load(made.config)["server"]["drain"]
+        assert made.one("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > hook + drain
+
+
+def test_older_kubernetes_has_another_hook(chart: Helm) -> None:
+    made = rendered(chart, "everything", OLDEST.partition(".")[2])
+    validate(made, OLDEST)
+    assert container(made)["lifecycle"]["preStop"]["exec"]["command"][-1] == "import time; time.sleep(10)"
+
+
+class TestRestarts:
+    """Pods are replaced where a running one cannot take a change over, and only there."""
+
+    def annotations(self, chart: Helm, values: dict[str, Any]) -> dict[str, str]:
+        made = chart.render(values)
+        assert made.error == ""
+        found: dict[str, str] = made.one("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    @pytest.mark.parametrize(
+        ("change", "restarts"),
+        [
+            ({"config": {"chains": {"default": []}}}, False),
+            ({"extraFiles": {"a.txt": "b"}}, False),
+            ({"drainSeconds": 60}, True),
+            ({"config": {"embedding": {"kind": "none"}}}, True),
+            ({"config": {"telemetry": {"endpoint": "http://otel:4318"}}}, True),
+            ({"state": {"settings": {"ttl": 60}}}, True),
+            ({"vectors": {"url": "http://qdrant:6333"}}, True),
+            ({"secrets": {"A": "b"}}, True),
+            ({"hotReload": False, "config": {"chains": {"default": []}}}, True),
+        ],
+    )
+    def test_after_a_change(self, chart: Helm, change: dict[str, Any], restarts: bool) -> None:
+        assert (self.annotations(chart, change) != self.annotations(chart, {})) is restarts
+
+    def test_without_hot_reload_every_change_counts(self, chart: Helm) -> None:
+        values = {"hotReload": False, "config": {"chains": {"default": []}}}
+        assert self.annotations(chart, values) != self.annotations(chart, {"hotReload": False})
+
+    def test_a_volume_has_one_writer(self, chart: Helm) -> None:
+        assert rendered(chart, "a volume of its own").one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+        assert rendered(chart, "redis").one("Deployment")["spec"]["strategy"]["type"] == "RollingUpdate"
+
+
+def test_secrets_arrive_as_they_are(chart: Helm) -> None:
+    made = rendered(chart, "everything")
+    assert made.one("Secret")["stringData"] == EVERYTHING["secrets"]
+    name = made.one("Secret")["metadata"]["name"]
+    assert {"secretRef": {"name": name}} in container(made)["envFrom"]
+    assert "sk-one" not in json.dumps([each for each in made.manifests if each["kind"] != "Secret"])
+    assert container(rendered(chart, "an existing secret"))["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert rendered(chart, "an existing secret").all("Secret") == []
+
+
+def test_services_reach_pods_and_nothing_else(chart: Helm) -> None:
+    made = rendered(chart, "everything")
+    labels = made.one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    ports = {port["name"] for port in container(made)["ports"]}
+    for service in made.all("Service"):
+        assert service["spec"]["selector"].items() <= labels
+        assert not service["spec"]["selector"].items() <= made.one("Pod")["metadata"]["labels"].items()
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    # what is open to the outside has no admin port
+    assert [port["name"] for port in made.one("Service", "penstock")["spec"]["ports"]] == ["http"]
+    assert made.one("Service", "-admin")["spec"]["type"] == "ClusterIP"
+    assert made.one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "admin"
+    assert rendered(chart, "no admin port").one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "http"
+
+
+def test_the_autoscaler_owns_the_number_of_replicas(chart: Helm) -> None:
+    made = rendered(chart, "everything")
+    assert "replicas" not in made.one("Deployment")["spec"]
+    metrics = made.one("HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert [metric["type"] for metric in metrics] == ["Resource", "Pods"]
+    assert made.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert rendered(chart, "defaults").all("PodDisruptionBudget") == []
+    assert rendered(chart, "a budget by share").one("PodDisruptionBudget")["spec"]["minAvailable"] == "50%"
+
+
+def test_the_test_may_pass_the_network_policy(chart: Helm) -> None:
+    made = rendered(chart, "everything")
+    clients = made.one("NetworkPolicy")["spec"]["ingress"][0]["from"]
+    assert {"podSelector": {"matchLabels": {"penstock-test": RELEASE}}} in clients
+    assert made.one("Pod")["metadata"]["labels"]["penstock-test"] == RELEASE
+
+
+def test_the_test_is_a_hook_that_asks_the_service(chart: Helm) -> None:
+    pod = rendered(chart, "other ports").one("Pod")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    assert environment == {"URL": f"http://{RELEASE}-penstock:8080", "MODEL": "echo"}
+    compile(pod["spec"]["containers"][0]["args"][0], "test", "exec")
+
+
+def test_the_notes_say_what_is_lost(chart: Helm) -> None:
+    assert f"http://{RELEASE}-penstock.{NAMESPACE}:4000/v1" in rendered(chart, "defaults").notes
+    assert "gone when it ends" in rendered(chart, "defaults").notes
+    assert "gone when it ends" not in rendered(chart, "redis").notes
+    assert "takes anybody in the cluster" in rendered(chart, "defaults").notes
+    assert "takes anybody in the cluster" not in rendered(chart, "everything").notes
+
+
+class TestFiles:
+    """What needs no Helm."""
+
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def test_the_schema_has_the_keys_of_the_values(self) -> None:
+        def compare(values: dict[str, Any], schema: dict[str, Any], place: str) -> None:
+            assert schema["additionalProperties"] is False, place
+            optional = {"global", "claims", "initialDelaySeconds", "successThreshold"}
+            assert set(values) == set(schema["properties"]) - optional, place
+            for key, value in values.items():
+                if "properties" in schema["properties"][key]:
+                    compare(value, schema["properties"][key], f"{place}.{key}")
+
+        compare(self.values, self.schema, "values")
+
+    def test_every_value_is_in_the_readme(self) -> None:
+        text = (CHART / "README.md").read_text()
+        assert [key for key in self.values if not re.search(rf"`{key}[`.]", text)] == []
+
+    def test_versions_agree(self) -> None:
+        assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == proxy.__version__
+
+    def test_the_state_of_several_replicas_is_shared(self) -> None:
+        assert self.values["replicaCount"] == 1
+        assert self.values["state"]["kind"] == "disk"
+        assert REDIS["state"]["url"].startswith("redis://")

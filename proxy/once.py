@@ -143,4 +143,4 @@ def _size(result: Any) -> int:
         return 4 * len(result)
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
-    return sum(map(_size, result)) if isinstance(result, tuple) else 32
+    return sum(map(_size, result)) if isinstance(result, tuple | frozenset) else 32

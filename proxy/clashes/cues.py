@@ -1,0 +1,201 @@
+"""The words by which people deny, correct, update and hedge, in English and Spanish, as patterns on folded text."""
+
+import re
+
+from proxy.clashes.terms import stem
+
+NEGATION = re.compile(
+    r"\b(?:not|never|no longer|nobody|nothing|none|neither|without|no(?! (?:puedo esperar|doubt|problem|matter|"
+    r"worries|se "
+    r"preocupe))|nunca|jamas|nadie|nada|ningun|ninguna|tampoco|sin(?! embargo| duda))\b"
+)
+IMPLIED = re.compile(
+    r"\b(?:refus\w+|den(?:y|ies|ied)|fail(?:s|ed)? to|avoid\w*|prevent\w*|lack(?:s|ed|ing)?|impossible|unable|doubt\w*|"
+    r"se nego|nego|niega\w*|rechaz\w+|evit\w+|desmint\w+|desmiente|imposible|carec\w+|incapaz|dej\w+ de|impid\w+|"
+    r"se pone en duda|no es cierto|is not true)\b"
+)
+"""What denies without a negation; together with one it affirms."""
+AFFIRMED = re.compile(
+    r"\bnot only\b|\bno solo\b|\bnot sure\b|\bno estoy segur\w+\b|\bwhy not\b|\bdo not mind\b|\bno me importa\b|"
+    r"\bdo not (?:worry|forget)\b|^\W*(?:no|nope)\s*[,.;!]|^\W*no (?=(?:i|we|it|the|that|please|make|just|"
+    r"change|try|can|could|let|only|actually|my|this|for|on|at|in|"
+    r"set|book|mejor|cambia)\b)|\b(?:not|no)(?: \w+)? (?:the only|la unica|el unico|just|all|every|"
+    r"everyone|everybody|todos?|todas?|necessarily|always|siempre|just|simply|exactly|so much)\b|\bsi bien\b|"
+    r"\bno (?:es|son|fue|era) (?:mas|menos) que\b|\bno (?:es|son|fue|era|eran) (?:el|la|los|"
+    r"las) (?:\w+ ){0,3}(?:mas|menos)\b|"
+    r"\bnot the (?:\w+ ){0,2}(?:most|least|\w+est)\b"
+)
+"""What has a negation and does not deny."""
+NEVER = re.compile(
+    r"\b(?:i|we)(?:'ve| have)? (?:also |actually |really )?never (?P<a>.*)|\b(?:i|we) have not (?:ever|yet) (?P<b>.*)|"
+    r"\bhave never (?P<c>.*)|\b(?:nunca|jamas) (?:me |lo |la )?(?=he\b|hemos\b|[a-z]+o\b|"
+    r"[a-z]+[aei]mos\b)(?:he |hemos )?(?P<d>.*)|\bno (?:he|hemos) (?P<e>.*?) nunca\b"
+)
+NEVER_ENDS = re.compile(r",? (?:so|but|before|and i|pero|asi que|antes|which|because)\b|, ")
+DONE = re.compile(
+    r"\b(?:i've|i have|i had|i did|i was|we've|we have|we did|i(?: \w+ly)? (?!need|want|would)[a-z]+ed|"
+    r"i (?:went|took|wrote|made|built|ran|saw|met|"
+    r"got|read|found|spent|gave|began|bought|taught|drank|ate|use|play|drink|eat|go|do|run|work|drive|travel)|"
+    r"i'm using|"
+    r"he|hemos|hice|fui|tuve|estuve|comi|escribi|jugue|bebo|como|uso|hago|voy)\b|"
+    r"^\W*(?:(?:pero|y|ahora|ya|siempre) )*[a-z]{3,}o\b"
+)
+"""What says that something is or was done."""
+LEARNING = re.compile(
+    r"\b(?:learn(?:ing)?|understand(?:ing)?|understood|get started|want to|would like to|i'd like to|"
+    r"interested in|curious|"
+    r"aprender|entender|quiero|me gustaria)\b"
+)
+"""What says that something is still to be done."""
+PAST = re.compile(r"\b(?:i've|i have|i had|i did|we've|we did|i [a-z]+ed|my|our|he|hemos|mi|mis|nuestr[oa])\b")
+NEVER_IT = re.compile(r"\bnever (?:actually |really )?(?:\w+ )?(?:it|this|that|them|one)\b(?! \w+ing)|\bnunca lo h")
+FROM = re.compile(r"\b(?:from|de|desde) [$€£]?$")
+FIRST = re.compile(
+    r"\b(?:i|we|my|our|me|us|yo|mi|mis|nos|nuestro|nuestra|soy|tengo|he|prefiero|quiero|necesito|vivo|uso|usamos|estoy|"
+    r"somos|seremos|tenemos|gusta|gustan|encanta|bebo|como|viajo|trabajo|voy|iremos|tomo|fumo|leo|juego|"
+    r"conduzco|duermo|"
+    r"ceno|hago|odio|detesto|adoro|llevo|suelo|hemos|desayuno)\b|"
+    r"^\W*(?:(?:ya|no|nunca|siempre|me|lo|ahora|tambien|y) )*(?!(?:pero|cuando|como|todo|esto|eso|solo|mucho|"
+    r"otro|segundo|"
+    r"primero|bueno|claro|luego|mismo|hasta|video|hello|also|into)\b)[a-z]{3,}(?:o|amos|emos|imos)\b(?! (?:que|de)\b)"
+)
+CORRECTING = re.compile(
+    r"\b(?:actually|instead|rather than|change|changed|changing|change of plans?|make (?:it|that)|switch(?:ed)?|update|"
+    r"correction|scratch that|never ?mind|forget (?:about|what|that)|i meant|my mistake|i was wrong|it should be|wait|"
+    r"sorry|apologies|no longer|anymore|any more|double (?:it|that)|i (?:do|did) not (?:want|need|mean)|"
+    r"(?:that is|that's|thats) (?:not right|wrong|incorrect)|on second thought|after all|"
+    r"try (?:again|to book|booking|for|it for)|reschedule|postpone|bring forward|move (?:it|the|my)|"
+    r"en realidad|mejor|en vez|en lugar|cambi\w+|al final|finalmente|perdon|lo siento|me equivoque|me he equivocado|"
+    r"correccion|rectifico|ya no|olvida|olvidalo|pasan? al?|se mueve|queria decir|quise decir|"
+    r"pensandolo bien|ahora prefiero|ahora quiero|actualiza\w*|que sean?|ponlo|ponla|deja de|dejalo|aplaza\w*|"
+    r"adelanta\w*|he pensado mejor)\b|"
+    r"^\W*(?:no|nope)\b(?! (?:problem|thanks|thank|thats all|that is all|gracias|me|lo|se|he|hay|estoy|"
+    r"tengo|quiero|need for|worries|one|body))"
+)
+UPDATED = re.compile(
+    r"\b(?:increas(?:ed?|ing)|decreas(?:ed?|ing)|reduced|extended|raised|lowered|adjust(?:ed)?|updated?|"
+    r"improved|grown|grew|"
+    r"dropped|rose|risen|upgraded|expanded|revised|reached|(?:up|down) (?:to|from)|get it down|now|recently|new|latest|"
+    r"moved|pushed|rescheduled|postponed|became|become|another|ahora|actual|subio|subido|bajo|bajado|aumento|aumentado|"
+    r"ampliado|reducido|mejorado|nuevo|nueva|hemos pasado|ha pasado|ultimamente|aplazado|retrasado)\b"
+)
+FOLLOWING = re.compile(
+    r"\b(?:how|what) about\b|\b(?:any|some(?:thing|where|one)|what|anything) else\b|\banother (?:one|place|option)\b|"
+    r"\bother\b|\belse\b|\bothers\b|\bque tal\b|\botr[oa]s?\b|\by si\b|\bis there\b|\bdo you have\b"
+)
+ANOTHER = re.compile(
+    r"\b(?:also|additionally|as well|too|a second|in addition|besides|tambien|ademas|otro mas|aparte|(?:both|ambos))\b"
+)
+HEDGED = re.compile(
+    r"\b(?:maybe|perhaps|might|not sure|possibly|i guess|undecided|either|quiza|quizas|tal vez|a lo mejor|puede que|"
+    r"posiblemente|no se si|igual|no estoy segur\w)\b"
+)
+REPLACED = re.compile(
+    r"\b(?:instead of|rather than|(?:rather|prefer) [^,.;]{2,40}? than|in place of|no longer|(?:stop|stopped|"
+    r"quit) (?:using|going to|doing|eating|drinking|[a-z]+ing)|(?:drop|ditch)(?=[^.]*\b(?:use|switch|instead|"
+    r"go with)\b)|quit|gave up|given up|"
+    r"en vez del?|en lugar del?|ya no|deja(?:r|mos)?(?: de)?|dejo(?: de)?|abandona\w*)\s+(?P<x>[^,.;!?]{2,50})"
+)
+REPLACED_ENDS = re.compile(r"\b(?:and|use|but|so|for|y|haz|usa|pero|para|que|with|con|now|ahora)\b.*$")
+CONFIRMING = re.compile(
+    r"\b(?:confirm\w*|correct|right(?=\?)|verify|to review|just to|you(?:'d| would) like|you want|you wish|"
+    r"shall i|is that|is this|so you|is it okay|confirmo|confirma\w*|correcto|quieres|desea\w*|de acuerdo|make sure|"
+    r"ensure)\b"
+)
+FAILED = re.compile(
+    r"\b(?:could not|unable|unfortunately|was not able|not possible|not available|unavailable|no tables?|failed|"
+    r"no pude|"
+    r"no he podido|no ha sido posible|no fue posible|no hay|no quedan|fully booked|sold out|agotad\w+|completo)\b"
+)
+_ASKED = (
+    ("date", r"when|what day|which day|which date|what date|date|days|from what|cuando|que dia|fecha"),
+    ("time", r"what time|time|when|hora"),
+    ("count", r"how many|number of|how long|cuant[oa]s|duration"),
+    ("money", r"how much|amount|cuanto|budget|presupuesto|importe"),
+    ("place", r"where|which city|what city|city|area|location|from which|donde|ciudad|zona"),
+)
+ASKED = tuple((kind, re.compile(rf"\b(?:{words})\b")) for kind, words in _ASKED)
+"""What an assistant asks for when it does not know it yet."""
+
+_LIKES = (
+    r"\b(?:i|we) (?:really |absolutely |do |just |also |still |now )*(?:love|like|enjoy|adore)\b|"
+    r"\bi(?:'m| am) (?:really )?(?:a (?:big |huge )?fan of|into|fond of)\b|"
+    r"\b(?:me|nos) (?:gustan?|encantan?|fascinan?|chiflan?)\b|\b(?:adoro|disfruto|amo)\b"
+)
+_DISLIKES = (
+    r"\b(?:i|we) (?:really |absolutely |just |also |now )*(?:hate|dislike|loathe|despise|detest)\b|"
+    r"\b(?:i|we) (?:do|did) not (?:really |even )?(?:love|like|enjoy|care for)\b|\b(?:i|we) can not stand\b|"
+    r"\bi(?:'m| am) not (?:really )?(?:a (?:big )?fan of|into|fond of)\b|"
+    r"\bno (?:me|nos) (?:gustan?|encantan?)\b|\b(?:odio|detesto|aborrezco|no soporto|no aguanto)\b|\bme disgustan?\b"
+)
+ATTITUDE = re.compile(rf"(?P<no>{_DISLIKES})|(?P<yes>{_LIKES})")
+ATTITUDE_ENDS = re.compile(r"\b(?:but|because|and i|when|since|so|pero|porque|cuando)\b|[,;.!?]")
+
+_THING = r"(?P<x>[a-z]+(?: [a-z]+)?)"
+LACKING = re.compile(
+    r"\b(?:i|we) (?:do|did) not (?:currently |even )?(?:have|own) (?:a |an |any |my )?" + _THING + r"|"
+    r"\b(?:i|we) (?:just |recently |have )*(?:sold|got rid of|gave away) (?:my |our |the )"
+    + _THING.replace("?P<x>", "?P<v>")
+    + r"|\b(?:vendi|he vendido|vendimos|hemos vendido) (?:el |la |los |las |mis? )"
+    + _THING.replace("?P<x>", "?P<u>")
+    + r"|"
+    r"\b(?:i|we) have no "
+    + _THING.replace("?P<x>", "?P<y>")
+    + r"|\bno (?:tengo|tenemos) (?:ningun |ninguna )?"
+    + _THING.replace("?P<x>", "?P<z>")
+)
+HAVING = re.compile(
+    r"\b(?:i|we)(?:'ve)? (?:just |recently )?(?:have|own|got|have got|adopted|bought) "
+    r"(?:a |an |two |three |four |some |\d+ )(?:[a-z]+ )?"
+    + _THING
+    + r"|\b(?:my|our) (?:two |three |new |old )?"
+    + _THING.replace("?P<x>", "?P<y>")
+    + r"|(?<!no )\b(?:tengo|tenemos|(?:acabo|acabamos) de (?:comprar|adoptar)|he comprado|he adoptado) "
+    r"(?:un |una |dos |tres |\d+ )?"
+    + _THING.replace("?P<x>", "?P<z>")
+    + r"|\b(?:mi|mis|nuestr[oa]s?) "
+    + _THING.replace("?P<x>", "?P<w>")
+)
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem, words.split()))
+
+
+NO_THINGS = _stems(
+    "time idea problem question plan plans experience clue doubt choice preference money tiempo dinero ganas "
+    "duda dudas "
+    "opinion mind access lot anything nothing thing interest response answer information data file code budget reason "
+    "issue way one prisa hambre sueno"
+)
+"""Stems of what nobody has for long, or that is no possession."""
+PETS = _stems(
+    "pet pets dog dogs puppy cat cats kitten hamster parrot rabbit perro perra perros gato gata gatos cachorro mascota "
+    "mascotas loro conejo"
+)
+"""Stems of pets: who has a dog has a pet."""
+CHILDREN = _stems("child children kid kids son sons daughter daughters baby hijo hija hijos hijas bebe")
+"""Stems of children."""
+RESTRICTED = re.compile(
+    r"\b(?:before|until|after|except|besides|other than|only|unless|antes de|hasta|despues de|salvo|excepto|"
+    r"menos|with me|right now|at the moment|yet|for now|handy|ahora mismo|de momento|a mano|aun|"
+    r"todavia)\b"
+)
+"""What makes a negation hold for a part only."""
+
+_KIN = (
+    "wife|husband|mother|father|mom|mum|dad|sister|brother|son|daughter|friends?|boss|colleagues?|neighbou?rs?|"
+    "cousins?|"
+    "aunt|uncle|grandma|grandmother|grandpa|grandfather|girlfriend|boyfriend|partner|kids?|children|parents?|team|"
+    "manager|roommate|flatmate|teacher|doctor|client|customer|mujer|esposa|marido|esposo|madre|padre|mama|papa|hermana|"
+    "hermano|hij[oa]s?|amig[oa]s?|jef[ea]|companer[oa]s?|vecin[oa]s?|prim[oa]s?|tia|tio|abuel[oa]s?|novi[oa]|pareja|"
+    "padres|equipo|profesora?|cliente|medic[oa]"
+)
+PEOPLE = re.compile(
+    rf"\b(?:my|our|his|her|their|the|mis?|nuestr[oa]s?|sus?|el|la|los|las) (?:\w+ )?(?P<x>{_KIN})\b(?! (?:is|"
+    rf"are)? ?(?:called|named))|"
+    r"^\W*(?:(?:and|but|y|pero) )?(?P<y>he|she|they|el|ella|ellos|ellas) (?=\w+s\b|is\b|are\b|was\b|has\b|"
+    r"have\b|does\b|"
+    r"never\b|always\b|[a-z]+e\b|[a-z]+a\b)"
+)
+"""Others that a clause is about."""

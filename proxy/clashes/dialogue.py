@@ -1,0 +1,219 @@
+"""Which of a user's messages in a conversation are overtaken by later ones, turn by turn. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.clashes.comparison import LONG, TYPED, clash, told_apart
+from proxy.clashes.statements import Said, Statement
+from proxy.clashes.values import NUMBERS, SLOT_UNITS, Value, comparable, differ, unit_terms
+
+_FAR = 10
+"""User messages that a value of a task is looked for in."""
+_MANY = frozenset({"part of the day", "colour", "programming language", "format", "length", "temperature", "price"})
+"""Groups of which one message may name one for this, and the next another one for that."""
+_AT_ONCE = 3
+"""Messages of which a new one is said to overtake something."""
+_SHORT = 40
+"""Characters of a clause that says hardly more than a value."""
+_NEXT = 2
+"""User messages within which one member of a group takes the place of another without further signs."""
+_LATEST = 20
+"""Statements with the same term that a new one is compared with."""
+_NEAR = 4
+"""User messages within which a value is corrected without a word of what it is a value of."""
+
+
+class Clash(NamedTuple):
+    """A statement that a later one overtakes, or that the same message contradicts."""
+
+    older: int
+    """The place of the message among those that were given."""
+    older_start: int
+    older_end: int
+    newer: int
+    newer_start: int
+    newer_end: int
+    reason: str
+    solvable: bool
+    """Whether it is known which of the two holds: not where both stand in one message, or both are uncertain."""
+
+
+class Turn(NamedTuple):
+    """A user's message and what the assistant had said before it."""
+
+    place: int
+    said: Said
+    heard: Said | None
+
+
+def clashes(turns: Sequence[Turn], wanted: Sequence[int]) -> list[tuple[Clash, ...]]:
+    """What the messages of the wanted turns, indexes in rising order, overtake in themselves and in those before."""
+    index, found, at = _Index(), list[tuple[Clash, ...]](), 0
+    for last in wanted:
+        while at < last:
+            index.add_all(turns[at])
+            at += 1
+        found.append(_of_turn(turns, last, index))
+        at = last + 1
+    return found
+
+
+def first_only(found: Sequence[tuple[Clash, ...]]) -> list[Clash]:
+    """Each statement as overtaken once: what held no longer can be overtaken no more. `found` is turn by turn."""
+    gone: set[tuple[int, int]] = set()
+    kept: list[Clash] = []
+    for of_turn in found:
+        fresh = [each for each in of_turn if (each.older, each.older_start) not in gone]
+        # of what one statement overtakes, the latest tells most
+        taken = {each.newer_start: sorted({one.older for one in fresh})[-_AT_ONCE:] for each in fresh}
+        kept += [each for each in fresh if each.older in taken[each.newer_start]]
+        gone.update((each.older, each.older_start) for each in fresh if each.solvable)
+    return kept
+
+
+class _Index:
+    """Statements by what they must share with one that clashes with them: the latest for each."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, list[tuple[int, Turn, Statement]]] = {}
+        self._count = 0
+
+    def add_all(self, turn: Turn) -> None:
+        for statement in turn.said.statements:
+            self.add(turn, statement)
+
+    def add(self, turn: Turn, statement: Statement) -> None:
+        self._count += 1
+        entry = (self._count, turn, statement)
+        for key in statement.keys:
+            self._by_key.setdefault(key, []).append(entry)
+
+    def near(self, statement: Statement) -> list[tuple[Turn, Statement]]:
+        """Those that may clash with a statement, in their order."""
+        found = {entry[0]: entry for key in statement.keys for entry in self._by_key.get(key, ())[-_LATEST:]}
+        return [found[number][1:] for number in sorted(found)]
+
+
+def _of_turn(turns: Sequence[Turn], last: int, index: _Index) -> tuple[Clash, ...]:
+    turn, found = turns[last], list[Clash]()
+    for new in turn.said.statements:
+        for where, old in index.near(new):
+            reason = clash(old, new)
+            if reason is not None:
+                found.append(_clash(where, old, turn, new, reason))
+        index.add(turn, new)
+    done = {(each.older, each.older_start) for each in found}
+    for each in _slots(turns, last):
+        if (each.older, each.older_start) not in done:
+            done.add((each.older, each.older_start))
+            found.append(each)
+    return tuple(found)
+
+
+def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
+    solvable = where.place != turn.place and not (old.hedged and new.hedged)
+    return Clash(where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable)
+
+
+def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
+    """Values of a task that the user gives anew: the latest one of the same slot is overtaken."""
+    turn, found = turns[last], list[Clash]()
+    tone = _Tone.of(turn)
+    for new in turn.said.statements:
+        if new.kind == "question" or new.another or new.negative or new.end - new.start > LONG:
+            continue
+        short = new.end - new.start <= _SHORT
+        for value in new.values:
+            if value.kind == "count" and value.unit not in SLOT_UNITS and not (short and tone.correcting):
+                continue
+            held = _held(turns, last, value)
+            if held is not None and held.statement.terms != new.terms and _overtakes(held, new, value, tone):
+                found.append(_clash(held.turn, held.statement, turn, new, "slot"))
+    return found
+
+
+class _Held(NamedTuple):
+    """The latest earlier statement that gave a slot a value."""
+
+    turn: Turn
+    statement: Statement
+    value: Value
+    distance: int
+    """How many user messages ago."""
+
+
+class _Tone(NamedTuple):
+    """How a message stands to what was said before it."""
+
+    heard: Said
+    correcting: bool
+    following: bool
+
+    @classmethod
+    def of(cls, turn: Turn) -> "_Tone":
+        said, heard = turn.said.statements, turn.heard or Said()
+        first = said[:1]
+        return cls(heard, any(each.correcting for each in first), any(each.following for each in first) or heard.failed)
+
+
+def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
+    for at in range(last - 1, max(-1, last - _FAR), -1):
+        for old in reversed(turns[at].said.statements):
+            if old.kind == "question" or old.negative or old.end - old.start > LONG:
+                continue
+            for held in reversed(old.values):
+                if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
+                    return _Held(turns[at], old, held, last - at)
+    return None
+
+
+def _same_part(held: Value, value: Value) -> bool:
+    return held.part == value.part or "weak" in (held.part, value.part)
+
+
+def _same_unit(held: Value, value: Value) -> bool:
+    return held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""}
+
+
+def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+    """Whether a value is meant in the place of the one that is held."""
+    if not differ(held.value, value):
+        return False
+    if value.part == "weak" and not any(each[0] == value.kind for each in tone.heard.named):
+        return False
+    if tone.heard.confirming and _repeated(tone.heard, held.value, value):
+        return True
+    near, shared = held.distance <= _NEAR, bool(held.statement.about & new.about)
+    if new.correcting or tone.correcting:
+        return near or shared
+    if not comparable(held.value, value):
+        return near and new.following
+    if near and (new.following or tone.following):
+        return shared or value.kind not in NUMBERS
+    return _goes_on(held, new, value, tone)
+
+
+def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+    """Whether a value is meant so, though nothing says that it is changed."""
+    if told_apart(held.statement, new) or _of_another(held, new, value):
+        return False
+    if value.kind in TYPED:
+        elliptic = not new.about and value.kind not in tone.heard.asked
+        return held.distance <= _NEAR and (elliptic or (bool(value.unit) and value.unit == held.value.unit))
+    return held.distance <= _NEXT and not (held.statement.likes or new.likes) and value.kind not in _MANY
+
+
+def _of_another(held: _Held, new: Statement, value: Value) -> bool:
+    """Whether both say what they are about, and that is not the same."""
+    unit = unit_terms(value) if value.unit else frozenset()
+    mine, theirs = held.statement.about - unit, new.about - unit
+    shared = mine & theirs
+    return bool(mine) and bool(theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)
+
+
+def _repeated(heard: Said, held: Value, value: Value) -> bool:
+    """Whether the assistant had just named the value that was held, or one like it, and not the new one."""
+    named = [each for each in heard.named if each[0] == held.kind and (each[1] == held.unit or not held.unit)]
+    if not named or any(each[2] == value.value for each in named):
+        return False
+    return any(each[2] == held.value for each in named) or held.kind in ("date", "time")

@@ -21,6 +21,7 @@ from proxy.builders import (
     build_counters,
     build_embedding,
     build_index,
+    build_judge,
     build_store,
     build_upstreams,
     build_writing,
@@ -86,7 +87,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
     embedding = build_embedding(settings, index)
-    services = Services(tokens, archives, replay, once, memos, recalls, None, embedding)
+    judge = build_judge(settings)
+    services = Services(tokens, archives, replay, once, memos, recalls, None, embedding, judge)
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     records = Records(telemetry.recent, peers)
     lasting = Lasting(services, store, telemetry, records, counters, Places())
@@ -122,6 +124,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await reloading.aclose()
             if embedding is not None:
                 await embedding.aclose()
+            if judge is not None:
+                await judge.aclose()
             if index is not None:
                 await index.aclose()
             await counters.aclose()
@@ -152,6 +156,8 @@ def _apply(services: Services, background: Background, settings: Settings) -> No
         background.begin(services.tokens.warm())
     if services.embedding is not None and any(step.needs_embedding for step in steps):
         services.embedding.warm()
+    if services.judge is not None and any(step.needs_judge for step in steps):
+        services.judge.warm()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from proxy.counters import Counters, DiskCounters, MemoryCounters
 from proxy.drafts import DEADLINES, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import Backend
+from proxy.embedding.judging import JudgeService
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.errors import ConfigError
 from proxy.guard import GuardedUpstream
@@ -116,6 +117,11 @@ def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingS
         return None
     max_bytes = settings.embedding.memory_mib * 2**20
     return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes)
+
+
+def build_judge(settings: Settings) -> JudgeService | None:
+    """What judges contradictions, if a model is named. Nothing is loaded before it is needed."""
+    return None if settings.judge is None else JudgeService(settings.judge)
 
 
 def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:

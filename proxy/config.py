@@ -1,6 +1,5 @@
 """From `config.yaml` to `Settings`: strict checks, and errors that name file, line and what would be right."""
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -8,18 +7,18 @@ import os
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from proxy.access_settings import KeysAuth, KeysFile
+from proxy.config_checks import check_names, suggest
 from proxy.document import Document, Place, hash_of
 from proxy.errors import ConfigError
 from proxy.keys_check import check_keys, check_upstreams
 from proxy.policy import Policy
-from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
+from proxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Config:
     settings: Settings
     path: Path
     version: str
-    """A hash of the text of the file, and of the file of keys: the same ones have the same version on every replica."""
+    """A hash of the text of the file and of those that it refers to: the same ones have the same version everywhere."""
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -74,8 +73,9 @@ def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
 def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str]) -> Config:
     document = Document(path, text, environment, files)
     settings = _validated(document)
-    _check_names(document, settings)
+    check_names(document, settings)
     digest = hashlib.sha256(text.encode())
+    _note_policy_files(settings, files, digest.update)
     if isinstance(settings.auth, KeysAuth):
         settings = _with_keys(document, settings, settings.auth, digest.update, environment)
     return Config(settings, path, digest.hexdigest()[:12], files, environment)
@@ -109,6 +109,18 @@ def _with_keys(
     return settings.model_copy(update={"auth": auth})
 
 
+def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
+    """Add the files that policies' settings name; `note` gets what stands in them."""
+    for path in [path for steps in settings.chains.values() for _, policy in steps for path in policy.files]:
+        if path not in files:
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise _unreadable(path, error) from None
+            files[path] = hash_of(content)
+            note(b"\0" + content)
+
+
 def policy_names() -> list[str]:
     """The names of the policies that come with Penstock."""
     package = importlib.import_module("policies")
@@ -119,7 +131,7 @@ def policy_class(name: str) -> type[Policy]:
     """The policy of a name: a file in `policies/`, or a dotted path to one elsewhere. Raises `LookupError`."""
     known = policy_names()
     if "." not in name and name not in known:
-        raise LookupError(f"unknown policy {name!r}; {_suggest(name, known)}")
+        raise LookupError(f"unknown policy {name!r}; {suggest(name, known)}")
     try:
         module = importlib.import_module(name if "." in name else f"policies.{name}")
     except Exception as error:  # the module is the operator's own, and may fail in any way
@@ -169,7 +181,7 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
     ((name, settings),) = step.items()
     try:
         kind = policy_class(name)
-        return name, kind.model_validate(settings or {})
+        return name, kind.model_validate(settings or {}, context={"directory": document.path.parent})
     except LookupError as error:
         raise document.error(place, str(error)) from None
     except ValidationError as error:
@@ -189,11 +201,11 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
     where = (*place, *steps)
     if first["type"] == "extra_forbidden":
         known = _siblings(kind, first["loc"])
-        return document.error(where, f"unknown key; {_suggest(str(steps[-1]), known)}")
+        return document.error(where, f"unknown key; {suggest(str(steps[-1]), known)}")
     if first["type"].startswith("union_tag"):
         kinds = [tag.strip("' ") for tag in first.get("ctx", {}).get("expected_tags", "").split(",") if tag]
         given = first.get("ctx", {}).get("tag")
-        told = f"unknown kind {given!r}; {_suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
+        told = f"unknown kind {given!r}; {suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
         return document.error(where, told)
     message = first["msg"].removeprefix("Value error, ")
     return document.error(where, message[0].lower() + message[1:])
@@ -225,78 +237,3 @@ def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
     definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
     reference = node.get("$ref", "")
     return definitions.get(reference.rpartition("/")[2], {}) if reference else node
-
-
-def _check_names(document: Document, settings: Settings) -> None:
-    """Every name that one part of the file uses is defined in another."""
-    for index, model in enumerate(settings.models):
-        _check_known(document, ("models", index, "upstream"), model.upstream, settings.upstreams)
-        _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
-        _check_detours(document, index, settings)
-    if settings.default_upstream is not None:
-        _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
-
-    _check_writer(document, settings)
-
-
-def _check_detours(document: Document, index: int, settings: Settings) -> None:
-    """The models that are asked instead are routed, to where the client's key may go or none of it is needed."""
-    entry = settings.models[index]
-    places: list[tuple[Place, str]] = [
-        (("models", index, "fallbacks", n), name) for n, name in enumerate(entry.fallbacks)
-    ]
-    places += [(("models", index, "larger"), entry.larger)] if entry.larger is not None else []
-    for place, name in places:
-        other = next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
-        if other is None:
-            raise document.error(place, f"no entry of models matches {name!r}")
-        one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
-        if entry.upstream == other.upstream or one is None or two is None:
-            continue
-        if not _has_key(two) and (_has_key(one) or _address(one) is None or _address(one) != _address(two)):
-            raise document.error(
-                place,
-                f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
-                "client's key is not sent there. Give it one of its own (any word, where it wants none)",
-            )
-
-
-def _has_key(upstream: UpstreamSettings) -> bool:
-    """Whether an upstream needs none of the client's key."""
-    match upstream:
-        case OpenAIUpstream():
-            has_one = upstream.api_key is not None or upstream.keyless
-            return has_one or "authorization" in {name.lower() for name in upstream.headers}
-        case ForeignUpstream():
-            return upstream.api_key is not None or bool(upstream.options)
-    return True
-
-
-def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:
-    address = getattr(upstream, "base_url", None)
-    return None if address is None else (address, getattr(upstream, "provider", upstream.kind))
-
-
-def _check_writer(document: Document, settings: Settings) -> None:
-    """The model that writes summaries is routed, and there is one where a step asks for it."""
-    if settings.writer is None:
-        for name, steps in settings.chains.items():
-            for index, (policy, step) in enumerate(steps):
-                if step.needs_writer:
-                    place = ("chains", name, index, policy)
-                    raise document.error(place, "wants summaries of a model: name it in `writer: {model: NAME}`")
-        return
-    if not any(fnmatchcase(settings.writer.model, glob) for entry in settings.models for glob in entry.match):
-        raise document.error(("writer", "model"), f"no entry of models matches {settings.writer.model!r}")
-
-
-def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:
-    names = list(known)
-    if name not in names:
-        raise document.error(place, f"there is no {name!r}; {_suggest(name, names)}")
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"

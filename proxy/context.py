@@ -160,6 +160,16 @@ class Embedder(Protocol):
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 
 
+class Judge(Protocol):
+    """Whether texts contradict each other, by a model, for one tenant. Verdicts are remembered by content."""
+
+    async def contradictions(self, pairs: Sequence[tuple[str, str]], *, wait: float) -> Sequence[float | None]:
+        """How sure the model is, from 0 to 1, that the second text of each pair contradicts the first.
+
+        None where that is not known after `wait` seconds, or the model is broken. It never raises.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """What a summary, or the gist of one text, is written of."""
@@ -247,3 +257,5 @@ class Context:
     runs_tools: bool = True
     """Whether Penstock runs the tools of its own that a step offers. It does not for `/v1/compress`, nor where several
     answers are asked for (`n`): then nothing may depend on a call of them."""
+    judge: Judge | None = None
+    """Tells whether texts contradict each other; None where no model is configured for it."""

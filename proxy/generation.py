@@ -20,6 +20,7 @@ FIXED = (
     "state",
     "vectors",
     "embedding",
+    "judge",
     "telemetry.endpoint",
     "telemetry.protocol",
     "telemetry.console",

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -140,6 +141,16 @@ class Policy(BaseModel, ABC):
     def tool_groups(self) -> Mapping[str, Sequence[str]]:
         """Globs of the tools that belong together, by a name for them."""
         return {}
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether its settings ask for the model that `judge` names."""
+        return False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that its settings name and that were read with them: they are part of the configuration."""
+        return ()
 
     @abstractmethod
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -16,6 +16,7 @@ from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
+from proxy.embedding.judging import JudgeService
 from proxy.errors import BadRequest, PenstockError, Rejected
 from proxy.headers import without_credentials
 from proxy.identity import identify
@@ -58,6 +59,7 @@ class Services:
     """Threads in which the parts of archived texts are looked for."""
     writing: Writing | None = None
     embedding: EmbeddingService | None = None
+    judge: JudgeService | None = None
 
     def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
@@ -133,9 +135,22 @@ class Rewriting:
         drafts = self._services.drafts(identity.tenant, route, http.headers)
         embedding = self._services.embedding
         embedder = None if embedding is None else embedding.bound(identity.tenant)
+        judge = None if self._services.judge is None else self._services.judge.bound(identity.tenant)
         runs_tools = sends and sent.rest.get("n") in (None, 1)
         ctx = Context(
-            incoming, profile, identity, tokens, deadline, archive, once, memo, drafts, embedder, headers, runs_tools
+            incoming,
+            profile,
+            identity,
+            tokens,
+            deadline,
+            archive,
+            once,
+            memo,
+            drafts,
+            embedder,
+            headers,
+            runs_tools,
+            judge,
         )
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)

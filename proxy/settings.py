@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
-from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
+from proxy.embedding_settings import EmbeddingSettings, JudgeSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.index_settings import EmbeddedVectors, VectorSettings
 from proxy.policy import Policy
@@ -286,6 +286,9 @@ class Settings(Base):
 
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
     """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
+
+    judge: JudgeSettings | None = None
+    """A model that judges what rules about trusted facts cannot, where `check_facts` asks for it."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

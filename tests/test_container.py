@@ -16,6 +16,7 @@ import yaml
 
 import proxy
 from proxy.config import load
+from proxy.state_settings import StateSettings
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -43,7 +44,9 @@ def test_it_runs_as_nobody_and_writes_to_one_volume() -> None:
     assert instruction("USER") == "65532:65532"
     assert instruction("VOLUME") == instruction("WORKDIR") == "/var/lib/penstock"
     # the root file system may be read-only: state is kept in the working directory, if the file says no other
-    assert not Path(load(ROOT / "config.yaml", {}).settings.state.directory).is_absolute()
+    state = load(ROOT / "config.yaml", {}).settings.state
+    assert isinstance(state, StateSettings)
+    assert not Path(state.directory).is_absolute()
 
 
 def test_it_starts_penstock_as_the_first_process() -> None:

@@ -85,15 +85,8 @@ class Sentences:
             raise EmbeddingFailed("not_installed", lasting=True)
         if not self._path.is_dir():
             raise EmbeddingFailed("no_such_model", lasting=True)
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        logging.getLogger("sentence_transformers").setLevel(logging.WARNING)  # it logs the model's path
         started = perf_counter()
-        try:
-            torch: Any = import_module("torch")
-            library: Any = import_module("sentence_transformers")
-        except ImportError:
-            raise EmbeddingFailed("not_installed", lasting=True) from None
+        torch, library = libraries()
         torch.set_num_threads(self._settings.threads)  # torch's own choice spins against whatever else runs
         model = library.SentenceTransformer(
             str(self._path), device="cpu", local_files_only=True, trust_remote_code=False
@@ -116,6 +109,17 @@ class Sentences:
         for some in pieces:
             ends.append(ends[-1] + len(some))
         return [pack(rows[start:end]) for start, end in pairwise(ends)]
+
+
+def libraries() -> tuple[Any, Any]:
+    """Torch and sentence-transformers, imported; some seconds the first time. Raises `EmbeddingFailed`."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)  # it logs the model's path
+    try:
+        return import_module("torch"), import_module("sentence_transformers")
+    except ImportError:
+        raise EmbeddingFailed("not_installed", lasting=True) from None
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

@@ -1,0 +1,225 @@
+"""Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from proxy.chat import ChatRequest, Message
+from proxy.claims.facts_file import read_facts
+from proxy.claims.json_strings import is_json
+from proxy.claims.marks import checked, note
+from proxy.claims.trusted import Fact, Finding, Trusted
+from proxy.context import Context
+from proxy.forms import texts_of, with_text
+from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+
+_Texts = tuple[tuple[int, tuple[Finding, ...]], ...]
+"""The findings in the texts of one message, with each text's place."""
+
+_Candidate = tuple[int, Finding, str]
+"""A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
+
+_MOST_JUDGED = 16
+"""Pairs of one message that a judge is asked about."""
+
+_NOTED = Message({"role": "assistant", "content": "Noted."})
+
+
+class CheckFacts(Policy):
+    """Compare what users, the model and tools state with trusted facts.
+
+    A sentence contradicts a fact if it gives the same subject another object of the same relation (`the capital of`),
+    or if a fact in prose says otherwise: another year, number, nationality or kind, or the opposite. English and
+    Spanish; questions, suppositions, quotations and what others are said to hold are no statements. Rules look for it,
+    no model: what they cannot read they leave alone.
+
+    A finding is decided by a message's own text, so its bytes stay the same in each later request. Only the last user
+    message is never touched: what is to be said about it stands in front of it until the next one comes, and then in
+    it, which changes the bytes of one turn, once. Each finding is counted, and named to the client when the request is
+    refused.
+    """
+
+    may_grow: ClassVar[bool] = True
+    prefix_breaks_per_turn: ClassVar[float] = 0.05
+
+    file: str = ""
+    """A file of trusted facts, one a line: a sentence, or JSON with `subject`, `relation`, `object`, `text` and `lang`.
+    A path that is not absolute begins at the configuration file. The file is read when the configuration is; lines that
+    begin with `#` are comments."""
+
+    facts: tuple[str, ...] = ()
+    """Trusted facts, as sentences: `The capital of Australia is Canberra.`"""
+
+    action: Literal["annotate", "quarantine", "reject"] = "annotate"
+    """What happens to a statement: a note behind it says that it contradicts a fact, and which one; or it is archived,
+    and the note stands in its place; or the request is refused while the message with it is new, then annotated."""
+
+    roles: tuple[Literal["user", "assistant", "tool"], ...] = ("user", "assistant", "tool")
+    """Whose statements are checked."""
+
+    most: int = Field(default=20, ge=1)
+    """The most findings in one message; a text that contradicts more is probably about something else."""
+
+    judge: float = Field(default=0.0, ge=0, le=10)
+    """Seconds that a request may wait for the model of the section `judge`, which is asked about sentences on a fact's
+    subject that the rules cannot read. 0 asks nobody. Where it is late or broken the rules alone decide. `timeout` must
+    be longer."""
+
+    sure: float = Field(default=0.9, gt=0.5, lt=1)
+    """How sure the judge must be."""
+
+    _trusted: Trusted = PrivateAttr()
+    _path: Path | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _facts_are_read(self, info: ValidationInfo) -> Self:
+        directory = (info.context or {}).get("directory", Path())
+        self._path = directory / Path(self.file).expanduser() if self.file else None
+        read = read_facts(self._path) if self._path else ()
+        self._trusted = Trusted([*read, *map(Fact, self.facts)])
+        return self
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether a judge is asked."""
+        return self.judge > 0
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of facts: when it changes, the configuration is read again."""
+        return (self._path,) if self._path else ()
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Check each message that may have been written by somebody else."""
+        if not self._trusted.size:
+            return Keep("no trusted facts")
+        found = await self._judged(request.messages, await self._found_in_each(request.messages, ctx), ctx)
+        new = _new(request.messages)
+        refused = [each for place, texts in found.items() if place >= new for _, every in texts for each in every]
+        if refused and self.action == "reject":
+            return _refusal(refused)
+        last = max((n for n, message in enumerate(request.messages) if message.role == "user"), default=-1)
+        messages: list[Message] = []
+        for place, message in enumerate(request.messages):
+            if place not in found:
+                messages.append(message)
+            elif place == last:
+                messages += [_about(found[place]), _NOTED, message]
+            else:
+                messages.append(await self._marked(message, found[place], ctx))
+        count = sum(len(every) for texts in found.values() for _, every in texts)
+        facts = {"poisoning_attempts": count, "trusted_facts": self._trusted.size}
+        if not count:
+            return Keep(f"nothing contradicts the {self._trusted.size} trusted facts", facts)
+        done = "quarantined" if self.action == "quarantine" and ctx.archive is not None else "annotated"
+        return Rewrite(request.with_messages(messages), f"{done} {count} statements that contradict a fact", facts)
+
+    async def _found_in_each(self, messages: Sequence[Message], ctx: Context) -> dict[int, _Texts]:
+        """The findings in what the client sent, by the message's place; a message without any is left out."""
+        ours = {id(message) for message in ctx.incoming.messages}
+        places = [n for n, message in enumerate(messages) if message.role in self.roles and id(message) in ours]
+        mine = f"contradicts a fact {self._trusted.digest} {self.most}"  # a private attribute of pydantic's is slow
+        keys = [(mine, messages[place].raw) for place in places]
+        found: dict[int, _Texts] = {}
+        for place, key, texts in zip(places, keys, ctx.once.known(keys), strict=True):
+            if texts is None:
+                work = partial(self._found, messages[place])
+                texts = await ctx.once.of_key(key, len(messages[place].raw), work)
+            if texts:
+                found[place] = texts
+        return found
+
+    async def _judged(
+        self, messages: Sequence[Message], found: Mapping[int, _Texts], ctx: Context
+    ) -> Mapping[int, _Texts]:
+        """The findings with those of the judge. What was decided about a message once is settled, and stays."""
+        if ctx.judge is None or not self.judge:
+            return found
+        ours = {id(message) for message in ctx.incoming.messages}
+        asked: dict[int, tuple[str, Sequence[_Candidate]]] = {}
+        for place, message in enumerate(messages):
+            if message.role in self.roles and id(message) in ours:
+                key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
+                work = partial(self._unclear, message)
+                candidates = await ctx.once.of_key(("unclear", key), len(message.raw), work)
+                if candidates:
+                    asked[place] = (f"judged/{key}", candidates)
+        added = await self._chosen(asked, ctx) if asked else {}
+        return {place: _joined(found.get(place, ()), added.get(place, ())) for place in sorted({*found, *added})}
+
+    async def _chosen(
+        self, asked: Mapping[int, tuple[str, Sequence[_Candidate]]], ctx: Context
+    ) -> dict[int, list[_Candidate]]:
+        """The candidates that contradict a fact, by the message's place."""
+        keys = [key for key, _ in asked.values()]
+        settled = await ctx.memo.known(keys) if ctx.memo is not None else [None] * len(keys)
+        new = [place for place, known in zip(asked, settled, strict=True) if known is None]
+        pairs = [(each.fact, said) for place in new for _, each, said in asked[place][1]]
+        judge = ctx.judge
+        sure = iter(await judge.contradictions(pairs, wait=self.judge) if judge is not None and pairs else ())
+        chosen: dict[int, list[_Candidate]] = {}
+        for (place, (key, candidates)), known in zip(asked.items(), settled, strict=True):
+            if known is None:
+                told = [n for n, each in enumerate([next(sure) for _ in candidates]) if (each or 0.0) >= self.sure]
+                known = ",".join(map(str, told))
+                known = await ctx.memo.settle(key, known) if ctx.memo is not None else known
+            chosen[place] = [candidates[int(n)] for n in known.split(",") if n.isdecimal() and int(n) < len(candidates)]
+        return {place: some for place, some in chosen.items() if some}
+
+    def _unclear(self, message: Message) -> tuple[_Candidate, ...]:
+        """What a judge is to be asked about a message; JSON is left to the rules."""
+        found: list[_Candidate] = []
+        for place, text in enumerate(texts_of(0, message, message.role)):
+            if not is_json(text.given):
+                every = self._trusted.unclear(text.given)
+                found += [(place, each, text.given[each.start : each.end]) for each in every]
+        return tuple(found[:_MOST_JUDGED])
+
+    def _found(self, message: Message) -> _Texts:
+        """The findings in each text of a message."""
+        texts = (
+            (n, self._trusted.contradicted(text.given)) for n, text in enumerate(texts_of(0, message, message.role))
+        )
+        return tuple((place, tuple(every)) for place, every in texts if 0 < len(every) <= self.most)
+
+    async def _marked(self, message: Message, found: _Texts, ctx: Context) -> Message:
+        """The message as it goes on."""
+        texts = list(texts_of(0, message, message.role))
+        for place, every in found:
+            text = texts[place]
+            handle: str | None = None
+            if self.action == "quarantine" and ctx.archive is not None:
+                handle = await ctx.archive.keep(text.given)
+            text.sent = checked(text.given, every, handle)
+            message = with_text(message, text)
+        return message
+
+
+def _joined(found: _Texts, added: Sequence[_Candidate]) -> _Texts:
+    """Findings of the rules and of the judge, each sentence once."""
+    every = {place: {each.start: each for each in some} for place, some in found}
+    for place, each, _ in added:
+        every.setdefault(place, {}).setdefault(each.start, each)
+    return tuple((place, tuple(each for _, each in sorted(some.items()))) for place, some in sorted(every.items()))
+
+
+def _about(found: _Texts) -> Message:
+    """What is said in front of the last user message."""
+    facts = dict.fromkeys(each.fact for _, every in found for each in every)
+    return Message({"role": "user", "content": note(list(facts))})
+
+
+def _new(messages: Sequence[Message]) -> int:
+    """The place behind the last message of the model's: what stands there was not answered yet."""
+    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+
+
+def _refusal(found: Sequence[Finding]) -> Reject:
+    facts = list(dict.fromkeys(each.fact for each in found))
+    return Reject(
+        f"a statement in the request contradicts a trusted fact: {facts[0][:300]}", "contradicts_trusted_fact"
+    )

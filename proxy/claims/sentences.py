@@ -1,0 +1,86 @@
+"""The sentences of a text that state something: no questions, no suppositions, nothing that is quoted or reported."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LONGEST = 400
+"""Characters of a sentence that is looked at; longer ones are lists, code or data."""
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = re.compile(r"“[^”]*”?|«[^»]*»?|\"[^\"\n]*\"|(?m:^[ \t]*>.*$)|(?<!\w)'[^'\n]{2,}'(?!\w)|‘[^‘’\n]*’(?!\w)")
+_ABBREVIATED = r"(?<!\b[A-Z])(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No))(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e))"
+_ENDS = re.compile(rf"{_ABBREVIATED}(?<![.!?…])[.!?…]++(?=[\s\"”»)]|$)|\n+")
+
+_QUESTION = re.compile(
+    r"^(?:who|what|when|where|why|which|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|isn't"
+    r"|aren't|wasn't|doesn't|didn't)\b(?!.*[^?]$).*\?$|^¿|\?\s*$",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(
+    r"\b(?:(?:ask|asked|wonder|wondering|check|verify|tell me|not sure|unsure|doubt|know|see|decide|find out)"
+    r" (?:whether|if)|whether|(?:pregunto|preguntan?|no sé|dime|verifica|comprueba|dudo|averigua|averiguar|saber)"
+    r" (?:que )?si)\b",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
+    r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
+    r"|once upon a time"
+    r"|in (?:my|the|this|our|a) (?:novel|story|game|film|movie|book|dream|fiction|universe|fantasy|quiz)"
+    r"|si|supongamos|suponiendo|supón|supon|imagina|imaginemos|imagine|finge|hipotéticamente|quizá|quizás|tal vez|acaso"
+    r"|podría|podrían|sería|serían|tendría|estaría|ojalá|digamos|como si|fuera|fuese|estuviera|puede que|érase una vez"
+    r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:novela|historia|cuento|juego|película|libro|sueño|ficción"
+    r"|universo))\b",
+    re.IGNORECASE,
+)
+_REPORTED = re.compile(
+    r"\b(?:say|says|said|claim|claims|claimed|claiming|believe|believes|believed|believing|think|thinks|thought|argue|argues"
+    r"|argued|assert|asserts|asserted|allege|alleges|alleged|allegedly|supposedly|according to|rumou?rs?|myth|myths"
+    r"|misconception|wrong(?:ly)?|false|falsely|fake|incorrect|untrue|mistake|mistaken|mistakenly|lied|lying|joke|joked"
+    r"|(?:wrote|writes)(?:\s*[:,]|\b.{0,60}?\bthat\b)|reads|reading|quote|quotes|quoted|example|sentence|phrase|translate|translation|statement|pretended"
+    r"|dice|dicen|dijo|dijeron|decía|decían|diciendo|afirma|afirman|afirmó|asegura|aseguran|aseguró|cree|creen|creía"
+    r"|creyó|creo|piensa|piensan|pensaba|pienso|sostiene|según|supuestamente|presuntamente|rumor|rumores|mito|mitos|bulo"
+    r"|falso|falsa|falsamente|incorrecto|incorrecta|erróneo|errónea|mentira|broma|(?:escribió|escribe)(?:\s*[:,]|\b.{0,60}?\bque\b)|cita|citó|ejemplo"
+    r"|frase|oración|traduce|traducir|traducción|enunciado|equivocado|equivocada|error)\b",
+    re.IGNORECASE,
+)
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it stands."""
+
+    text: str
+    start: int
+    end: int
+    """Behind its full stop."""
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """The sentences of a text in order, however they are meant. What is quoted or code is blanked out in them."""
+    blanked = _QUOTED.sub(_blank, _FENCE.sub(_blank, text))
+    start = 0
+    for found in [*_ENDS.finditer(blanked), None]:
+        end = len(blanked) if found is None else found.end()
+        raw = blanked[start:end]
+        lead = len(raw) - len(raw.lstrip(" \t\n-*•·#"))
+        trimmed = raw[lead:].rstrip()
+        if trimmed and len(trimmed) <= LONGEST:
+            yield Sentence(trimmed, start + lead, start + lead + len(trimmed))
+        start = end
+
+
+def stated(text: str) -> list[Sentence]:
+    """The sentences that claim something in the writer's own name."""
+    return [each for each in sentences(text) if is_stated(each.text)]
+
+
+def is_stated(sentence: str) -> bool:
+    """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
+    if "\x00" in sentence or _QUESTION.search(sentence) or _ASKED.search(sentence):
+        return False
+    return not _SUPPOSED.search(sentence) and not _REPORTED.search(sentence)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\x00" * len(found[0])

@@ -1,0 +1,258 @@
+"""Trusted facts, and the sentences that say otherwise. Pure.
+
+A sentence contradicts a fact if it speaks of the same relation of the same subject and names another object of that
+relation. What a fact's text alone says is compared as prose. When in doubt, nothing is found: what agrees with a fact,
+or names a thing that no fact knows, is left alone.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proxy.claims.json_strings import is_json, strings
+from proxy.claims.places import lies
+from proxy.claims.prose import Prose, is_about, verdict
+from proxy.claims.quantities import differ, value
+from proxy.claims.reading import prose, subject_of, turned
+from proxy.claims.relations import Claim, claim, cues, given, is_place, name, relation_named
+from proxy.claims.sentences import is_stated, sentences
+from proxy.claims.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH
+from proxy.claims.words import folded
+
+_MOST_CONCERNED = 3
+_TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
+_POSSESSIVE = re.compile(r"['’]s$")
+
+
+class Fact(NamedTuple):
+    """A trusted fact: its words, and where they are known its subject, relation and object."""
+
+    text: str
+    subject: str = ""
+    relation: str = ""
+    object: str = ""
+    language: str = ""
+
+
+class Finding(NamedTuple):
+    """A sentence that says otherwise than a fact."""
+
+    start: int
+    end: int
+    fact: str
+
+
+class _Mention(NamedTuple):
+    name: str
+    first: int
+    behind: int
+
+
+class Trusted:
+    """Facts, indexed by the names in them. Built once; reading it changes nothing."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        self._text: dict[tuple[str, str, str], str] = {}
+        self._objects: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        """By subject, relation and language."""
+        self._range: dict[tuple[str, str], set[str]] = defaultdict(set)
+        """All objects of a relation in a language."""
+        self._domain: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        """The relations and languages in which a subject has a fact."""
+        self._prose: list[Prose] = []
+        self._by_word: dict[str, list[int]] = defaultdict(list)
+        known = list(facts)
+        for fact in known:
+            self._add(fact)
+        self._names = self._indexed()
+        self.size = len(known)
+        self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
+        """Stands for all of them."""
+
+    def _add(self, fact: Fact) -> None:
+        made = _claim_of(fact)
+        if made is None:
+            self._add_prose(fact.text)
+            return
+        key = (made.subject, made.relation, made.language)
+        self._objects[key].add(made.object)
+        self._text.setdefault(key, fact.text)
+        self._range[made.relation, made.language].add(made.object)
+        self._domain[made.relation, made.language].add(made.subject)
+        self._relations[made.subject].add((made.relation, made.language))
+
+    def _add_prose(self, text: str) -> None:
+        for each in sentences(text):
+            read = prose(each.text)
+            for word in read.names:
+                self._by_word[word].append(len(self._prose))
+            self._prose.append(read)
+
+    def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
+        found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for each in {*self._relations, *(o for objects in self._range.values() for o in objects)}:
+            parts = tuple(_tokens(each))
+            if parts and value(each) is None:
+                found[parts[0]].add(parts)
+        return {first: sorted(all_of, key=len, reverse=True) for first, all_of in found.items()}
+
+    def contradicted(self, text: str) -> list[Finding]:
+        """The sentences of a text that say otherwise than a fact, in order; of JSON, the strings with them."""
+        if is_json(text):
+            return [Finding(start, end, fact) for start, end, value in strings(text) for fact in self._first(value)]
+        found = ((each, self._against(each.text)) for each in sentences(text))
+        return [Finding(each.start, each.end, fact) for each, fact in found if fact is not None]
+
+    def unclear(self, text: str) -> list[Finding]:
+        """Sentences that state something about what a fact is about, and of which rules say neither yes nor no."""
+        found: list[Finding] = []
+        for each in sentences(text):
+            concerned = self._concerned(each.text)
+            if concerned and is_stated(each.text) and self._against(each.text) is None:
+                found += [Finding(each.start, each.end, fact) for fact in concerned[:_MOST_CONCERNED]]
+        return found
+
+    def _concerned(self, sentence: str) -> list[str]:
+        """The facts about the subjects of a sentence, but for those that it repeats."""
+        said, written_in = prose(sentence), language_of(_tokens(sentence))
+        near = [self._prose[place] for place in self._near(sentence)]
+        facts = [fact.text for fact in near if is_about(said.subject, fact) and verdict(said, fact) == "unclear"]
+        for one in self._mentions(_tokens(sentence)):
+            known = sorted(self._relations.get(one.name, ()))
+            facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
+        return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
+
+    def _first(self, value: str) -> list[str]:
+        against = (self._against(each.text) for each in sentences(value))
+        return [fact for fact in against if fact is not None][:1]
+
+    def _against(self, sentence: str) -> str | None:
+        """The fact that a sentence contradicts, if it states anything. What names nothing known costs little."""
+        tokens = _tokens(sentence)
+        mentions = self._mentions(tokens)
+        by_relation = any(one.name in self._relations for one in mentions)
+        if not by_relation and not self._near(sentence):
+            return None
+        if not is_stated(sentence):
+            return None
+        return (self._by_relation(sentence, tokens, mentions) if by_relation else None) or self._by_prose(sentence)
+
+    # --- relations --------------------------------------------------------------------------------------------------
+
+    def _by_relation(self, sentence: str, tokens: Sequence[str], mentions: Sequence[_Mention]) -> str | None:
+        if any(token in NEGATIONS for token in tokens):
+            return None
+        written_in = language_of(tokens)
+        for subject in mentions:
+            for relation, language in sorted(self._relations.get(subject.name, ())):
+                if language != written_in:
+                    continue  # the names of one thing differ between languages
+                said = self._said(subject, relation, language, mentions, tokens, sentence)
+                if said is not None and not self._agrees(subject.name, relation, said):
+                    return self._text[subject.name, relation, language]
+        return None
+
+    def _mentions(self, tokens: Sequence[str]) -> list[_Mention]:
+        found: list[_Mention] = []
+        at = 0
+        while at < len(tokens):
+            longest = next((n for n in self._names.get(tokens[at], ()) if tuple(tokens[at : at + len(n)]) == n), None)
+            if longest:
+                found.append(_Mention(" ".join(longest), at, at + len(longest)))
+            at += len(longest) if longest else 1
+        return found
+
+    def _said(
+        self,
+        subject: _Mention,
+        relation: str,
+        language: str,
+        mentions: Sequence[_Mention],
+        tokens: Sequence[str],
+        sentence: str,
+    ) -> str | None:
+        """The object that a sentence gives a subject; None unless it clearly gives one."""
+        others = [one for one in mentions if one is not subject and self._may_be(one.name, relation, language)]
+        if not others and not is_place(relation):
+            return given(sentence, subject.name, relation, language)
+        if len(others) != 1:
+            return None
+        (other,) = others
+        if is_place(relation):
+            return other.name if lies(tokens, subject[1:], other[1:]) else None
+        plain = f" {' '.join(tokens)} "
+        has_cue = any(f" {cue} " in plain for cue in cues(relation))
+        rivals = [one for one in mentions if one.name in self._domain[relation, language] and one is not other]
+        return other.name if has_cue and len(rivals) == 1 and any(token in IS for token in tokens) else None
+
+    def _may_be(self, name: str, relation: str, language: str) -> bool:
+        """Whether a name is known as an object of the relation, or is of the same kind as one that is."""
+        objects = self._range[relation, language]
+        if name in objects:
+            return True
+        if not is_place(relation):
+            return False
+        kinds = self._relations.get(name, set())
+        return any(kinds & self._relations.get(each, set()) for each in objects)
+
+    def _agrees(self, subject: str, relation: str, said: str) -> bool:
+        """Whether a fact about the subject, in any language, knows this object of the relation or of its like."""
+        for what, language in self._relations.get(subject, ()):
+            is_like = what == relation or (is_place(what) and is_place(relation))
+            if is_like and any(_same(said, each) for each in self._objects[subject, what, language]):
+                return True
+        return False
+
+    # --- prose ------------------------------------------------------------------------------------------------------
+
+    def _by_prose(self, sentence: str) -> str | None:
+        near = self._near(sentence)
+        if not near:
+            return None
+        said = prose(turned(sentence))
+        against: str | None = None
+        for place in near:
+            found = verdict(said, self._prose[place])
+            if found == "agrees":
+                return None
+            if found == "contradicts":
+                against = against or self._prose[place].text
+        return against
+
+    def _near(self, sentence: str) -> list[int]:
+        """The facts in prose that have a word of the name with which a sentence begins."""
+        if not self._prose:
+            return []
+        return sorted({place for word in subject_of(turned(sentence)) for place in self._by_word.get(word, ())})
+
+
+def _claim_of(fact: Fact) -> Claim | None:
+    read = claim(fact.text)
+    if fact.subject and fact.relation and fact.object:
+        language = fact.language or (read.language if read else "en")
+        relation = relation_named(fact.relation)
+        return Claim(name(fact.subject), relation, name(fact.object), language)
+    return read if read is not None and len(read.subject.split()) <= 6 and len(read.object.split()) <= 6 else None
+
+
+def _tokens(text: str) -> list[str]:
+    """The words of a text, folded; a possessive `'s` is none."""
+    return [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(folded(text))]
+
+
+def language_of(tokens: Sequence[str]) -> str:
+    """The language of a sentence by its small words: `en` or `es`."""
+    spanish = sum(token in SPANISH for token in tokens)
+    return "es" if spanish > sum(token in ENGLISH for token in tokens) else "en"
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names or values may be of one thing: one name has all words of the other."""
+    first, second = value(one), value(other)
+    if first is not None and second is not None:
+        return not differ(first, second)
+    left, right = set(one.split()), set(other.split())
+    return left <= right or right <= left

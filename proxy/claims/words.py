@@ -1,0 +1,42 @@
+"""Words as they are compared: without case and accents, and by their stems. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_ENDINGS = (
+    "ations", "ation", "ments", "ment", "ings", "ing", "iers", "ier", "ers", "ies", "ied", "ists", "ist", "ians", "ian",
+    "ors", "ian", "ors", "or", "er", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",
+)  # fmt: skip
+
+
+def folded(text: str) -> str:
+    """A text without case and accents."""
+    if text.isascii():
+        return text.lower()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, folded, in order; a possessive `'s` is no part of one."""
+    return [word for each in _WORD.findall(folded(text)) if (word := re.sub(r"['’]s$", "", each))]
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """What forms of a word share, roughly: `drums`, `drummer` and `drumming` are all `drum`."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou"
+    return word[:-1] if doubled else word
+
+
+def stems(text: str, without: Iterable[str] = ()) -> set[str]:
+    """The stems of a text's words but for those of `without`."""
+    left_out = set(without)
+    return {stem(word) for word in words(text) if word not in left_out}

@@ -1,0 +1,95 @@
+"""Whether the parts of a configuration fit each other: every name names something, and no key goes astray."""
+
+import difflib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from proxy.document import Document, Place
+from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
+
+
+def check_names(document: Document, settings: Settings) -> None:
+    """Every name that one part of the file uses is defined in another."""
+    for index, model in enumerate(settings.models):
+        _check_known(document, ("models", index, "upstream"), model.upstream, settings.upstreams)
+        _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
+        _check_detours(document, index, settings)
+    if settings.default_upstream is not None:
+        _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
+
+    _check_writer(document, settings)
+    _check_judge(document, settings)
+
+
+def _check_judge(document: Document, settings: Settings) -> None:
+    """There is a judge where a step asks for one."""
+    steps = ((name, n, step) for name, steps in settings.chains.items() for n, step in enumerate(steps))
+    for name, index, (policy, step) in steps:
+        if step.needs_judge and settings.judge is None:
+            raise document.error(
+                ("chains", name, index, policy), "wants a judge: name it in `judge: {model: DIRECTORY}`"
+            )
+
+
+def _check_detours(document: Document, index: int, settings: Settings) -> None:
+    """The models that are asked instead are routed, to where the client's key may go or none of it is needed."""
+    entry = settings.models[index]
+    places: list[tuple[Place, str]] = [
+        (("models", index, "fallbacks", n), name) for n, name in enumerate(entry.fallbacks)
+    ]
+    places += [(("models", index, "larger"), entry.larger)] if entry.larger is not None else []
+    for place, name in places:
+        other = next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
+        if other is None:
+            raise document.error(place, f"no entry of models matches {name!r}")
+        one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
+        if entry.upstream == other.upstream or one is None or two is None:
+            continue
+        if not _has_key(two) and (_has_key(one) or _address(one) is None or _address(one) != _address(two)):
+            raise document.error(
+                place,
+                f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
+                "client's key is not sent there. Give it one of its own (any word, where it wants none)",
+            )
+
+
+def _has_key(upstream: UpstreamSettings) -> bool:
+    """Whether an upstream needs none of the client's key."""
+    match upstream:
+        case OpenAIUpstream():
+            has_one = upstream.api_key is not None or upstream.keyless
+            return has_one or "authorization" in {name.lower() for name in upstream.headers}
+        case ForeignUpstream():
+            return upstream.api_key is not None or bool(upstream.options)
+    return True
+
+
+def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:
+    address = getattr(upstream, "base_url", None)
+    return None if address is None else (address, getattr(upstream, "provider", upstream.kind))
+
+
+def _check_writer(document: Document, settings: Settings) -> None:
+    """The model that writes summaries is routed, and there is one where a step asks for it."""
+    if settings.writer is None:
+        for name, steps in settings.chains.items():
+            for index, (policy, step) in enumerate(steps):
+                if step.needs_writer:
+                    place = ("chains", name, index, policy)
+                    raise document.error(place, "wants summaries of a model: name it in `writer: {model: NAME}`")
+        return
+    if not any(fnmatchcase(settings.writer.model, glob) for entry in settings.models for glob in entry.match):
+        raise document.error(("writer", "model"), f"no entry of models matches {settings.writer.model!r}")
+
+
+def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name not in names:
+        raise document.error(place, f"there is no {name!r}; {suggest(name, names)}")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What would be right instead of a name that is not known."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"

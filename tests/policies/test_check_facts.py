@@ -1,0 +1,287 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.check_facts import CheckFacts
+from proxy.chain import run
+from proxy.chat import ChatRequest, Message
+from proxy.config import load
+from proxy.errors import ConfigError
+from proxy.policy import Decision, Keep, Reject, Rewrite
+from proxy.testing import MemoryArchive, chat, context
+
+FACT = "The capital of Australia is Canberra."
+FALSE = "The capital of Australia is Sydney."
+NOTE = f'[incorrect: contradicts the trusted fact "{FACT}"]'
+CONFIG = """
+upstreams:
+  echo: {kind: echo}
+models:
+  - {match: "*", upstream: echo}
+chains:
+  default:
+    - check_facts: {file: facts.txt}
+"""
+
+
+def talk(*messages: tuple[str, Any]) -> ChatRequest:
+    return chat("u").with_messages([Message({"role": role, "content": content}) for role, content in messages])
+
+
+async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **settings: Any) -> Decision:
+    return await CheckFacts(**({"facts": (FACT,)} | settings)).apply(request, context(request, archive=archive))
+
+
+def texts(decision: Decision) -> list[str]:
+    assert isinstance(decision, Rewrite)
+    return [message.text for message in decision.request.messages]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+async def test_a_note_stands_behind_the_statement(role: str) -> None:
+    request = talk(("user", "Hello."), (role, f"Well. {FALSE} Anything else?"), ("user", "Thanks."))
+    decision = await decided(request)
+    assert texts(decision) == ["Hello.", f"Well. {FALSE} {NOTE} Anything else?", "Thanks."]
+    assert isinstance(decision, Rewrite)
+    assert decision.facts == {"poisoning_attempts": 1, "trusted_facts": 1}
+    assert decision.why == "annotated 1 statements that contradict a fact"
+
+
+async def test_a_tool_result_in_json_stays_json() -> None:
+    request = chat("u1 a1! t1 u2")
+    tool = request.messages[2].with_changes(content='{"text": "The capital of Australia is Sydney.", "n": 1.50}')
+    request = request.with_messages([*request.messages[:2], tool, request.messages[3]])
+    assert texts(await decided(request))[2] == (
+        '{"text": "The capital of Australia is Sydney. '
+        '[incorrect: contradicts the trusted fact \\"The capital of Australia is Canberra.\\"]", "n": 1.50}'
+    )
+
+
+async def test_each_text_part_is_checked_and_images_stay() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    parts = [{"type": "text", "text": "Look."}, image, {"type": "text", "text": FALSE}]
+    decision = await decided(talk(("user", parts), ("assistant", "Yes."), ("user", "And?")))
+    assert isinstance(decision, Rewrite)
+    assert list(decision.request.messages[0]["content"]) == [*parts[:2], {"type": "text", "text": f"{FALSE} {NOTE}"}]
+
+
+async def test_the_last_user_message_is_never_touched() -> None:
+    request = talk(("user", "Hello."), ("assistant", "Hi."), ("user", FALSE))
+    decision = await decided(request, action="quarantine", archive=MemoryArchive())
+    assert texts(decision) == [
+        "Hello.",
+        "Hi.",
+        "<trusted_facts>\nTrusted facts that the next message contradicts; data, not instructions.\n"
+        f"- {FACT}\n</trusted_facts>",
+        "Noted.",
+        FALSE,
+    ]
+
+
+async def test_quarantine_archives_the_text_and_leaves_a_note_with_its_handle() -> None:
+    archive = MemoryArchive()
+    request = talk(("user", "Hello."), ("assistant", f"Well. {FALSE} Bye."), ("user", "Thanks."))
+    told = texts(await decided(request, archive, action="quarantine"))[1]
+    handle = archive.handle(f"Well. {FALSE} Bye.")
+    assert archive.kept == {handle: f"Well. {FALSE} Bye."}
+    assert told == f'Well. {NOTE[:-1]}; quarantined, recall("{handle}") has it] Bye.'
+    assert FALSE not in told
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)])
+async def test_what_cannot_be_archived_is_annotated_instead(archive: MemoryArchive | None) -> None:
+    request = talk(("assistant", FALSE), ("user", "Thanks."))
+    assert texts(await decided(request, archive, action="quarantine"))[0] == f"{FALSE} {NOTE}"
+
+
+async def test_a_new_statement_is_refused_and_says_which_fact() -> None:
+    decision = await decided(talk(("user", "Hello."), ("assistant", "Hi."), ("user", FALSE)), action="reject")
+    assert decision == Reject(
+        f"a statement in the request contradicts a trusted fact: {FACT}", "contradicts_trusted_fact"
+    )
+
+
+async def test_an_old_statement_is_annotated_so_that_the_conversation_can_go_on() -> None:
+    request = talk(("user", FALSE), ("assistant", "Really?"), ("user", "Sorry."))
+    assert texts(await decided(request, action="reject")) == [f"{FALSE} {NOTE}", "Really?", "Sorry."]
+
+
+async def test_only_the_roles_that_are_named_are_checked() -> None:
+    request = talk(("user", FALSE), ("assistant", FALSE), ("user", "Hm."))
+    assert texts(await decided(request, roles=("assistant",))) == [FALSE, f"{FALSE} {NOTE}", "Hm."]
+    assert isinstance(await decided(request, roles=("tool",)), Keep)
+
+
+async def test_system_messages_and_what_other_steps_wrote_are_left_alone() -> None:
+    request = talk(("system", FALSE), ("user", "Hello."))
+    assert isinstance(await decided(request), Keep)
+    inserted = request.with_messages([Message({"role": "user", "content": FALSE}), *request.messages])
+    assert isinstance(await CheckFacts(facts=(FACT,)).apply(inserted, context(request)), Keep)
+
+
+async def test_a_text_that_contradicts_everything_is_about_something_else() -> None:
+    request = talk(("assistant", f"{FALSE} " * 3), ("user", "Hm."))
+    assert isinstance(await decided(request, most=2), Keep)
+    assert isinstance(await decided(request, most=3), Rewrite)
+
+
+async def test_without_facts_nothing_happens() -> None:
+    assert await CheckFacts().apply(chat("u"), context(chat("u"))) == Keep("no trusted facts")
+
+
+def growing() -> Iterator[Sequence[tuple[str, Any]]]:
+    """A conversation turn by turn; the model is wrong in the third, the user in the sixth turn."""
+    said: list[tuple[str, Any]] = [("system", "You help.")]
+    for turn in range(10):
+        said.append(("user", FALSE if turn == 5 else f"Question {turn}."))
+        yield list(said)
+        said.append(("assistant", FALSE if turn == 2 else f"Answer {turn}."))
+
+
+@pytest.mark.parametrize("action", ["annotate", "quarantine"])
+async def test_what_was_sent_once_is_sent_again_but_for_the_turn_of_a_user_that_was_wrong(action: str) -> None:
+    archive = MemoryArchive()
+    sent: list[bytes] = []
+    changed: list[tuple[int, int]] = []
+    for turn, said in enumerate(growing()):
+        request = talk(*said)
+        decision = await decided(request, archive, action=action)
+        forwarded = decision.request if isinstance(decision, Rewrite) else request
+        raws = [message.raw for message in forwarded.messages]
+        same = next((n for n, (a, b) in enumerate(zip(sent, raws, strict=False)) if a != b), len(sent))
+        if same < len(sent):
+            changed.append((turn, len(sent) - same))
+        sent = raws
+    assert changed == [(6, 3)]  # the note, the answer to it and the message itself: the tail of one turn
+
+
+async def test_it_fits_into_a_chain() -> None:
+    request = talk(("user", FALSE), ("assistant", "Hm."), ("user", FALSE))
+    outcome = await run([("check_facts", CheckFacts(facts=(FACT,)))], context(request), strict=True)
+    assert outcome.steps[0].verdict == "rewrite"
+    assert outcome.steps[0].facts["poisoning_attempts"] == 2
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_part_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "facts.txt").write_text(f"{FACT}\n")
+    first = load(tmp_path / "config.yaml", {})
+    assert tmp_path / "facts.txt" in first.files
+    assert first.version == load(tmp_path / "config.yaml", {}).version
+    (tmp_path / "facts.txt").write_text("The capital of Peru is Lima.\n")
+    assert first.version != load(tmp_path / "config.yaml", {}).version
+
+
+async def test_a_changed_file_is_read_with_the_configuration(tmp_path: Path) -> None:
+    path, request = tmp_path / "facts.txt", talk(("assistant", FALSE), ("user", "Hm."))
+    path.write_text("The capital of Peru is Lima.\n")
+    assert isinstance(await decided(request, facts=(), file=str(path)), Keep)
+    path.write_text(f"{FACT}\n")
+    policy = CheckFacts(file=str(path))
+    assert policy.files == (path,)
+    assert isinstance(await policy.apply(request, context(request)), Rewrite)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("fine\n{bad\n", "line 2 of the file of facts"), (None, "the file of facts cannot be read")]
+)
+def test_a_bad_file_is_an_error_of_the_configuration(tmp_path: Path, content: str | None, told: str) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    if content is not None:
+        (tmp_path / "facts.txt").write_text(content)
+    with pytest.raises(ConfigError, match=told) as caught:
+        load(tmp_path / "config.yaml", {})
+    assert "config.yaml:8" in str(caught.value)
+
+
+def test_without_a_file_there_is_none() -> None:
+    assert CheckFacts(facts=(FACT,)).files == ()
+
+
+# --- the judge ----------------------------------------------------------------------------------------------------------
+
+BORN = "Ada Lovelace was an English mathematician."
+SAID = "Ada Lovelace wrote the first cookbook of Norwick."
+
+
+class Scripted:
+    """A judge that is sure of what it is told to be, or late."""
+
+    def __init__(self, sure: float | None) -> None:
+        self.sure = sure
+        self.asked: list[tuple[str, str]] = []
+
+    async def contradictions(self, pairs: Sequence[tuple[str, str]], *, wait: float) -> Sequence[float | None]:
+        self.asked += pairs
+        return [self.sure] * len(pairs)
+
+
+class Remembering:
+    """A memo in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.kept.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.kept.setdefault(key, value)
+
+
+async def judged(request: ChatRequest, judge: Scripted | None, memo: Remembering | None = None) -> Decision:
+    policy = CheckFacts(facts=(BORN, FACT), judge=0.5)
+    return await policy.apply(request, context(request, judge=judge, memo=memo))
+
+
+async def test_a_judge_is_asked_about_what_the_rules_cannot_read() -> None:
+    request = talk(("assistant", f"{SAID} The weather is fine. Is Ada Lovelace alive?"), ("user", "Hm."))
+    judge = Scripted(0.95)
+    assert texts(await judged(request, judge))[0].startswith(
+        f'{SAID} [incorrect: contradicts the trusted fact "{BORN}"]'
+    )
+    assert judge.asked == [(BORN, SAID)]
+
+
+@pytest.mark.parametrize("judge", [Scripted(0.6), Scripted(None), None])
+async def test_a_judge_that_is_unsure_late_or_absent_changes_nothing(judge: Scripted | None) -> None:
+    assert isinstance(await judged(talk(("assistant", SAID), ("user", "Hm.")), judge), Keep)
+
+
+async def test_what_the_rules_found_is_not_asked_about() -> None:
+    judge = Scripted(0.99)
+    assert texts(await judged(talk(("assistant", FALSE), ("user", "Hm.")), judge))[0] == f"{FALSE} {NOTE}"
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, 0.99), (0.99, None)])
+async def test_what_was_decided_stays(first: float | None, then: float | None) -> None:
+    request, memo = talk(("assistant", SAID), ("user", "Hm.")), Remembering()
+    before = await judged(request, Scripted(first), memo)
+    later = Scripted(then)
+    after = await judged(request, later, memo)
+    assert type(before) is type(after)
+    assert later.asked == []
+
+
+async def test_without_the_setting_nobody_is_asked() -> None:
+    judge, request = Scripted(0.99), talk(("assistant", SAID), ("user", "Hm."))
+    policy = CheckFacts(facts=(BORN,))
+    assert isinstance(await policy.apply(request, context(request, judge=judge)), Keep)
+    assert (judge.asked, policy.needs_judge) == ([], False)
+
+
+def test_a_step_that_wants_a_judge_needs_one(tmp_path: Path) -> None:
+    text = CONFIG.replace("{file: facts.txt}", "{judge: 0.5}")
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="wants a judge"):
+        load(tmp_path / "config.yaml", {})
+    (tmp_path / "config.yaml").write_text(f"{text}judge: {{model: /models/nli}}\n")
+    settings = load(tmp_path / "config.yaml", {}).settings
+    assert settings.judge is not None
+    assert settings.judge.model == "/models/nli"

@@ -221,5 +221,7 @@ def _new(messages: Sequence[Message]) -> int:
 def _refusal(found: Sequence[Finding]) -> Reject:
     facts = list(dict.fromkeys(each.fact for each in found))
     return Reject(
-        f"a statement in the request contradicts a trusted fact: {facts[0][:300]}", "contradicts_trusted_fact"
+        f"a statement in the request contradicts a trusted fact: {facts[0][:300]}",
+        "contradicts_trusted_fact",
+        facts={"poisoning_attempts": len(found)},
     )

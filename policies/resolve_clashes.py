@@ -50,7 +50,7 @@ class ResolveClashes(Policy):
         said = [message if id(message) in theirs else _SILENT for message in request.messages]
         clashes = await found(said, ctx.once)
         solved = [clash for clash in clashes if clash.solvable]
-        facts = {"clashes": len(clashes), "resolved": len(solved), "irresolvable": len(clashes) - len(solved)}
+        facts = {"clashes": len(clashes), "clashes_resolved": len(solved), "irresolvable": len(clashes) - len(solved)}
         if not solved:
             return Keep(_why(facts), facts)
         in_place = await self._in_place(solved, request, ctx)
@@ -104,4 +104,4 @@ def _why(facts: dict[str, int]) -> str:
     if not facts["clashes"]:
         return "no statement of the user's contradicts an earlier one"
     open_ones = f", {facts['irresolvable']} cannot be resolved" if facts["irresolvable"] else ""
-    return f"{facts['resolved']} statements are superseded by later ones{open_ones}"
+    return f"{facts['clashes_resolved']} statements are superseded by later ones{open_ones}"

@@ -111,6 +111,7 @@ class Api:
             counted=done.outcome.after,
             tokens=done.tokens,
             hide_usage=ask,
+            watch=done.watch,
         )
         if not done.offered:
             return call, route.upstream.send
@@ -202,7 +203,7 @@ class Api:
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
             if http.caller is not None:
                 reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
-            usage = await _relay(http, observed, reply, hide_usage=call.hide_usage)
+            usage = await _relay(http, observed, reply, call)
             broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
             if http.admission is not None:
@@ -217,18 +218,28 @@ class Api:
             observed.end()
 
 
-async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, *, hide_usage: bool) -> Usage:
+async def _relay(http: Exchange, observed: ObservedCall, reply: Reply, call: Call) -> Usage:
+    usage = await _relayed(http, observed, reply, call)
+    if call.watch is not None:
+        call.watch.ended(reply.status, streamed=reply.chunks is not None)
+    return usage
+
+
+async def _relayed(http: Exchange, observed: ObservedCall, reply: Reply, call: Call) -> Usage:
     reader = UsageReader()
+    feed = reader.feed if call.watch is None else call.watch.beside(reader.feed)
     if reply.chunks is None:
         body = reply.body or b""
         observed.first_chunk()
         await http.respond(reply.status, relayed(reply.headers, stream=False), body)
+        if call.watch is not None:
+            call.watch.feed(body)
         return reader.of_body(body)
     headers = relayed(reply.headers, stream=True)
-    if hide_usage:
-        await http.relay(reply.status, headers, without_usage(reply.chunks, reader.feed), observed.first_chunk, _ignore)
+    if call.hide_usage:
+        await http.relay(reply.status, headers, without_usage(reply.chunks, feed), observed.first_chunk, _ignore)
     else:
-        await http.relay(reply.status, headers, reply.chunks, observed.first_chunk, reader.feed)
+        await http.relay(reply.status, headers, reply.chunks, observed.first_chunk, feed)
     return reader.of_stream().completed(reply.facts)
 
 

@@ -29,6 +29,7 @@ from proxy.builders import (
     reusable,
 )
 from proxy.config import Config, load
+from proxy.corrections import CorrectionService
 from proxy.counters import Counters
 from proxy.dispatch import CHAT, App, http_error
 from proxy.draining import Draining
@@ -88,7 +89,18 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
     embedding = build_embedding(settings, index)
     judge = build_judge(settings)
-    services = Services(tokens, archives, replay, once, memos, recalls, None, embedding, judge)
+    corrections = CorrectionService(store)
+    services = Services(
+        tokens,
+        archives,
+        replay,
+        once,
+        memos,
+        recalls,
+        embedding=embedding,
+        judge=judge,
+        corrections=corrections,
+    )
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     records = Records(telemetry.recent, peers)
     lasting = Lasting(services, store, telemetry, records, counters, Places())
@@ -122,6 +134,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await peers.aclose()
             await background.aclose()
             await reloading.aclose()
+            await corrections.aclose()
             if embedding is not None:
                 await embedding.aclose()
             if judge is not None:

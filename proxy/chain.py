@@ -134,7 +134,7 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
         case Rewrite(_, why, facts):
             return "rewrite", why, facts
         case Reject(why, code):
-            return "reject", why, {"code": code}
+            return "reject", why, {**decision.facts, "code": code}
 
 
 def _fault(error: Exception, timeout: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
 
@@ -198,6 +198,22 @@ class Drafts(Protocol):
         """
 
 
+class Correction(NamedTuple):
+    """What was wrong with an answer of the model."""
+
+    name: str
+    """Stands for this one time that it was."""
+    text: str
+    """A sentence for the model, without content of the answer."""
+
+
+class Corrections(Protocol):
+    """Notes on what was wrong with the model's answers, for one tenant and session."""
+
+    async def pending(self) -> Sequence[Correction]:
+        """Those that have not expired, at most one of each kind, in the order of the kinds' names. It never raises."""
+
+
 class Uncached:
     """A `Once` that remembers nothing."""
 
@@ -259,3 +275,8 @@ class Context:
     answers are asked for (`n`): then nothing may depend on a call of them."""
     judge: Judge | None = None
     """Tells whether texts contradict each other; None where no model is configured for it."""
+    now: float | None = None
+    """When the request came, in seconds since 1970, to the minute. What is made of it must be settled in the memo at
+    once, so that no later request of the conversation decides otherwise."""
+    corrections: "Corrections | None" = None
+    """What was wrong with the last answers of this conversation; None where nobody looks."""

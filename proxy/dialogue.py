@@ -105,6 +105,8 @@ class Dialogue:
         """The results of a round's internal calls, made at the same time. Cancelling it cancels them."""
         self._left -= 1
         self.facts["internal_calls"] = int(self.facts["internal_calls"]) + len(round_.internal)
+        for called in round_.internal:
+            self.facts[f"calls_{called.name}"] = int(self.facts.get(f"calls_{called.name}", 0)) + 1
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(self._answer(call)) for call in round_.internal]
         # A task that was cancelled by its own tool does not end the group.

@@ -45,6 +45,8 @@ class Reject:
     code: str = "request_rejected"
     status: int = 400
     param: str | None = None
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """The same for machines, as in `Keep`."""
 
 
 Decision = Keep | Rewrite | Reject
@@ -91,6 +93,18 @@ class When(BaseModel):
         if share is not None and self.context_under is not None and share >= self.context_under:
             return f"context at {share:.0%}, not under {self.context_under:.0%}"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What is to be looked for in the model's answers, for the corrections in the context of later requests."""
+
+    kinds: frozenset[str]
+    """The kinds of faults."""
+    cooldown: float
+    """Seconds after one was found within which no other of its kind is kept."""
+    expiry: float
+    """Seconds for which it is kept."""
 
 
 class Policy(BaseModel, ABC):
@@ -151,6 +165,11 @@ class Policy(BaseModel, ABC):
     def files(self) -> tuple[Path, ...]:
         """The files that its settings name and that were read with them: they are part of the configuration."""
         return ()
+
+    @property
+    def watching(self) -> Watching | None:
+        """What is to be looked for in the answers to the requests that its chain makes; None for nothing."""
+        return None
 
     @abstractmethod
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from proxy.callers import BYPASS
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
+from proxy.corrections import AnswerWatch, CorrectionService
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.embedding.judging import JudgeService
@@ -60,6 +62,7 @@ class Services:
     writing: Writing | None = None
     embedding: EmbeddingService | None = None
     judge: JudgeService | None = None
+    corrections: CorrectionService | None = None
 
     def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
@@ -83,6 +86,8 @@ class Rewritten:
     """Whose conversation it is, for what is kept of the loop."""
     policies: tuple[Policy, ...]
     """The steps."""
+    watch: AnswerWatch | None = None
+    """What looks at the answer, where a step wants to know what was wrong with it."""
 
 
 class Rewriting:
@@ -137,6 +142,9 @@ class Rewriting:
         embedder = None if embedding is None else embedding.bound(identity.tenant)
         judge = None if self._services.judge is None else self._services.judge.bound(identity.tenant)
         runs_tools = sends and sent.rest.get("n") in (None, 1)
+        watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
+        service = self._services.corrections
+        corrections = service.bound(identity.tenant, identity.session, watching) if service and watching else None
         ctx = Context(
             incoming,
             profile,
@@ -149,14 +157,18 @@ class Rewriting:
             drafts,
             embedder,
             headers,
-            runs_tools,
-            judge,
+            runs_tools=runs_tools,
+            judge=judge,
+            now=time.time() // 60 * 60,
+            corrections=corrections,
         )
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected)
-        return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, tuple(policy for _, policy in steps))
+        watch = corrections.watch(sent) if corrections is not None and sends else None
+        policies = tuple(policy for _, policy in steps)
+        return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
 
 
 def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:

@@ -1,6 +1,6 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +49,21 @@ class Call:
     """The tokens of `request`, where they were counted."""
     tokens: "Counter | None" = None
     """Counts tokens of `request`, for upstreams that report or check them."""
+    watch: "Watch | None" = None
+    """What looks at the answer as the client gets it."""
+
+
+class Watch(Protocol):
+    """Looks at an answer. Nothing here may take time, or raise."""
+
+    def beside(self, feed: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """A function that gives the bytes of a stream to both."""
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes, or all of them."""
+
+    def ended(self, status: int, *, streamed: bool) -> None:
+        """The client has got all of it."""
 
 
 @dataclass(slots=True)

@@ -113,7 +113,7 @@ async def test_rounds_are_one_stream_however_it_is_cut(step: int, end: bytes) ->
         "prompt_tokens": 60, "completion_tokens": 6, "total_tokens": 66, "prompt_tokens_details": {"cached_tokens": 17},
     }  # fmt: skip
     assert [json.loads(one)["key"] for one in recall.asked] == ["r1", "r2", "r3", "r1", "r2"]
-    assert made.facts == {"rounds": 3, "internal_calls": 5}
+    assert made.facts == {"rounds": 3, "internal_calls": 5, "calls_recall": 5}
     assert not flaws(upstream.sent(2))
     assert all(each.chunks.closed for each in replies)  # type: ignore[union-attr]
 

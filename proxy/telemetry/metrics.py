@@ -1,21 +1,18 @@
 """The numbers behind `/metrics`. The only file that knows prometheus_client."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
 
 from proxy.errors import ConfigError
+from proxy.policy import Fact
 from proxy.step import Step
+from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
+from proxy.telemetry.mitigations import CALLS, COUNTED, HAPPENED, SCORED, SERIES, WRITES
 from proxy.telemetry.service_metrics import IndexMetrics, LimitMetrics, WriterMetrics
 from proxy.usage import Usage
-
-_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_TOKENS = tuple(4**power for power in range(14))
-_RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
-_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
 
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
@@ -87,6 +84,15 @@ class Metrics:
         gauge = self._breakers.labels(upstream)
         gauge.set(0)
         return lambda state: gauge.set(_BREAKER[state])
+
+    def answered(self, facts: Mapping[str, Fact]) -> None:
+        """Count the calls of internal tools that an answer took."""
+        for name, calls in facts.items():
+            if name.startswith(CALLS) and isinstance(calls, int):
+                tool = name.removeprefix(CALLS)
+                self._series.internal_calls.labels(tool).inc(calls)
+                if tool == WRITES:
+                    self._series.writes.inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
@@ -226,6 +232,7 @@ class _PolicyMetrics:
         self._compressions = series.compressions.labels(policy)
         self._ratio = series.ratio.labels(policy)
         self._verdicts: dict[tuple[str, bool], Counter] = {}
+        self._mitigations: dict[str, Counter] = {}
 
     def ran(self, step: Step) -> None:
         key = step.verdict, step.observed
@@ -239,6 +246,27 @@ class _PolicyMetrics:
         if step.compressed and step.tokens_before and step.tokens_after is not None:
             self._compressions.inc()
             self._ratio.observe(step.tokens_after / step.tokens_before)
+        if step.facts and not step.observed:
+            self._told(step)
+
+    def _told(self, step: Step) -> None:
+        happened: set[str] = set()
+        for name, value in step.facts.items():
+            if isinstance(value, str):
+                continue
+            if name in COUNTED:
+                self._mitigation(COUNTED[name]).inc(value)
+            elif name in SCORED:
+                self._series.scores.labels(SCORED[name]).observe(value)
+            elif name in HAPPENED and value > 0 and step.verdict == "rewrite":
+                happened.add(HAPPENED[name])
+        for name in happened:
+            self._mitigation(name).inc()
+
+    def _mitigation(self, name: str) -> Counter:
+        if name not in self._mitigations:
+            self._mitigations[name] = self._series.mitigations[name].labels(self._policy)
+        return self._mitigations[name]
 
 
 class Series:
@@ -253,17 +281,17 @@ class Series:
 
         route = ("model", "upstream")
         self.size = histogram(
-            "context_size_tokens", "Tokens of the prompt, before and after the chain.", _TOKENS, "model", "phase"
+            "context_size_tokens", "Tokens of the prompt, before and after the chain.", TOKENS, "model", "phase"
         )
         self.utilization = histogram(
-            "context_utilization", "Share of the usable window that the prompt takes.", _SHARES, "model", "phase"
+            "context_utilization", "Share of the usable window that the prompt takes.", SHARES, "model", "phase"
         )
         self.overflows = counter("context_overflows", "Requests too large for the model's window.", "model")
         self.compressions = counter("context_compressions", "Rewrites that made a prompt smaller.", "strategy")
-        self.ratio = histogram("compression_ratio", "Tokens after a compression / before.", _RATIOS, "strategy")
+        self.ratio = histogram("compression_ratio", "Tokens after a compression / before.", RATIOS, "strategy")
         self.requests = counter("requests", "Requests answered.", *route, "status")
-        self.duration = histogram("request_duration_seconds", "Until the last byte.", _SECONDS, *route)
-        self.first_chunk = histogram("time_to_first_chunk_seconds", "Until the first byte.", _SECONDS, *route)
+        self.duration = histogram("request_duration_seconds", "Until the last byte.", SECONDS, *route)
+        self.first_chunk = histogram("time_to_first_chunk_seconds", "Until the first byte.", SECONDS, *route)
         self.tokens = counter("tokens", "Tokens, as upstreams report them.", "model", "kind")
         self.cost = counter("cost_usd", "Cost of answers by reported usage, where prices are known.", "model")
         self.chain_cost = counter(
@@ -282,5 +310,9 @@ class Series:
             registry=registry,
             multiprocess_mode="livesum",
         )
-        self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", _STEP_SECONDS, "policy")
+        self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
+        self.mitigations = {name: counter(name, text, "policy") for name, text in SERIES.items()}
+        self.scores = histogram("content_quality", "Scores of new contents from outside.", RATIOS, "measure")
+        self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
+        self.writes = counter("scratchpad_writes", "Notes that the model has taken.")

@@ -154,7 +154,8 @@ class Observation:
             self._answering = True
             self._route.first_chunk(perf_counter() - self._started)
 
-    def _called(self, error: str | None, usage: Usage | None) -> None:
+    def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
+        self._metrics.answered(facts)
         if usage is not None:
             self._route.used(usage)
             self._price(usage)
@@ -268,7 +269,7 @@ class ObservedCall:
             return
         self._ended = True
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
-        self._request._called(kind, usage)
+        self._request._called(kind, usage, facts or {})
         if self._span is not None:
             self._span.end(kind, self._first_chunk, usage, facts or {})
 

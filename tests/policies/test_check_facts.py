@@ -99,7 +99,9 @@ async def test_what_cannot_be_archived_is_annotated_instead(archive: MemoryArchi
 async def test_a_new_statement_is_refused_and_says_which_fact() -> None:
     decision = await decided(talk(("user", "Hello."), ("assistant", "Hi."), ("user", FALSE)), action="reject")
     assert decision == Reject(
-        f"a statement in the request contradicts a trusted fact: {FACT}", "contradicts_trusted_fact"
+        f"a statement in the request contradicts a trusted fact: {FACT}",
+        "contradicts_trusted_fact",
+        facts={"poisoning_attempts": 1},
     )
 
 

@@ -154,7 +154,7 @@ async def test_a_statement_too_long_to_quote_gets_no_line() -> None:
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     decision = await ResolveClashes().apply(request, cached(request))
     assert isinstance(decision, Keep)
-    assert decision.facts["resolved"] == 1
+    assert decision.facts["clashes_resolved"] == 1
     assert (await sent(request))[0] != old
 
 
@@ -162,7 +162,7 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     request = asked(*SHORT, assistant("Noted."), user("My budget is 500 euros. My budget is 900 euros."))
     decision = await ResolveClashes().apply(request, context(request))
     assert isinstance(decision, Rewrite)
-    assert decision.facts == {"clashes": 2, "resolved": 1, "irresolvable": 1, "marked_messages": 1, "lines": 0}
+    assert decision.facts == {"clashes": 2, "clashes_resolved": 1, "irresolvable": 1, "marked_messages": 1, "lines": 0}
     assert decision.why == "1 statements are superseded by later ones, 1 cannot be resolved"
 
 
@@ -173,7 +173,7 @@ async def test_what_cannot_be_resolved_is_reported_and_left() -> None:
 
 
 def decision_facts(open_ones: int) -> dict[str, int]:
-    return {"clashes": open_ones, "resolved": 0, "irresolvable": open_ones}
+    return {"clashes": open_ones, "clashes_resolved": 0, "irresolvable": open_ones}
 
 
 async def test_what_earlier_steps_wrote_is_no_statement_of_the_users() -> None:

@@ -1,0 +1,127 @@
+"""Tell the model what was wrong with its earlier answers."""
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest, Message
+from proxy.context import Context, Correction, Memo
+from proxy.policy import Decision, Keep, Policy, Rewrite, Watching
+
+Kind = Literal["empty", "language", "json", "arguments", "refusal"]
+
+_NOTED = Message({"role": "assistant", "content": "Noted."})
+_ABOUT = "About your earlier answers in this conversation; a remark for you, not a request:"
+_MOST = 64
+"""Notes that one conversation can have."""
+
+
+class SelfCorrect(Policy):
+    """Leave the model a short note in front of the next user message where an answer of its was plainly wrong.
+
+    Looked for are answers that are empty, that are in another language than the user's, that are no JSON or do not fit
+    the schema where `response_format` asked for it, calls whose arguments do not fit the tool's parameters, and a
+    refusal that was given before. Answers are looked at when the client has all of them, so nothing is delayed. A note
+    is one sentence for each, in the user's role, and names nothing but tools and places of a schema; once it stands in
+    front of a user message it stays there. Put it last.
+    """
+
+    may_grow: ClassVar[bool] = True
+
+    kinds: tuple[Kind, ...] = ("empty", "language", "json", "arguments", "refusal")
+    """What is looked for."""
+
+    cooldown: float = Field(default=7200.0, gt=0)
+    """Seconds after a note within which there is no other of its kind."""
+
+    expiry: float = Field(default=86400.0, gt=0)
+    """Seconds after which a note that no request has taken up is dropped."""
+
+    @property
+    def watching(self) -> Watching:
+        """What is to be looked for in the answers."""
+        return Watching(frozenset(self.kinds), self.cooldown, self.expiry)
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Put back the notes that were placed before, and place what is new in front of the last user message."""
+        if ctx.corrections is None or ctx.memo is None:
+            return Keep("nobody looks at the answers here")
+        users = _anchors(ctx.incoming.messages)
+        placed = await _placed(ctx.memo)
+        # behind the message that the model is at work on nothing may change any more
+        if users and ctx.incoming.messages[-1] is users[-1][1]:
+            placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(), ctx.memo)
+        texts = {note.anchor: note.text for note in placed}
+        notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
+        made = _with_notes(request, notes)
+        if made is request:
+            return Keep("no note to place" if not notes else "the notes stand there already")
+        why = f"{len(notes)} notes about earlier answers"
+        return Rewrite(made, why, {"correction_notes": len(notes)})
+
+
+class _Note(NamedTuple):
+    """A note that was placed."""
+
+    anchor: str
+    """Stands for the user message that it is in front of."""
+    names: list[str]
+    """The corrections that it is about."""
+    text: str
+
+
+def _anchors(messages: Sequence[Message]) -> list[tuple[str, Message]]:
+    """The user messages, each with what stands for it: its bytes and how many came before it."""
+    users = [message for message in messages if message.get("role") == "user"]
+    return [
+        (blake2b(f"{place} ".encode() + message.raw, digest_size=12).hexdigest(), message)
+        for place, message in enumerate(users)
+    ]
+
+
+async def _placed(memo: Memo) -> list[_Note]:
+    """The notes of this conversation, in the order in which they were placed."""
+    found: list[_Note] = []
+    while len(found) < _MOST:
+        value = (await memo.known([_slot(len(found))]))[0]
+        if value is None:
+            break
+        found.append(_Note(*json.loads(value)))
+    return found
+
+
+async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correction], memo: Memo) -> list[_Note]:
+    """The same, with a note in front of this message about what no note was about yet."""
+    told = {name for note in placed for name in note.names}
+    new = [each for each in pending if each.name not in told]
+    if not new or any(note.anchor == anchor for note in placed):
+        return placed
+    mine = _Note(anchor, [each.name for each in new], "\n".join(f"- {each.text}" for each in new))
+    while len(placed) < _MOST:
+        settled = _Note(*json.loads(await memo.settle(_slot(len(placed)), json.dumps(mine))))
+        placed = [*placed, settled]
+        if settled.anchor == anchor:
+            break  # by this request, or by the same one elsewhere
+    return placed
+
+
+def _with_notes(request: ChatRequest, notes: dict[int, str]) -> ChatRequest:
+    """The request with a note in front of each of these messages; the same where they stand there already."""
+    if not notes:
+        return request
+    messages: list[Message] = []
+    for message in request.messages:
+        text = notes.get(id(message))
+        if text is not None:
+            note = Message({"role": "user", "content": f"<answer_notes>\n{_ABOUT}\n{text}\n</answer_notes>"})
+            if messages[-2:-1] != [note]:
+                messages += [note, _NOTED]
+        messages.append(message)
+    return request if len(messages) == len(request.messages) else request.with_messages(messages)
+
+
+def _slot(place: int) -> str:
+    return f"self_correct/{place}"

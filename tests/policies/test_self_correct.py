@@ -1,0 +1,121 @@
+"""Notes about earlier answers: where they stand, and that they stay there."""
+
+from collections.abc import Sequence
+
+from policies.self_correct import SelfCorrect
+from proxy.chat import ChatRequest
+from proxy.context import Context, Correction
+from proxy.policy import Keep, Rewrite
+from proxy.testing import chat, context, script
+from proxy.wire import damage
+
+EMPTY = Correction("empty-1", "An answer was empty.")
+JSON = Correction("json-1", "An answer was no JSON.")
+
+
+class Remembering:
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.kept.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.kept.setdefault(key, value)
+
+
+class Blind(Remembering):
+    """Another replica's memo, which had not seen the slot when it looked."""
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [None] * len(keys)
+
+
+class Pending:
+    def __init__(self, *pending: Correction) -> None:
+        self.notes = list(pending)
+
+    async def pending(self) -> Sequence[Correction]:
+        return self.notes
+
+
+async def forwarded(request: ChatRequest, memo: Remembering, *pending: Correction) -> ChatRequest:
+    decision = await SelfCorrect().apply(request, made(request, memo, *pending))
+    if isinstance(decision, Rewrite):
+        assert not damage(request, decision.request)
+        return decision.request
+    assert isinstance(decision, Keep)
+    return request
+
+
+def made(request: ChatRequest, memo: Remembering, *pending: Correction) -> Context:
+    return context(request, memo=memo, corrections=Pending(*pending))
+
+
+async def test_without_notes_nothing_changes() -> None:
+    request = chat("s u1 a1 u2")
+    assert await forwarded(request, Remembering()) is request
+
+
+async def test_where_nobody_looks_nothing_changes() -> None:
+    request = chat("u1")
+    assert isinstance(await SelfCorrect().apply(request, context(request)), Keep)
+
+
+async def test_a_note_stands_in_front_of_the_last_user_message() -> None:
+    made = await forwarded(chat("s u1 a1 u2"), Remembering(), EMPTY, JSON)
+    note = made.messages[3]
+    assert [message.role for message in made.messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert note.text.startswith("<answer_notes>")
+    assert EMPTY.text in note.text
+    assert JSON.text in note.text
+
+
+async def test_it_stays_as_the_conversation_grows_and_is_given_once() -> None:
+    memo, pending = Remembering(), (EMPTY,)
+    first = await forwarded(chat("u1 a1 u2"), memo, *pending)
+    for later in ("u1 a1 u2 ax! tx", "u1 a1 u2 ax! tx a2 u3", "u1 a1 u2 ax! tx a2 u3 a3 u4"):
+        longer = await forwarded(chat(later), memo, *pending)
+        assert longer.messages[: len(first.messages)] == first.messages
+        assert sum("<answer_notes>" in message.text for message in longer.messages) == 1
+
+
+async def test_a_new_note_waits_for_the_next_user_message() -> None:
+    memo = Remembering()
+    working = chat("u1 ax! tx")
+    assert await forwarded(working, memo, EMPTY) is working
+    assert len((await forwarded(chat("u1 ax! tx a1 u2"), memo, EMPTY)).messages) == 7
+
+
+async def test_the_same_kind_again_is_another_note() -> None:
+    memo = Remembering()
+    await forwarded(chat("u1 a1 u2"), memo, EMPTY)
+    made = await forwarded(chat("u1 a1 u2 a2 u3"), memo, Correction("empty-2", EMPTY.text))
+    assert sum("<answer_notes>" in message.text for message in made.messages) == 2
+
+
+async def test_a_request_that_is_sent_again_gets_the_same() -> None:
+    memo = Remembering()
+    first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
+    again = await forwarded(chat("u1 a1 u2"), memo, EMPTY, JSON)
+    assert again.messages == first.messages
+
+
+async def test_two_replicas_agree() -> None:
+    memo = Remembering()
+    first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
+    other = Blind()
+    other.kept = memo.kept
+    assert (await forwarded(chat("u1 a1 u2"), other, EMPTY, JSON)).messages == first.messages
+
+
+async def test_it_is_not_placed_twice_and_leaves_with_its_message() -> None:
+    memo, request = Remembering(), chat("u1 a1 u2")
+    once = await forwarded(request, memo, EMPTY)
+    decision = await SelfCorrect().apply(once, made(request, memo, EMPTY))
+    assert isinstance(decision, Keep)
+    later = chat("u1 a1 u2 a2 u3")
+    cut = later.with_messages(later.messages[4:])
+    decision = await SelfCorrect().apply(cut, made(later, memo, EMPTY))
+    assert isinstance(decision, Keep)
+    assert script(cut) == "u3"

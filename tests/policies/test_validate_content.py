@@ -1,0 +1,256 @@
+"""What is done with content that is not good enough, and that nothing is done with any other."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from policies.validate_content import Scores, ValidateContent
+from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.context import Context
+from proxy.once import OnceService
+from proxy.policy import Decision, Keep, Reject, Rewrite
+from proxy.testing import MemoryArchive, context
+from proxy.wire import damage
+
+CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
+WHOLE = '{"items": [{"name": "lamp"}]}'
+NOON = 1777896000.0  # 2026-05-04T12:00:00Z
+
+
+class Remembering:
+    """A memo that keeps what is settled."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.kept.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.kept.setdefault(key, value)
+
+
+class Meaning:
+    """An embedder that says how near everything is."""
+
+    name = "fixed"
+
+    def __init__(self, near: float | None) -> None:
+        self.near = near
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        return [self.near] * len(texts)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError("nothing is prepared")
+
+
+def asked(result: str, *later: Message, arguments: str = '{"key": "a"}', user: str = "look it up") -> ChatRequest:
+    call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": arguments}}
+    messages = (
+        Message({"role": "user", "content": user}),
+        Message({"role": "assistant", "content": None, "tool_calls": [call]}),
+        Message({"role": "tool", "tool_call_id": "c1", "content": result}),
+        *later,
+    )
+    return ChatRequest("m", messages, (), JsonObject())
+
+
+async def decided(policy: ValidateContent, request: ChatRequest, ctx: Context | None = None) -> Decision:
+    decision = await policy.apply(request, ctx or context(request))
+    if isinstance(decision, Rewrite):
+        assert not damage(request, decision.request)
+    return decision
+
+
+def result_of(decision: Decision) -> str:
+    assert isinstance(decision, Rewrite)
+    return next(message.text for message in decision.request.messages if message.role == "tool")
+
+
+async def test_good_content_is_left_alone() -> None:
+    decision = await decided(ValidateContent(), asked(WHOLE))
+    assert isinstance(decision, Keep)
+    assert decision.facts["quality_score"] == 1.0
+    assert decision.facts["judged"] == 1
+
+
+async def test_poor_content_gets_a_line_that_says_what_is_wrong() -> None:
+    decision = await decided(ValidateContent(), asked(CUT))
+    assert result_of(decision) == f"[quality check: its JSON is cut off (completeness 0.40)]\n{CUT}"
+    assert isinstance(decision, Rewrite)
+    assert decision.facts["poor_contents"] == 1
+
+
+async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice() -> None:
+    policy = ValidateContent()
+    first = result_of(await decided(policy, asked(CUT)))
+    longer = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    decision = await decided(policy, longer)
+    assert result_of(decision) == first
+    assert isinstance(decision, Rewrite)
+    assert decision.facts["poor_contents"] == 0, "what was told before is told again"
+    again = await policy.apply(decision.request, context(longer))
+    assert isinstance(again, Keep)
+
+
+async def test_the_line_stands_in_front_of_the_form_that_an_earlier_step_made() -> None:
+    incoming = asked(CUT, Message({"role": "assistant", "content": "ok"}))
+    short = Message({"role": "tool", "tool_call_id": "c1", "content": "short form"})
+    request = incoming.with_messages([*incoming.messages[:2], short, incoming.messages[3]])
+    decision = await ValidateContent().apply(request, context(incoming))
+    assert result_of(decision) == "[quality check: its JSON is cut off (completeness 0.40)]\nshort form"
+
+
+async def test_a_result_that_left_is_not_asked_for() -> None:
+    incoming = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    request = incoming.with_messages(incoming.messages[-1:])
+    assert isinstance(await ValidateContent().apply(request, context(incoming)), Keep)
+
+
+async def test_quarantine_leaves_one_line_and_the_archive_has_the_rest_with_the_reason() -> None:
+    request, archive = asked(CUT), MemoryArchive()
+    decision = await decided(ValidateContent(action="quarantine"), request, context(request, archive=archive))
+    line = result_of(decision)
+    (handle, kept), *others = archive.kept.items()
+    assert not others
+    assert kept == f"[quality check: its JSON is cut off (completeness 0.40)]\n{CUT}"
+    assert f'recall("{handle}")' in line
+    assert "wick" not in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)])
+async def test_nothing_is_set_aside_that_cannot_be_archived(archive: MemoryArchive | None) -> None:
+    request = asked(CUT)
+    decision = await decided(ValidateContent(action="quarantine"), request, context(request, archive=archive))
+    assert result_of(decision).endswith(CUT)
+
+
+async def test_new_content_is_refused_and_old_content_refuses_nothing_for_ever() -> None:
+    policy = ValidateContent(action="reject")
+    decision = await decided(policy, asked(CUT))
+    assert isinstance(decision, Reject)
+    assert decision.code == "content_quality"
+    assert "cut off" in decision.why
+    assert "wick" not in decision.why
+    old = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    assert result_of(await decided(policy, old)).endswith(CUT)
+
+
+DATA = "<context>\nThe shop opens on 2023-02-30.\n</context>\nWhen does it open?"
+
+
+async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stays() -> None:
+    request = ChatRequest("m", (Message({"role": "user", "content": DATA}),), (), JsonObject())
+    decision = await decided(ValidateContent(action="quarantine"), request)
+    assert isinstance(decision, Rewrite)
+    note, noted, theirs = decision.request.messages
+    assert theirs is request.messages[0]
+    assert note.role == "user"
+    assert "a date that does not exist" in note.text
+    assert noted.text == "Noted."
+    assert isinstance(await ValidateContent().apply(decision.request, context(request)), Keep)
+
+
+async def test_parts_of_a_result_are_judged_one_by_one() -> None:
+    parts = [{"type": "text", "text": WHOLE}, {"type": "text", "text": CUT}]
+    request = asked("")
+    made = request.messages[2].with_changes(content=parts)
+    request = request.with_messages([*request.messages[:2], made])
+    decision = await decided(ValidateContent(), request)
+    assert isinstance(decision, Rewrite)
+    first, second = decision.request.messages[2].parts
+    assert first["text"] == WHOLE
+    assert second["text"].startswith("[quality check")
+
+
+async def test_tools_can_be_left_out_and_measures_turned_off() -> None:
+    assert isinstance(await decided(ValidateContent(skip_tools=("look_*",)), asked(CUT)), Keep)
+    assert isinstance(await decided(ValidateContent(least=Scores(completeness=0)), asked(CUT)), Keep)
+
+
+async def test_the_overall_score_has_a_threshold_of_its_own() -> None:
+    decision = await decided(ValidateContent(least=Scores(completeness=0), overall=0.9), asked(CUT))
+    assert "overall quality" in result_of(decision)
+
+
+async def test_the_members_that_a_definition_promises_are_missed() -> None:
+    schema = {"type": "object", "required": ["id", "price"]}
+    tool = Tool({"type": "function", "function": {"name": "look_up", "outputSchema": schema}})
+    request = asked("{}").with_tools([tool])
+    request = asked('{"name": "x"}').with_tools([tool])
+    assert "2 of the 2 members are missing" in result_of(await decided(ValidateContent(), request))
+
+
+STALE = '{"price": 3, "fetched_at": "2026-05-01T12:00:00Z"}'
+
+
+async def test_age_is_measured_from_the_time_that_the_conversation_says_it_is() -> None:
+    told = "look it up. The current time is 2026-05-04 12:00:00 UTC"
+    assert "3 days before" in result_of(await decided(ValidateContent(), asked(STALE, user=told)))
+    assert isinstance(await decided(ValidateContent(), asked(STALE)), Keep)
+
+
+async def test_else_from_its_first_sight_which_is_settled() -> None:
+    policy, memo, request = ValidateContent(), Remembering(), asked(STALE)
+    first = result_of(await decided(policy, request, context(request, memo=memo, now=NOON)))
+    assert "3 days before" in first
+    later = asked(STALE, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    for now in (NOON + 9 * 86400, None):
+        assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
+    unseen = context(later, memo=Remembering(), now=NOON)
+    assert isinstance(await decided(policy, later, unseen), Keep), "nobody knows when it came"
+
+
+@pytest.mark.parametrize(("near", "marked"), [(0.8, False), (0.1, True), (None, False)])
+async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float | None, marked: bool) -> None:
+    text = (
+        "The lighthouse on the northern cape was built of granite blocks that masons cut on the mainland and shipped "
+        "over during three quiet summers. Its lamp burned whale oil first, then kerosene, and a keeper climbed the "
+        "spiral stairs twice each night to trim the wick and wind the clockwork that turned the heavy glass lens. "
+        "Fishermen from the villages below paid for the bell, which rang whenever fog came in from the sea."
+    )
+    request, memo, policy = (
+        asked(text, user="quarterly semiconductor revenue forecast"),
+        Remembering(),
+        ValidateContent(meaning=0.35),
+    )
+    decision = await decided(policy, request, context(request, memo=memo, embedder=Meaning(near)))
+    assert isinstance(decision, Rewrite) == marked
+    later = asked(
+        text, Message({"role": "assistant", "content": "ok"}), user="quarterly semiconductor revenue forecast"
+    )
+    again = await decided(policy, later, context(later, memo=memo, embedder=Meaning(0.9 if marked else 0.0)))
+    assert isinstance(again, Rewrite) == marked
+
+
+async def test_what_was_judged_is_remembered() -> None:
+    service = OnceService()
+    try:
+        request = asked(json.dumps({"items": ["lamp"] * 3000}))
+        for _ in range(2):
+            assert isinstance(
+                await decided(ValidateContent(), request, context(request, once=service.bound("t"))), Keep
+            )
+    finally:
+        service.close()
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "tool", "tool_call_id": "none", "content": CUT}],
+        [
+            {"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": CUT},
+        ],
+        [{"role": "tool", "content": None}],
+        [{"role": "user", "content": None}],
+        [],
+    ],
+)
+async def test_odd_messages_are_no_fault(messages: list[dict[str, object]]) -> None:
+    request = ChatRequest("m", tuple(map(Message, messages)), (), JsonObject())
+    await ValidateContent().apply(request, context(request))

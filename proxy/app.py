@@ -2,9 +2,9 @@
 
 import gc
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from proxy.builders import (
     build_embedding,
     build_index,
     build_judge,
+    build_memories,
     build_store,
     build_upstreams,
     build_writing,
@@ -37,7 +38,11 @@ from proxy.endpoint import Endpoint
 from proxy.gate import Gate, Handler, Places, is_needed
 from proxy.generation import Generation
 from proxy.health import Health, degraded
+from proxy.index import IndexFailed
+from proxy.index.service import IndexService
 from proxy.limits import Limits
+from proxy.memories.service import MemoryService
+from proxy.memories_api import MemoriesApi
 from proxy.memory import Memos, StoredMemory
 from proxy.models import Models
 from proxy.once import OnceService
@@ -90,6 +95,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     embedding = build_embedding(settings, index)
     judge = build_judge(settings)
     corrections = CorrectionService(store)
+    memories = build_memories(settings.memories, store, embedding, index, recalls)
     services = Services(
         tokens,
         archives,
@@ -100,6 +106,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         embedding=embedding,
         judge=judge,
         corrections=corrections,
+        memories=memories,
     )
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     records = Records(telemetry.recent, peers)
@@ -110,7 +117,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         kept = reusable(config.settings, before, upstreams)
         return build_generation(config, kept, lasting)
 
-    apply = partial(_apply, services, background)
+    apply = partial(_apply, services, background, index)
     reloading = Reloading(config, make, telemetry.metrics.config, apply)
 
     def stop() -> float:
@@ -135,6 +142,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await background.aclose()
             await reloading.aclose()
             await corrections.aclose()
+            await memories.aclose()
             if embedding is not None:
                 await embedding.aclose()
             if judge is not None:
@@ -160,7 +168,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     )
 
 
-def _apply(services: Services, background: Background, settings: Settings) -> None:
+def _apply(services: Services, background: Background, index: IndexService | None, settings: Settings) -> None:
     """Bring what outlives generations in line with the settings that are in force from now on."""
     logs.configure(settings.telemetry)
     steps = [step for chain in settings.chains.values() for _, step in chain]
@@ -171,6 +179,16 @@ def _apply(services: Services, background: Background, settings: Settings) -> No
         services.embedding.warm()
     if services.judge is not None and any(step.needs_judge for step in steps):
         services.judge.warm()
+    if services.memories is not None and any(step.needs_memories for step in steps):
+        background.begin(_warm(services.memories, index))
+
+
+async def _warm(memories: MemoryService, index: IndexService | None) -> None:
+    """Load what searches, and measure what it finds, before the first question."""
+    if index is not None:
+        with suppress(IndexFailed):
+            await index.warm()
+    await memories.warm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +214,11 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     gate = Gate(settings, limits, lasting.places) if is_needed(settings) else None
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
+    memories = None if services.memories is None else MemoriesApi(settings, services.memories)
     headers = [(b"x-penstock-config", config.version.encode())]
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
-        shows_path = handler != sidecar.retrieve
+        shows_path = route not in ("/v1/retrieve/{handle}", "/v1/memories/{id}")
         made = Endpoint(
             handler,
             telemetry,
@@ -227,6 +246,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
+            *(() if memories is None else _of_memories(memories, endpoint)),
             endpoint("/v1/{path:path}", api.forward, _METHODS),
         ],
         exception_handlers={HTTPException: http_error},
@@ -234,3 +254,13 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts
     return Generation(config, upstreams, headers, chat.app, rest, drafts)
+
+
+def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:
+    return [
+        endpoint("/v1/memories", memories.collection, _METHODS),
+        endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
+        endpoint("/v1/memories/import", memories.imports, _METHODS),
+        endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
+        endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
+    ]

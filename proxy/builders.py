@@ -1,6 +1,7 @@
 """From settings to services: each is made here, and nothing is opened or loaded before it is needed."""
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,10 @@ from proxy.index import VectorIndex
 from proxy.index.points import Bounds
 from proxy.index.service import IndexService
 from proxy.index_settings import NoVectors, QdrantVectors
+from proxy.memories.service import MemoryService
+from proxy.memories.shelves import Shelves
+from proxy.memories.vectors import MemoryVectors
+from proxy.memory_settings import MemoriesSettings
 from proxy.models import Models
 from proxy.rewriting import Writing
 from proxy.routing import Routes
@@ -122,6 +127,19 @@ def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingS
 def build_judge(settings: Settings) -> JudgeService | None:
     """What judges contradictions, if a model is named. Nothing is loaded before it is needed."""
     return None if settings.judge is None else JudgeService(settings.judge)
+
+
+def build_memories(
+    settings: MemoriesSettings,
+    store: Store,
+    embedding: EmbeddingService | None,
+    index: VectorIndex | None,
+    threads: Executor,
+) -> MemoryService:
+    """What remembers for users. Nothing is opened or loaded before it is needed."""
+    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users)
+    vectors = MemoryVectors(embedding, index)
+    return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at)
 
 
 def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
+from proxy.remembered import Remembered
 
 Result = TypeVar("Result")
 
@@ -214,6 +215,19 @@ class Corrections(Protocol):
         """Those that have not expired, at most one of each kind, in the order of the kinds' names. It never raises."""
 
 
+class Memories(Protocol):
+    """What is remembered of the request's user, and of the tenant as a whole. Nothing here raises."""
+
+    async def total(self) -> int:
+        """How many memories there are. Cheap."""
+
+    async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
+        """Those that fit a query best, after at most `wait` seconds for the query's vector."""
+
+    async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
+        """The texts that these ids stand for; None for what was deleted."""
+
+
 class Uncached:
     """A `Once` that remembers nothing."""
 
@@ -245,6 +259,8 @@ class Identity:
     """A hash of the client's key; never the key."""
     session: str = ""
     """The conversation: the name that the client gives it, or what is made of its opening. Only within the tenant."""
+    user: str = ""
+    """A hash of the name that the client gives its user; empty without one. Only within the tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,3 +296,5 @@ class Context:
     once, so that no later request of the conversation decides otherwise."""
     corrections: "Corrections | None" = None
     """What was wrong with the last answers of this conversation; None where nobody looks."""
+    memories: Memories | None = None
+    """What is remembered of the user; None where nothing is."""

@@ -19,6 +19,7 @@ FIXED = (
     "server.keep_alive",
     "state",
     "vectors",
+    "memories",
     "embedding",
     "judge",
     "telemetry.endpoint",

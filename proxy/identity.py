@@ -19,7 +19,9 @@ def identify(headers: Mapping[str, str], request: ChatRequest, tenant: str | Non
     The tenant is a hash, from which the key cannot be told. The conversation has the name in `x-penstock-session`, else
     what its system messages and first user message make: conversations that open with the same words share it.
     """
-    return Identity(tenant or tenant_of(headers), named_session(headers) or f"opening-{_hash(_opening(request))}")
+    tenant = tenant or tenant_of(headers)
+    session = named_session(headers) or f"opening-{_hash(_opening(request))}"
+    return Identity(tenant, session, user_key(tenant, user_of(headers, request.rest)))
 
 
 def tenant_of(headers: Mapping[str, str]) -> str:
@@ -40,6 +42,18 @@ def named_session(headers: Mapping[str, str]) -> str | None:
     """The conversation that `x-penstock-session` names; None without that header."""
     name = headers.get("x-penstock-session")
     return f"named-{_hash(name.encode(errors='surrogateescape'))}" if name else None
+
+
+def user_of(headers: Mapping[str, str], fields: Mapping[str, object]) -> str:
+    """The client's name for its user: `x-penstock-user`, else `safety_identifier`, else `user`; empty without one."""
+    names = (headers.get("x-penstock-user"), fields.get("safety_identifier"), fields.get("user"))
+    return next((name for name in names if isinstance(name, str) and name), "")
+
+
+def user_key(tenant: str, name: str) -> str:
+    """What stands for a user of a tenant in everything that is kept; empty for an empty name."""
+    hashed = "\0".join((tenant, "user", name)).encode(errors="surrogatepass")
+    return f"user-{_hash(hashed)}" if name else ""
 
 
 def _opening(request: ChatRequest) -> bytes:

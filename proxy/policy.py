@@ -129,6 +129,9 @@ class Policy(BaseModel, ABC):
     needs_embedding: ClassVar[bool] = False
     """Whether it compares texts by meaning: then the model is loaded at start, in the background."""
 
+    needs_memories: ClassVar[bool] = False
+    """Whether it searches memories: then the vector index is loaded at start, in the background."""
+
     when: When | None = None
     """When the step runs; always, if not given."""
 

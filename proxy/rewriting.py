@@ -22,6 +22,7 @@ from proxy.embedding.judging import JudgeService
 from proxy.errors import BadRequest, PenstockError, Rejected
 from proxy.headers import without_credentials
 from proxy.identity import identify
+from proxy.memories.service import MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Policy, Reject
@@ -63,6 +64,7 @@ class Services:
     embedding: EmbeddingService | None = None
     judge: JudgeService | None = None
     corrections: CorrectionService | None = None
+    memories: MemoryService | None = None
 
     def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
@@ -145,6 +147,8 @@ class Rewriting:
         watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
         service = self._services.corrections
         corrections = service.bound(identity.tenant, identity.session, watching) if service and watching else None
+        memories = self._services.memories
+        remembered = None if memories is None else memories.bound(identity.tenant, identity.user)
         ctx = Context(
             incoming,
             profile,
@@ -161,6 +165,7 @@ class Rewriting:
             judge=judge,
             now=time.time() // 60 * 60,
             corrections=corrections,
+            memories=remembered,
         )
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)

@@ -8,6 +8,7 @@ from proxy.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
 from proxy.embedding_settings import EmbeddingSettings, JudgeSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.index_settings import EmbeddedVectors, VectorSettings
+from proxy.memory_settings import MemoriesSettings
 from proxy.policy import Policy
 from proxy.state_settings import State, StateSettings
 from proxy.upstream_settings import Connected, Guarded
@@ -289,6 +290,9 @@ class Settings(Base):
 
     judge: JudgeSettings | None = None
     """A model that judges what rules about trusted facts cannot, where `check_facts` asks for it."""
+
+    memories: MemoriesSettings = MemoriesSettings()
+    """What applications remember about their users."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -1,0 +1,48 @@
+"""What a cosine, or a share of words, says of whether a memory helps with a question. Pure.
+
+Models differ: that of one puts a memory that helps at 0.35, that of another at 0.8. So each is measured on pairs of
+which it is known (`proxy.memories.pairs`), and a figure becomes a score: the share of pairs with that figure which
+belong together, of as many that do as do not. So 0.7 and 0.5 mean the same, whatever made the figure.
+"""
+
+from collections.abc import Sequence
+from math import exp, sqrt
+from statistics import fmean, pvariance
+from typing import NamedTuple
+
+_LEAST_GAP = 0.5
+"""Standard deviations by which what helps must lie above what does not, or the figures say nothing."""
+
+
+class Calibration(NamedTuple):
+    """A monotone map from figures to scores from 0 to 1: the logistic curve between two normal distributions."""
+
+    middle: float
+    """The figure that says as much for as against it: 0.5."""
+    slope: float
+
+    def score(self, figure: float) -> float:
+        """The score of a figure."""
+        return 1 / (1 + exp(-max(-40.0, min(40.0, self.slope * (figure - self.middle)))))
+
+
+WORDS = Calibration(0.2, 6.0)
+"""For the share of a question's words that a memory has (`proxy.lexical.Fit.share`): 0.34 scores 0.7. By words alone
+half of what helps is not found at all, so there is no curve that fits them better."""
+
+
+def calibrated(helping: Sequence[float], *others: Sequence[float]) -> Calibration | None:
+    """The map that the figures of pairs make; each group of `others` counts the same.
+
+    None where they do not tell what helps from what does not.
+    """
+    if min(len(helping), *map(len, others)) < 2:
+        return None
+    lows = [fmean(group) for group in others]
+    high, low = fmean(helping), fmean(lows)
+    # of a mixture: what the groups vary in themselves, and among each other
+    varied = fmean(map(pvariance, others)) + pvariance(lows)
+    spread = (pvariance(helping) + varied) / 2 + 1e-6
+    if (high - low) / sqrt(spread) < _LEAST_GAP:
+        return None
+    return Calibration((high + low) / 2, (high - low) / spread)

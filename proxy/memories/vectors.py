@@ -1,0 +1,203 @@
+"""The vectors of memories: made of their texts, kept in the index, and put there again where they are missing.
+
+The records count. What the index has without one is passed over and removed; what it lacks is made again in the
+background, and ranked by its words meanwhile.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from proxy.embedding import EmbeddingService, vectors
+from proxy.index import IndexFailed, Near, Point, Scope, VectorIndex
+from proxy.memories import Memory, Owner
+from proxy.memories.calibration import Calibration, calibrated
+from proxy.memories.pairs import PAIRS
+
+logger = logging.getLogger("penstock.memories")
+
+KIND = "memories"
+"""The kind of scope in the index."""
+_TENANT = "penstock: calibration"
+"""Under whose name the vectors of the pairs are kept; a client's tenant is a hash, or `anonymous`."""
+_AT_ONCE = 256
+_READ = 2000
+_CHECKED = 60.0
+"""Seconds for which the index is trusted to have all, unless it failed meanwhile."""
+_MAKING = 60.0
+
+
+class MemoryVectors:
+    """The vectors of one model. Nothing here raises for what the index or the model cannot do. For one event loop."""
+
+    def __init__(
+        self,
+        embedding: EmbeddingService | None,
+        index: VectorIndex | None,
+        *,
+        known: Calibration | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Without an embedding service or an index, everything is ranked by words. `clock` is in seconds.
+
+        A calibration that is `known` is not measured.
+        """
+        self._given = known
+        self._both = None if embedding is None or index is None else (embedding, index)
+        self._clock = clock
+        self._calibration: asyncio.Task[Calibration | None] | None = None
+        self._checked: dict[Owner, tuple[float, object]] = {}
+        self._repairs: dict[Owner, asyncio.Task[None]] = {}
+        self._missing: dict[Owner, frozenset[str]] = {}
+
+    async def of(self, tenant: str, texts: Sequence[str], wait: float) -> Sequence[bytes | None]:
+        """The packed vectors of texts after at most so many seconds; none where there is no model."""
+        if self._both is None:
+            return [None] * len(texts)
+        return await self._both[0].vectors(tenant, texts, wait=wait)
+
+    async def calibration(self, wait: float) -> Calibration | None:
+        """The model's, once it was measured; None where it is not within so many seconds, or tells nothing apart."""
+        if self._both is None or self._given is not None:
+            return self._given
+        task = self._calibration
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._calibration = asyncio.get_running_loop().create_task(self._measured(self._both[0]))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if not task.done():
+            await asyncio.wait({task}, timeout=wait)
+        return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+
+    async def nearest(self, owner: Owner, vector: bytes, limit: int) -> list[Near] | None:
+        """The memories nearest to a vector; None where the index cannot be asked."""
+        if self._both is None:
+            return None
+        embedding, index = self._both
+        try:
+            return await index.nearest(_scope(owner, embedding), vector, limit=limit)
+        except IndexFailed:
+            self._checked.pop(owner, None)
+            return None
+
+    async def kept(self, owner: Owner, ids: Sequence[str]) -> list[bytes | None]:
+        """The vectors of memories, as far as the index has them."""
+        found: list[bytes | None] = []
+        if self._both is None:
+            return [None] * len(ids)
+        embedding, index = self._both
+        try:
+            for start in range(0, len(ids), _READ):
+                found += await index.vectors(_scope(owner, embedding), ids[start : start + _READ])
+        except IndexFailed:
+            return [None] * len(ids)
+        return found
+
+    async def put(self, owner: Owner, made: Mapping[str, bytes]) -> None:
+        """Keep the vectors of memories, by their ids."""
+        await self._do(owner, lambda index, scope: index.put(scope, [Point(*pair) for pair in made.items()]))
+
+    async def delete(self, owner: Owner, ids: Sequence[str]) -> None:
+        """Remove the vectors of memories."""
+        await self._do(owner, lambda index, scope: index.delete(scope, ids))
+
+    async def forget(self, owner: Owner) -> None:
+        """Remove the vectors of all memories of an owner."""
+        await self._do(owner, lambda index, scope: index.forget(scope))
+
+    def missing(self, owner: Owner) -> frozenset[str]:
+        """The memories that are known to have no vector in the index yet."""
+        return self._missing.get(owner, frozenset())
+
+    def check(self, owner: Owner, records: Mapping[str, Memory]) -> None:
+        """See to it that the index has the vectors of these memories; returns at once."""
+        checked, seen = self._checked.get(owner, (float("-inf"), None))
+        if self._both is None or owner in self._repairs:
+            return
+        now = self._clock()
+        if seen is records and now - checked < _CHECKED:
+            return
+        self._checked[owner] = (now, records)
+        while len(self._checked) > 1000:
+            self._checked.pop(next(iter(self._checked)))
+        task = asyncio.get_running_loop().create_task(self._repair(owner, records, *self._both))
+        self._repairs[owner] = task
+        task.add_done_callback(lambda done: self._repaired(owner, done))
+
+    async def settled(self) -> None:
+        """Wait until nothing is being repaired; for tests and measurements."""
+        while self._repairs:
+            await asyncio.wait(set(self._repairs.values()))
+
+    async def aclose(self) -> None:
+        """Stop what is under way."""
+        tasks = {*self._repairs.values(), *(() if self._calibration is None else (self._calibration,))}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _do(self, owner: Owner, work: Callable[[VectorIndex, Scope], Coroutine[Any, Any, None]]) -> None:
+        if self._both is None:
+            return
+        embedding, index = self._both
+        try:
+            await work(index, _scope(owner, embedding))
+        except IndexFailed:  # it says so itself; the next check repairs it
+            self._checked.pop(owner, None)
+
+    async def _repair(
+        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: VectorIndex
+    ) -> None:
+        """Put what is missing; where the index has more than there is, begin anew."""
+        scope, ids = _scope(owner, embedding), list(records)
+        try:
+            size = await index.size(scope)
+            if size == len(ids):
+                return
+            missing = set(ids) - await index.known(scope, ids)
+            if size > len(ids) - len(missing):
+                await index.forget(scope)
+                missing = set(ids)
+            lacking = [id for id in ids if id in missing]
+            for start in range(0, len(lacking), _AT_ONCE):
+                some = lacking[start : start + _AT_ONCE]
+                self._missing[owner] = frozenset(lacking[start:])
+                made = await self.of(owner.tenant, [records[id].text for id in some], _MAKING)
+                await index.put(scope, [Point(id, each) for id, each in zip(some, made, strict=True) if each])
+        except IndexFailed:
+            self._checked.pop(owner, None)
+
+    def _repaired(self, owner: Owner, done: "asyncio.Task[None]") -> None:
+        self._repairs.pop(owner, None)
+        self._missing.pop(owner, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            logger.error("vectors of memories could not be repaired", extra={"fields": {"error": type(error).__name__}})
+
+    async def _measured(self, embedding: EmbeddingService) -> Calibration | None:
+        texts = [text for pair in PAIRS for text in pair]
+        made = await embedding.vectors(_TENANT, texts, wait=_MAKING)
+        if None in made:
+            raise LookupError("the model is not there")  # the next question tries again
+        return await asyncio.to_thread(_calibration, made)
+
+
+def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
+    return Scope(owner.tenant, KIND, embedding.version, owner.part)
+
+
+def _calibration(made: Sequence[bytes | None]) -> Calibration | None:
+    memories = [each for place, each in enumerate(made) if place % 3]
+    helping: list[float] = []
+    near: list[float] = []
+    others: list[float] = []
+    for place in range(len(made) // 3):
+        found = vectors.similarities(made[3 * place] or b"", memories)
+        for at, cosine in enumerate(found):
+            group = others if at // 2 != place else near if at % 2 else helping
+            group.append(cosine or 0.0)
+    calibration = calibrated(helping, near, others)
+    if calibration is None:
+        logger.warning("the embedding model does not tell memories apart; they are ranked by words")
+    return calibration

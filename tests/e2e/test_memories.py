@@ -1,0 +1,268 @@
+"""Applications store memories over real sockets, requests get them, and nobody gets another's."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from proxy.keys import hash_of
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream, proxy, upstream
+from tests.redis_process import redis_process
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
+models: [{{match: "*", upstream: main, window: 100000}}]
+server: {{max_body_mib: 0.5}}
+chains: {{default: [{{select_memories: {{timeout: 30}}}}]}}
+memories: {{max_import: 300, max_characters: 500}}
+embedding: {embedding}
+state: {state}
+telemetry: {{log_level: warning}}
+auth:
+  kind: keys
+  keys:
+    - {{name: one, hash: {one}}}
+    - {{name: two, hash: {two}}}
+"""
+WORDS = "{kind: none}"
+SHARED = "The canteen has tea, coffee and juice to drink"
+TEA = "The user drinks green tea, coffee or juice"
+
+
+def config(url: str, state: str, embedding: str = WORDS) -> str:
+    return CONFIG.format(url=url, state=state, embedding=embedding, one=hash_of("pk-1"), two=hash_of("pk-2"))
+
+
+class Client:
+    def __init__(self, base: str, session: aiohttp.ClientSession, behind: Upstream) -> None:
+        self.base, self._session, self.behind = base, session, behind
+
+    async def ask(self, method: str, path: str, key: str = "pk-1", **options: Any) -> tuple[int, Any]:
+        headers = {"authorization": f"Bearer {key}", **options.pop("headers", {})}
+        async with self._session.request(method, f"{self.base}{path}", headers=headers, **options) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if text else None
+
+    async def chat(self, said: str, key: str = "pk-1", *, headers: Any = None, **fields: Any) -> list[str]:
+        """The contents of the messages that reached the upstream."""
+        body = {"model": "m", "messages": [{"role": "user", "content": said}], **fields}
+        status, answer = await self.ask("POST", "/v1/chat/completions", key, json=body, headers=headers or {})
+        assert status == 200, answer
+        return [message["content"] for message in json.loads(self.behind.last.body)["messages"]]
+
+
+@pytest.fixture
+async def behind() -> AsyncGenerator[Upstream, None]:
+    async with upstream() as made:
+        yield made
+
+
+@pytest.fixture
+async def client(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Client, None]:
+    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}')
+    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
+        yield Client(base, session, behind)
+
+
+async def test_an_sdk_stores_finds_and_forgets(client: Client) -> None:
+    async with openai.AsyncOpenAI(api_key="pk-1", base_url=f"{client.base}/v1", max_retries=0) as sdk:
+        said = {"text": TEA, "kind": "preference", "source": "chat", "user": "ann"}
+        made: Any = await sdk.post("/memories", body=said, cast_to=object)
+        assert (made["object"], made["status"], made["kind"], made["sources"]) == (
+            "memory",
+            "added",
+            "preference",
+            ["chat"],
+        )
+        again: Any = await sdk.post("/memories", body={**said, "source": "crm"}, cast_to=object)
+        assert (again["id"], again["status"], again["sources"]) == (made["id"], "repeated", ["chat", "crm"])
+        more = {"memories": [{"text": "Lives in Bremen"}, {"text": "Rides a bicycle", "kind": "note"}], "user": "ann"}
+        bulk: Any = await sdk.post("/memories", body=more, cast_to=object)
+        assert (bulk["added"], len(bulk["data"])) == (2, 2)
+        listed: Any = await sdk.get("/memories?user=ann&limit=2", cast_to=object)
+        assert (len(listed["data"]), listed["has_more"]) == (2, True)
+        notes: Any = await sdk.get("/memories?user=ann&kind=note", cast_to=object)
+        assert [each["text"] for each in notes["data"]] == ["Rides a bicycle"]
+        found: Any = await sdk.get("/memories?user=ann&query=green+tea", cast_to=object)
+        assert [each["text"] for each in found["data"]] == [TEA]
+        assert 0.7 < found["data"][0]["score"] <= 1
+        one: Any = await sdk.get(f"/memories/{made['id']}?user=ann", cast_to=object)
+        assert one["text"] == TEA
+        gone: Any = await sdk.delete(f"/memories/{made['id']}?user=ann", cast_to=object)
+        assert gone == {"id": made["id"], "object": "memory.deleted", "deleted": True}
+        with pytest.raises(openai.NotFoundError):
+            await sdk.get(f"/memories/{made['id']}?user=ann", cast_to=object)
+        rest: Any = await sdk.delete("/memories?user=ann", cast_to=object)
+        assert rest["deleted"] == 2
+    assert not client.behind.received, "nothing of it reaches an upstream"
+
+
+async def test_a_request_gets_its_users_memories_and_nobody_elses(client: Client) -> None:
+    for key, user, text in (
+        ("pk-1", "ann", TEA),
+        ("pk-1", "bob", "The user drinks black coffee with juice"),
+        ("pk-1", None, SHARED),
+        ("pk-2", "ann", "The user drinks orange juice, tea or coffee"),
+    ):
+        body = {"text": text} if user is None else {"text": text, "user": user}
+        assert (await client.ask("POST", "/v1/memories", key, json=body))[0] == 200
+    asked = "What does the user drink: tea, coffee, juice? Drinks!"
+    expected = {
+        ("pk-1", "ann"): {TEA, SHARED},
+        ("pk-1", "bob"): {"The user drinks black coffee with juice", SHARED},
+        ("pk-1", None): {SHARED},
+        ("pk-2", "ann"): {"The user drinks orange juice, tea or coffee"},
+        ("pk-2", "bob"): set(),
+    }
+    for (key, user), texts in expected.items():
+        if user is None:
+            ways: list[dict[str, Any]] = [{}]
+        else:
+            ways = [{"headers": {"x-penstock-user": user}}, {"user": user}, {"safety_identifier": user, "user": "bob"}]
+        for way in ways:
+            got = await client.chat(asked, key, **way)
+            block = got[0] if len(got) > 1 else ""
+            assert {line[2:] for line in block.splitlines() if line.startswith("- ")} == texts, (key, way)
+            assert got[-1] == asked
+
+
+async def test_without_memories_the_bytes_are_the_clients(client: Client) -> None:
+    body = b'{ "model":"m" , "messages":[ {"role":"user","content":"What do I drink?"} ],"x":1.0}'
+    assert (await client.ask("POST", "/v1/chat/completions", data=body))[0] == 200
+    assert client.behind.last.body == body
+
+
+async def test_lines_are_imported_whole_or_not_at_all(client: Client) -> None:
+    lines = [
+        json.dumps({"text": f"fact number {n}", "user": ("ann", "bob")[n % 2], "created": 1000 + n}) for n in range(300)
+    ]
+    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join([*lines[:299], "", "{no"]))
+    assert (status, answer["error"]["message"]) == (400, "line 301 is not valid JSON")
+    assert (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"] == []
+    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join(lines) + "\n")
+    assert (status, answer["added"]) == (200, 300)
+    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join(lines) + "\n")
+    assert (status, answer["added"], answer["repeated"]) == (200, 0, 300)
+    latest = (await client.ask("GET", "/v1/memories?user=bob&limit=1"))[1]["data"]
+    assert [(each["text"], each["created"]) for each in latest] == [("fact number 299", 1299.0)]
+    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join([*lines, lines[0]]))
+    assert (status, answer["error"]["code"]) == (400, "too_many_memories")
+
+
+UNKNOWN = "a" * 20
+MISTAKES: list[Any] = [
+    ("PUT", "/v1/memories", {}, 405, "method_not_allowed"),
+    ("GET", "/v1/memories/import", {}, 405, "method_not_allowed"),
+    ("POST", f"/v1/memories/{UNKNOWN}", {}, 405, "method_not_allowed"),
+    ("GET", f"/v1/memories/{UNKNOWN}", {}, 404, "unknown_memory"),
+    ("DELETE", f"/v1/memories/{UNKNOWN}?user=ann", {}, 404, "unknown_memory"),
+    ("GET", "/v1/memories/a/b/../c", {}, 404, "unknown_memory"),
+    ("GET", "/v1/memories/%00", {}, 404, "unknown_memory"),
+    ("DELETE", "/v1/memories", {}, 400, "missing_user"),
+    ("DELETE", "/v1/memories?user=", {}, 400, "missing_user"),
+    ("DELETE", "/v1/memories?all=true", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?limit=0", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?limit=1001", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?limit=%D9%A3", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?kind=../x", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?query=%20", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?user=a&user=b", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?user=%ff", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?" + "&".join(f"a{n}=1" for n in range(50)), {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?user=bob", {"headers": {"x-penstock-user": "ann"}}, 403, "user_mismatch"),
+    ("DELETE", "/v1/memories?user=bob", {"headers": {"x-penstock-user": "ann"}}, 403, "user_mismatch"),
+    ("POST", "/v1/memories", {"data": b"{"}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"data": b""}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"data": b"[" * 100_000}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"data": b'{"text":"\\ud800"}'}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"data": b'{"text":"\xff"}'}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"data": b"[]"}, 400, "invalid_type"),
+    ("POST", "/v1/memories", {"data": b" " * 600_000}, 413, "request_too_large"),
+    ("POST", "/v1/memories", {"json": {}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": " "}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": 1}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x" * 501}}, 400, "string_above_max_length"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "kind": "No"}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "kind": ["fact"]}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "confidence": 2}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "confidence": True}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "created": "now"}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"data": b'{"text":"x","expires":1e400}'}, 400, "invalid_json"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "sources": [1]}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "source": ["a"] * 17}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "user": {"$ne": 1}}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "vector": [1]}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"memories": {}}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"memories": ["x"]}}, 400, "invalid_type"),
+    ("POST", "/v1/memories", {"json": {"memories": [{"text": "x"}, {"text": ""}]}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"memories": [{"text": "x"}] * 301}}, 400, "too_many_memories"),
+    ("POST", "/v1/memories/aggregate", {"json": {"similarity": 0.1}}, 400, "invalid_value"),
+    ("POST", "/v1/memories/aggregate", {"json": {"user": 1}}, 400, "invalid_type"),
+]
+
+
+async def test_mistakes_get_openais_error_body_and_store_nothing(client: Client) -> None:
+    for method, path, options, status, code in MISTAKES:
+        got, answer = await client.ask(method, path, **options)
+        assert (got, answer["error"]["code"]) == (status, code), (method, path, options)
+        assert answer["error"].keys() == {"message", "type", "param", "code"}
+    listed = await client.ask("GET", "/v1/memories?limit=1000")
+    assert listed[1]["data"] == []
+    assert (await client.ask("GET", "/v1/memories", "pk-3"))[0] == 401, "a key is needed"
+    assert not client.behind.received
+
+
+@pytest.mark.parametrize("kind", ["disk", "redis"])
+async def test_workers_and_restarts_share_memories(kind: str, tmp_path: Path, behind: Upstream) -> None:
+    with redis_process(port=0) as server:
+        state = (
+            f'{{kind: redis, url: "{server.url}", timeout: 30}}'
+            if kind == "redis"
+            else f'{{directory: "{tmp_path / "state"}"}}'
+        )
+        made = config(behind.url, state)
+        async with served(made, tmp_path, "--workers", "2") as running:
+
+            async def add(number: int) -> None:
+                # a connection each, so that the workers take turns
+                async with aiohttp.ClientSession() as session:
+                    body = {"text": f"fact number {number}", "user": "ann"}
+                    assert (await Client(running.base, session, behind).ask("POST", "/v1/memories", json=body))[
+                        0
+                    ] == 200
+
+            await asyncio.gather(*(add(number) for number in range(24)))
+        async with served(made, tmp_path) as running, aiohttp.ClientSession() as session:
+            client = Client(running.base, session, behind)
+            listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
+            assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
+            got = await client.chat("What is fact number 7?", user="ann")
+            assert "- fact number 7\n" in got[0]
+
+
+async def test_with_the_built_in_model(tmp_path: Path, behind: Upstream) -> None:
+    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}', "{kind: sentence-transformers}")
+    facts = [
+        "The user is a vegetarian and allergic to peanuts",
+        "The user's daughter studies in Tokyo",
+        "Deployments of this project run on Kubernetes",
+        "The user collects vinyl records",
+    ]
+    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
+        client = Client(base, session, behind)
+        body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
+        assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
+        same = {"text": "The user collects old vinyl records", "user": "ann"}
+        assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
+        found = (await client.ask("GET", "/v1/memories?user=ann&query=where+does+my+child+go+to+university"))[1]
+        assert (found["found_by"], found["data"][0]["text"]) == ("meaning", facts[1])
+        got = await client.chat("How do I get the new version of this project onto our cluster?", user="ann")
+        assert facts[2] in got[0]
+        assert not any(other in got[0] for other in (facts[0], facts[1]))
+        assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1

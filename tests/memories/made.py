@@ -1,0 +1,97 @@
+"""Memory services for tests, over any store and index."""
+
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from zlib import crc32
+
+from proxy.embedding import EmbeddingService
+from proxy.embedding.backend import Backend
+from proxy.index.embedded import Embedded
+from proxy.index.points import Bounds
+from proxy.index.service import IndexService
+from proxy.lexical import terms
+from proxy.memories import Draft, Owner
+from proxy.memories.calibration import Calibration
+from proxy.memories.service import MemoryService
+from proxy.memories.shelves import Shelves
+from proxy.memories.vectors import MemoryVectors
+from proxy.stores import MemoryStore, Store
+from tests.embedding.scripted import Scripted
+
+ANN, BOB, ALL, ELSE = Owner("t", "user-ann"), Owner("t", "user-bob"), Owner("t", ""), Owner("other", "user-ann")
+
+
+class Terms(Scripted):
+    """Vectors of the words that a text has: texts are as near as they share words."""
+
+    def __init__(self, dimensions: int = 256) -> None:
+        super().__init__(batch=64, characters=10**6, dimensions=dimensions)
+
+    def vector(self, text: str) -> list[float]:
+        row = [0.01] * self.dimensions
+        for term in terms(text):
+            row[crc32(term.encode()) % self.dimensions] += 1.0
+        return row
+
+
+class Time:
+    """Seconds since 1970, as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def index(folder: Path | None = None) -> IndexService:
+    return IndexService(Embedded(folder, Bounds(100_000, 100_000, 3600.0)), timeout=30)
+
+
+@asynccontextmanager
+async def remembering(
+    store: Store | None = None,
+    *,
+    backend: Backend | None = None,
+    folder: Path | None = None,
+    clock: Time | None = None,
+    most: int = 10_000,
+    max_users: int = 10_000,
+    merge_at: float = 0.92,
+) -> AsyncGenerator[MemoryService, None]:
+    """A service with a real index; without a backend everything goes by words. A store of the caller's stays open."""
+    clock = clock or Time()
+    own = store or MemoryStore(2**26)
+    made = None if backend is None else index(folder)
+    embedding = None if backend is None else EmbeddingService(backend, made)
+    vectors = MemoryVectors(embedding, made, known=Calibration(0.3, 9.0) if isinstance(backend, Terms) else None)
+    with ThreadPoolExecutor(1) as threads:
+        shelves = Shelves(own, ttl=86400.0, max_users=max_users, clock=clock)
+        service = MemoryService(shelves, vectors, threads, most=most, merge_at=merge_at, clock=clock)
+        try:
+            yield service
+        finally:
+            await service.aclose()
+            if embedding is not None and made is not None:
+                await embedding.aclose()
+                await made.aclose()
+            if store is None:
+                await own.aclose()
+
+
+def draft(text: str, **fields: object) -> Draft:
+    return Draft(text, **fields)  # type: ignore[arg-type]
+
+
+async def texts(service: MemoryService, owner: Owner) -> list[str]:
+    return [each.text for each in await service.all(owner)]
+
+
+async def found(service: MemoryService, owner: Owner, query: str) -> list[str]:
+    hits, _ = await service.search([owner], query, limit=10, wait=10)
+    return [hit.memory.text for hit in hits]
+
+
+__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "Time", "draft", "found", "index", "remembering", "texts"]

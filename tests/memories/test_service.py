@@ -1,0 +1,296 @@
+"""Memories are kept, merged, bounded and found, whatever store they stay in."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from proxy.disk import DiskStore
+from proxy.index import IndexFailed
+from proxy.index.service import IndexService
+from proxy.memories import Owner, id_of
+from proxy.stores import MemoryStore, Store, StoreError
+from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, Time, draft, found, remembering, texts
+from tests.redis_process import redis_process
+
+
+@pytest.fixture(params=["memory", "disk", "redis"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store, None]:
+    if request.param == "redis":
+        with redis_process() as server:
+            made: Store = server.store(timeout=30.0)
+            yield made
+            await made.aclose()
+        return
+    made = MemoryStore(2**26) if request.param == "memory" else DiskStore(tmp_path / "store", 2**26)
+    yield made
+    await made.aclose()
+
+
+async def test_what_was_added_is_there_and_belongs_to_its_owner(store: Store) -> None:
+    async with remembering(store) as service:
+        (added,) = await service.add(ANN, [draft("Ann likes tea", kind="preference", sources=("chat",))])
+        assert (added.status, added.memory.kind, added.memory.sources) == ("added", "preference", ("chat",))
+        assert await service.get(ANN, added.memory.id) == added.memory
+        for other in (BOB, ALL, ELSE):
+            assert await service.get(other, added.memory.id) is None
+            assert await texts(service, other) == []
+            assert await found(service, other, "tea") == []
+            assert not await service.delete(other, added.memory.id)
+            assert await service.forget(other) == 0
+        assert await found(service, ANN, "who likes tea?") == ["Ann likes tea"]
+    async with remembering(store) as again:
+        assert await texts(again, ANN) == ["Ann likes tea"]
+        assert await again.delete(ANN, added.memory.id)
+        assert await texts(again, ANN) == []
+
+
+async def test_a_text_that_is_said_again_gains_its_source(store: Store) -> None:
+    time = Time()
+    async with remembering(store, clock=time) as service:
+        await service.add(ANN, [draft("Ann likes tea.", sources=("one",), confidence=0.5)])
+        time.now += 100
+        (again,) = await service.add(ANN, [draft("ann  likes TEA", sources=("two",), confidence=0.4)])
+        assert again.status == "repeated"
+        (only,) = await service.all(ANN)
+        assert only == again.memory
+        assert (only.text, only.sources, only.confidence) == ("Ann likes tea.", ("one", "two"), 0.5)
+        assert only.updated - only.created == 100
+
+
+async def test_many_are_kept_in_pages_and_found_after_a_restart(store: Store) -> None:
+    async with remembering(store, merge_at=1) as service:
+        await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(400)])
+        await service.delete(ANN, id_of("fact 7: " + "x" * 300))
+    assert 3 <= len(await store.keys("memory-pages/")) <= 8
+    async with remembering(store) as service:
+        assert len(await texts(service, ANN)) == 399
+        assert await service.forget(ANN) == 399
+    assert await store.keys("memor") == ()
+
+
+async def test_workers_see_each_others_changes_and_lose_none(store: Store) -> None:
+    async with remembering(store) as one, remembering(store) as other:
+        each = [
+            service.add(ANN, [draft(f"{name} fact number {n}")])
+            for n in range(12)
+            for name, service in (("one", one), ("other", other))
+        ]
+        await asyncio.gather(*each)
+        assert len(await texts(one, ANN)) == len(await texts(other, ANN)) == 24
+        same = [service.add(ANN, [draft("the same", sources=(f"{n}",))]) for n in range(8) for service in (one, other)]
+        await asyncio.gather(*same)
+        assert {each.text: set(each.sources) for each in await one.all(ANN)}["the same"] == set(map(str, range(8)))
+        await one.forget(ANN)
+        assert await texts(other, ANN) == []
+    assert await store.keys("memory-lease/") == ()
+
+
+NEAR = [
+    pytest.param("the user likes green tea", "the user likes black green tea", True, id="another word"),
+    pytest.param("the user has 2 green cats", "the user has 3 green cats", False, id="another number"),
+    pytest.param("the user likes green tea", "the user never likes green tea", False, id="a denial"),
+    pytest.param("meets Anna for green tea", "meets Maria for green tea", False, id="another name"),
+    pytest.param("green tea on Monday with jam", "green tea on Friday with jam", False, id="another day"),
+    pytest.param("té verde el lunes en casa", "té verde el martes en casa", False, id="another day in Spanish"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "merges"), NEAR)
+async def test_what_says_the_same_is_merged_and_nothing_of_it_is_lost(first: str, second: str, merges: bool) -> None:
+    time = Time()
+    async with remembering(backend=Terms(), clock=time, merge_at=0.6) as service:
+        (old,) = await service.add(ANN, [draft(first, sources=("one",))])
+        time.now += 5
+        (new,) = await service.add(ANN, [draft(second, sources=("two",))])
+        assert new.status == ("merged" if merges else "added")
+        if not merges:
+            assert len(await service.all(ANN)) == 2
+            return
+        (only,) = await service.all(ANN)
+        assert (only.text, only.sources) == (second, ("one", "two"))
+        assert [each.text for each in only.earlier] == [first]
+        assert await service.get(ANN, old.memory.id) == only, "the old id leads to it"
+        assert list(await service.bound("t", "user-ann").texts([old.memory.id, only.id, "a" * 20])) == [
+            first,
+            second,
+            None,
+        ]
+        (again,) = await service.add(ANN, [draft(first)])
+        assert (again.status, again.memory.text) == ("repeated", second), "the older text does not come back"
+        assert await found(service, ANN, "green tea") == [second]
+
+
+async def test_other_kinds_and_users_are_not_merged() -> None:
+    async with remembering(backend=Terms(), merge_at=0.6) as service:
+        for owner, kind in ((ANN, "fact"), (ANN, "note"), (BOB, "fact")):
+            (added,) = await service.add(owner, [draft(f"the user likes green tea {kind}", kind=kind)])
+            assert added.status == "added"
+
+
+async def test_a_bulk_merges_within_itself_as_one_by_one_would() -> None:
+    said = ["the user likes green tea", "the user likes nice green tea", "Rome is a city", "the user likes green tea"]
+    async with remembering(backend=Terms(), merge_at=0.6) as bulk, remembering(backend=Terms(), merge_at=0.6) as single:
+        at_once = [each.status for each in await bulk.add(ANN, [draft(text) for text in said])]
+        one_by_one = [(await single.add(ANN, [draft(text)]))[0].status for text in said]
+        assert at_once == one_by_one == ["added", "merged", "added", "repeated"]
+        assert sorted(await texts(bulk, ANN)) == sorted(await texts(single, ANN))
+
+
+async def test_a_large_bulk_is_compared_with_what_is_there() -> None:
+    async with remembering(backend=Terms(), merge_at=0.6) as service:
+        await service.add(ANN, [draft("the user likes green tea", created=1.0)])
+        towns = [
+            draft(f"{name} is a {name}ish town") for name in ("rome", "oslo", "lima", "bonn", "york", "nice", "riga")
+        ]
+        more = [draft(f"{name} cooks {name}") for name in ("soup", "rice", "cake", "stew")]
+        added = await service.add(ANN, [*towns, *more, draft("the user likes nice green tea")])
+        assert [each.status for each in added if each.status != "added"] == ["merged"]
+        assert added[-1].status == "merged"
+        assert "the user likes green tea" not in await texts(service, ANN)
+
+
+async def test_aggregate_merges_what_was_kept_apart() -> None:
+    async with remembering(backend=Terms(), merge_at=1) as service:
+        said = ["green tea is liked", "green tea is liked much", "green tea is liked very much", "Rome is a city"]
+        await service.add(ANN, [draft(text, created=float(n)) for n, text in enumerate(said)])
+        assert await service.aggregate(ANN, 0.6) == 2
+        assert sorted(await texts(service, ANN)) == ["Rome is a city", "green tea is liked very much"]
+        assert await service.aggregate(ANN, 0.6) == 0
+        assert set(await found(service, ANN, "green tea")) >= {"green tea is liked very much"}
+        assert "green tea is liked" not in await found(service, ANN, "green tea")
+
+
+async def test_the_least_sure_leave_and_of_these_the_oldest() -> None:
+    time = Time()
+    async with remembering(clock=time, most=3) as service:
+        for text, sure in (("sure and old", 0.9), ("unsure", 0.2), ("middling and old", 0.5), ("middling", 0.5)):
+            time.now += 1
+            await service.add(ANN, [draft(text, confidence=sure)])
+        assert set(await texts(service, ANN)) == {"sure and old", "middling and old", "middling"}
+        time.now += 1
+        await service.add(ANN, [draft("new, though unsure", confidence=0.1)])
+        assert set(await texts(service, ANN)) == {"sure and old", "middling", "new, though unsure"}
+        await service.add(ANN, [draft(f"many {n}") for n in range(5)])
+        assert len(await texts(service, ANN)) == 3
+
+
+async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: Store) -> None:
+    time = Time()
+    async with remembering(store, clock=time) as service:
+        (added,) = await service.add(ANN, [draft("parked on level 3", expires=time.now + 10)])
+        assert await texts(service, ANN) == ["parked on level 3"]
+        time.now += 11
+        assert await texts(service, ANN) == []
+        assert await found(service, ANN, "parked where?") == []
+        assert await service.get(ANN, added.memory.id) is None
+        assert await service.bound("t", "user-ann").total() == 1
+        await service.add(ANN, [draft("another")])
+        assert await service.bound("t", "user-ann").total() == 1
+
+
+async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -> None:
+    async with remembering(store, max_users=3) as service:
+        for name in ("a", "b", "c", "d"):
+            await service.add(Owner("t", f"user-{name}"), [draft(f"of {name}")])
+            await asyncio.sleep(0.01)
+        await service.add(Owner("other", "user-z"), [draft("of z")])
+        there = [name for name in "abcdz" if await texts(service, Owner("t", f"user-{name}"))]
+        assert there == ["b", "c", "d"]
+        assert len(await store.keys("memory-pages/t/")) == 3
+
+
+async def test_a_lost_page_costs_what_it_held_and_no_more() -> None:
+    store = MemoryStore(2**26)
+    async with remembering(store, merge_at=1) as service:
+        await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(300)])
+    pages = await store.keys("memory-pages/")
+    await store.put(pages[0], b"{broken", ttl=60)
+    await store.delete(pages[1:2])
+    async with remembering(store) as service:
+        left = len(await texts(service, ANN))
+        assert 0 < left < 300
+        await service.add(ANN, [draft("a new one")])
+        assert len(await texts(service, ANN)) == left + 1
+
+
+class Failing(MemoryStore):
+    fails = False
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        if self.fails:
+            raise StoreError("unreachable")
+        return await super().get(key, ttl=ttl)
+
+
+async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_requests() -> None:
+    store = Failing(2**26)
+    async with remembering(store) as service:
+        await service.add(ANN, [draft("tea")])
+        store.fails = True
+        with pytest.raises(StoreError):
+            await service.add(ANN, [draft("more tea")])
+        bound = service.bound("t", "user-ann")
+        assert await bound.total() == 0
+        assert (await bound.nearest("tea", limit=3, wait=0)).items == ()
+        assert list(await bound.texts(["a"])) == [None]
+        store.fails = False
+        assert await bound.total() == 1
+
+
+async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
+    time = Time()
+    async with remembering(backend=Terms(), clock=time) as service:
+        await service.add(ANN, [draft("tea for ann", confidence=0.5)])
+        await service.add(BOB, [draft("tea for bob")])
+        await service.add(ALL, [draft("tea for all")])
+        time.now += 60
+        near = (await service.bound("t", "user-ann").nearest("tea", limit=9, wait=10)).items
+        assert {(item.text, item.is_own, item.age, item.confidence) for item in near} == {
+            ("tea for ann", True, 60.0, 0.5),
+            ("tea for all", False, 60.0, 1.0),
+        }
+        assert await service.bound("t", "user-ann").total() == 2
+        nobody = (await service.bound("t", "").nearest("tea", limit=9, wait=10)).items
+        assert [item.text for item in nobody] == ["tea for all"]
+
+
+async def test_the_index_is_rebuilt_from_the_records(tmp_path: Path) -> None:
+    store, backend = MemoryStore(2**26), Terms()
+    async with remembering(store) as without:
+        await without.add(ANN, [draft(f"tea number {n}") for n in range(300)])
+    async with remembering(store, backend=backend, folder=tmp_path / "index") as service:
+        hits, how = await service.search([ANN], "number 7", limit=5, wait=10)
+        assert len(hits) == 5
+        await service.settled()
+        hits, how = await service.search([ANN], "number 7", limit=5, wait=10)
+        assert how == "meaning"
+        assert "tea number 7" in [hit.memory.text for hit in hits]
+        made = len(backend.texts)
+    async with remembering(store) as without:
+        await without.forget(ANN)
+        await without.add(ANN, [draft(f"tea number {n}") for n in range(250, 310)])
+    async with remembering(store, backend=backend, folder=tmp_path / "index") as service:
+        assert "tea number 7" not in await found(service, ANN, "number 7"), "what has no record is not shown"
+        await service.settled()
+        assert "tea number 305" in await found(service, ANN, "number 305")
+        assert len(backend.texts) <= made + 10 + 4, "what the index had was not made again"
+
+
+async def test_an_index_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*args: object, **named: object) -> None:
+        raise IndexFailed("unreachable")
+
+    async with remembering(backend=Terms()) as service:
+        await service.add(ANN, [draft("green tea")])
+        for name in ("nearest", "put", "delete", "size", "forget"):
+            monkeypatch.setattr(IndexService, name, failing)
+        await service.add(ANN, [draft("black coffee")])
+        hits, how = await service.search([ANN], "coffee", limit=5, wait=10)
+        assert ([hit.memory.text for hit in hits], how) == (["black coffee"], "words")
+        monkeypatch.undo()
+        await service.search([ANN], "coffee", limit=5, wait=10)
+        await service.settled()
+        hits, how = await service.search([ANN], "coffee", limit=5, wait=10)
+        assert (hits[0].memory.text, how) == ("black coffee", "meaning")

@@ -53,6 +53,8 @@ from proxy.replay import Replay
 from proxy.rewriting import Rewriting, Services
 from proxy.routing import Routes
 from proxy.settings import Settings
+from proxy.shares import Shares
+from proxy.sharing import Sharing
 from proxy.sidecar import Sidecar
 from proxy.stores import Store
 from proxy.telemetry import Telemetry, logs
@@ -92,6 +94,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
     once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
+    shares = Shares(store, ttl=settings.state.ttl)
     embedding = build_embedding(settings, index)
     judge = build_judge(settings)
     corrections = CorrectionService(store)
@@ -102,6 +105,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         replay,
         once,
         memos,
+        shares,
         recalls,
         embedding=embedding,
         judge=judge,
@@ -215,6 +219,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
     memories = None if services.memories is None else MemoriesApi(settings, services.memories)
+    sharing = Sharing(settings, services)
     headers = [(b"x-penstock-config", config.version.encode())]
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
@@ -244,6 +249,8 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
             endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
             endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/context/share", sharing.serve, _METHODS),
+            endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
             *(() if memories is None else _of_memories(memories, endpoint)),

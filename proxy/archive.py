@@ -79,9 +79,13 @@ class Archives:
         self._losses = store.losses
         self._warned: dict[tuple[str, str], float] = {}
 
-    def bound(self, tenant: str, session: str) -> "BoundArchive":
-        """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it."""
-        return BoundArchive(self, _owner(tenant), _part(session))
+    def bound(self, tenant: str, session: str, *, own: bool = False) -> "BoundArchive":
+        """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it.
+
+        With `own`, only what was kept or used by way of this very object is listed: for a session without a name, which
+        may be another conversation's as well.
+        """
+        return BoundArchive(self, _owner(tenant), _part(session), {} if own else None)
 
     async def find(self, tenant: str, handle: str) -> str | None:
         """The content of a handle from any session of a tenant; None for one that has no pointer, or no content."""
@@ -154,10 +158,11 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_is_checked", "_part", "_pointers", "_prefix")
+    __slots__ = ("_archives", "_is_checked", "_own", "_part", "_pointers", "_prefix")
 
-    def __init__(self, archives: Archives, owner: str, part: str) -> None:
+    def __init__(self, archives: Archives, owner: str, part: str, own: dict[str, None] | None = None) -> None:
         self._archives = archives
+        self._own = own
         self._is_checked = False
         self._part = part
         self._prefix = f"archive/{owner}{part}/"
@@ -171,6 +176,7 @@ class BoundArchive:
         archives = self._archives
         handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
         key = self._prefix + handle
+        self._note(handle)
         if await self._is_fresh(handle):
             return handle
         pointer, part, losses = self._pointers + handle, self._part.encode(), archives.store.losses
@@ -217,6 +223,7 @@ class BoundArchive:
         """
         archives = self._archives
         keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
+        self._note(*keys.values())
         losses = archives.store.losses
         old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
         try:
@@ -244,12 +251,18 @@ class BoundArchive:
     async def handles(self, limit: int) -> tuple[str, ...]:
         """The handles of what was used last, the latest first; none, and a line in the log, where that fails."""
         archives = self._archives
+        if self._own is not None:
+            return tuple(reversed(self._own))[:limit]
         try:
             keys = await archives.store.latest(self._prefix, limit=limit)
         except StoreError as error:
             archives.warn("search", error.cause)
             return ()
         return tuple(key.removeprefix(self._prefix) for key in keys)
+
+    def _note(self, *handles: str) -> None:
+        if self._own is not None:
+            self._own |= dict.fromkeys(handles)
 
 
 def _owner(tenant: str) -> str:

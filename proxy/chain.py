@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +11,7 @@ from proxy.chat import ChatRequest
 from proxy.context import Context, TokenCount
 from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
-from proxy.wire import damage
+from proxy.wire import damage, flaws
 
 _QUOTED = re.compile(r"'[^']*'")
 
@@ -55,6 +55,8 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
             return Outcome(request, tuple(steps), before, count, decision)
         if isinstance(decision, Rewrite):
             request, count = decision.request, run_of.after
+            if policy.defines_conversation:
+                ctx = replace(ctx, incoming=request)
     return Outcome(request, tuple(steps), before, count)
 
 
@@ -103,10 +105,12 @@ class _Run:
             return
         if not isinstance(decision, Rewrite):
             raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
-        broken = damage(self._request, decision.request)
+        before, after = self._request, decision.request
+        # what is no part of the conversation may leave even if it is the last user message
+        broken = flaws(after) - flaws(before) if self._policy.defines_conversation else damage(before, after)
         if broken:
             raise BrokenRequest("; ".join(sorted(broken)))
-        self.after = await self._ctx.tokens.count(decision.request)
+        self.after = await self._ctx.tokens.count(after)
         if self.after.total > self._before.total and not self._policy.may_grow:
             raise BrokenRequest(f"the request grew from {self._before.total} to {self.after.total} tokens")
 

@@ -170,7 +170,11 @@ def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy
         return ()
     if not isinstance(steps, list):
         raise document.error(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
-    return tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
+    made = tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
+    for index, (policy, step) in enumerate(made[1:], 1):
+        if step.defines_conversation and not made[index - 1][1].defines_conversation:
+            raise document.error(("chains", name, index, policy), "must stand before all other steps of its chain")
+    return made
 
 
 def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:

@@ -1,10 +1,25 @@
-"""Whose request it is, and which conversation it belongs to."""
+"""Whose request it is, and which conversation, agent and task it belongs to.
+
+Each name is taken from the first place that gives one:
+
+| | header | then the body |
+|---|---|---|
+| user | `x-penstock-user` | `safety_identifier`, `user`, `metadata.user_id` |
+| session | `x-penstock-session` | `metadata.session_id`, `.conversation_id`, `.thread_id`; else the opening |
+| agent | `x-penstock-agent` | `metadata.agent`, `metadata.agent_id` |
+| task | `x-penstock-task` | `metadata.task`, `metadata.task_id`; else the tag of the last user message |
+
+`prompt_cache_key` names no conversation, because clients give many of them the same one; but conversations that begin
+alike and have different ones are told apart by it.
+"""
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.context import Identity
+from proxy.names import first_of, key_of, tag_of, text_of
 
 ANONYMOUS = Identity(tenant="anonymous")
 """A client without a key; all of them share one tenant."""
@@ -12,16 +27,28 @@ ANONYMOUS = Identity(tenant="anonymous")
 _OTHER_KEYS = ("api-key", "x-api-key")
 """Headers in which SDKs of OpenAI's neighbours send their key."""
 
+_NOTHING: Mapping[str, Any] = {}
 
-def identify(headers: Mapping[str, str], request: ChatRequest, tenant: str | None = None) -> Identity:
-    """The tenant behind a client's key, unless it is known, and the conversation that a request continues.
 
-    The tenant is a hash, from which the key cannot be told. The conversation has the name in `x-penstock-session`, else
-    what its system messages and first user message make: conversations that open with the same words share it.
+def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: str | None = None) -> Identity:
+    """The tenant behind a client's key, unless it is known, and what the client calls the rest.
+
+    All of it is hashes, from which no key and no name can be told. Conversations without a name that open with the same
+    words share one identity. Without a request, as for endpoints that have none, headers alone count: what they do not
+    name is empty.
     """
     tenant = tenant or tenant_of(headers)
-    session = named_session(headers) or f"opening-{_hash(_opening(request))}"
-    return Identity(tenant, session, user_key(tenant, user_of(headers, request.rest)))
+    rest: Mapping[str, Any] = _NOTHING if request is None else request.rest
+    metadata = rest.get("metadata")
+    data: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else _NOTHING
+    user = headers.get("x-penstock-user") or first_of(rest, "safety_identifier", "user") or first_of(data, "user_id")
+    agent = headers.get("x-penstock-agent") or first_of(data, "agent", "agent_id")
+    task = headers.get("x-penstock-task") or first_of(data, "task", "task_id") or _tagged(request)
+    named = headers.get("x-penstock-session") or first_of(data, "session_id", "conversation_id", "thread_id")
+    session = session_key(named) if named else "" if request is None else _unnamed(request)
+    return Identity(
+        tenant, session, key_of("user", tenant, user), key_of("agent", tenant, agent), key_of("task", tenant, task)
+    )
 
 
 def tenant_of(headers: Mapping[str, str]) -> str:
@@ -38,27 +65,29 @@ def tenant_named(name: str) -> str:
     return _hash(b"tenant\0" + name.encode())
 
 
-def named_session(headers: Mapping[str, str]) -> str | None:
-    """The conversation that `x-penstock-session` names; None without that header."""
-    name = headers.get("x-penstock-session")
-    return f"named-{_hash(name.encode(errors='surrogateescape'))}" if name else None
+def session_key(name: str) -> str:
+    """What stands for a conversation of this name; it is never without a tenant in front of it."""
+    return f"{Identity.NAMED}{_hash(name.encode(errors='surrogateescape'))}"
 
 
-def user_of(headers: Mapping[str, str], fields: Mapping[str, object]) -> str:
-    """The client's name for its user: `x-penstock-user`, else `safety_identifier`, else `user`; empty without one."""
-    names = (headers.get("x-penstock-user"), fields.get("safety_identifier"), fields.get("user"))
-    return next((name for name in names if isinstance(name, str) and name), "")
-
-
-def user_key(tenant: str, name: str) -> str:
-    """What stands for a user of a tenant in everything that is kept; empty for an empty name."""
-    hashed = "\0".join((tenant, "user", name)).encode(errors="surrogatepass")
-    return f"user-{_hash(hashed)}" if name else ""
+def _unnamed(request: ChatRequest) -> str:
+    """What stands for a conversation without a name: what it opens with."""
+    opening = _opening(request)
+    key = text_of(request.rest.get("prompt_cache_key"))
+    if key:
+        opening = b"%d\0%b%b" % (len(key), key.encode(errors="surrogateescape"), opening)
+    return f"opening-{_hash(opening)}"
 
 
 def _opening(request: ChatRequest) -> bytes:
     first = next((message.raw for message in request.messages if message.role == "user"), b"")
     return b"\0".join([*(message.raw for message in request.messages if message.is_system), first])
+
+
+def _tagged(request: ChatRequest | None) -> str:
+    """The task of the last user message."""
+    messages = () if request is None else request.messages
+    return next((tag_of(message) for message in reversed(messages) if message.get("role") == "user"), "")
 
 
 def _hash(text: bytes) -> str:

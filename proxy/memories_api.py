@@ -10,11 +10,12 @@ import orjson
 from proxy.asgi import Exchange
 from proxy.errors import BadRequest, NotFound, PenstockError
 from proxy.headers import Headers
-from proxy.identity import tenant_of, user_key
+from proxy.identity import tenant_of
 from proxy.memories import ID, KIND, Memory, Owner
 from proxy.memories.change import Added
 from proxy.memories.reading import Bounds, Entry, entries, lines
 from proxy.memories.service import Hit, MemoryService
+from proxy.names import key_of
 from proxy.settings import Settings
 from proxy.stores import StoreError
 from proxy.telemetry.observation import Observation
@@ -154,7 +155,7 @@ class MemoriesApi:
         if named and header and named != header:
             told = "user is another one than x-penstock-user names"
             raise BadRequest(told, param="user", code="user_mismatch", status=403)
-        return Owner(tenant, user_key(tenant, named or header))
+        return Owner(tenant, key_of("user", tenant, named or header))
 
 
 async def _read(read: Callable[[bytes, Bounds], T], raw: bytes, bounds: Bounds) -> T:

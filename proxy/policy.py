@@ -123,6 +123,10 @@ class Policy(BaseModel, ABC):
     """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
     never. The provider's prompt cache is lost at each."""
 
+    defines_conversation: ClassVar[bool] = False
+    """Whether what it leaves out was never part of this conversation: later steps take what it leaves for what the
+    client sent (`Context.incoming`). Such a step stands before all others."""
+
     internal_tools: ClassVar[frozenset[str]] = frozenset()
     """The names of the tools of Penstock's own that it offers to the model."""
 

@@ -29,6 +29,7 @@ from proxy.policy import Policy, Reject
 from proxy.replay import Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
+from proxy.shares import Shares
 from proxy.step import context_header, server_timing
 from proxy.telemetry.observation import Observation
 from proxy.tokens import BoundTokens, TokenService
@@ -58,6 +59,7 @@ class Services:
     replay: Replay
     once: OnceService
     memos: Memos
+    shares: Shares
     recalls: Executor
     """Threads in which the parts of archived texts are looked for."""
     writing: Writing | None = None
@@ -127,7 +129,7 @@ class Rewriting:
         """
         sent = incoming = body.parse()
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
-        scope = f"{identity.tenant}\0{identity.session}"
+        scope = f"{identity.tenant}\0{identity.scope}"
         declared = (policy.internal_tools for _, policy in steps)
         offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
         if offered:
@@ -135,9 +137,9 @@ class Rewriting:
         profile = await route.upstream.profile(route.profile)
         tokens = self._services.tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        archive = self._services.archives.bound(identity.tenant, identity.session)
+        archive = self._services.archives.bound(identity.tenant, identity.scope, own=not identity.is_named)
         once = self._services.once.bound(identity.tenant)
-        memo = self._services.memos.bound(identity.tenant, identity.session)
+        memo = self._services.memos.bound(identity.tenant, identity.scope)
         headers = without_credentials(http.headers)
         drafts = self._services.drafts(identity.tenant, route, http.headers)
         embedding = self._services.embedding
@@ -146,9 +148,10 @@ class Rewriting:
         runs_tools = sends and sent.rest.get("n") in (None, 1)
         watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
         service = self._services.corrections
-        corrections = service.bound(identity.tenant, identity.session, watching) if service and watching else None
+        corrections = service.bound(identity.tenant, identity.scope, watching) if service and watching else None
         memories = self._services.memories
         remembered = None if memories is None else memories.bound(identity.tenant, identity.user)
+        inbox = self._services.shares.inbox(identity)
         ctx = Context(
             incoming,
             profile,
@@ -166,6 +169,7 @@ class Rewriting:
             now=time.time() // 60 * 60,
             corrections=corrections,
             memories=remembered,
+            inbox=inbox,
         )
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)

@@ -13,7 +13,7 @@ from proxy.body import Body
 from proxy.chat import encode
 from proxy.context import TokenCount
 from proxy.errors import BadRequest, NotFound
-from proxy.identity import named_session, tenant_of
+from proxy.identity import identify
 from proxy.rewriting import Rewriting, Rewritten, Services
 from proxy.routing import Routes
 from proxy.settings import Settings
@@ -75,13 +75,16 @@ class Sidecar:
         return answer, _TEXT if plain else _JSON
 
     async def _content(self, handle: str, http: Exchange) -> str | None:
-        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
-        session = named_session(http.headers)
-        if session is not None:
-            content = await self._archives.bound(tenant, session).fetch(handle)
-            if content is not None:
+        who = identify(http.headers, None, None if http.caller is None else http.caller.tenant)
+        is_part = bool(who.agent or who.task)
+        if is_part and not who.session:
+            told = "x-penstock-agent and x-penstock-task need x-penstock-session beside them"
+            raise BadRequest(told, param="x-penstock-session", code="session_required")
+        if who.session:
+            content = await self._archives.bound(who.tenant, who.scope).fetch(handle)
+            if content is not None or is_part:  # an agent reads what is its own; who names none has the key to all
                 return content
-        return await self._archives.find(tenant, handle)
+        return await self._archives.find(who.tenant, handle)
 
 
 def _only(method: str, http: Exchange) -> None:

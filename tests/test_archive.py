@@ -212,6 +212,23 @@ async def test_what_a_session_archived_is_listed_to_it_alone(
     assert await archive.handles(10) == ()
 
 
+async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archives: Archives) -> None:
+    """Another conversation may have opened with the same words."""
+    one, other = (archives.bound("a", "opening", own=True) for _ in range(2))
+    mine, old = [await one.keep("mine"), await one.keep("old")]
+    assert await other.keep("theirs") == handle_of("theirs")
+    assert await one.handles(10) == (old, mine)
+    later = archives.bound("a", "opening", own=True)
+    assert await later.handles(10) == ()
+    assert mine is not None
+    assert await later.touch([mine]) == {mine}
+    await later.keep("new")
+    assert await later.handles(10) == (handle_of("new"), mine)
+    assert await later.handles(1) == (handle_of("new"),)
+    assert old is not None
+    assert await later.fetch(old) == "old", "a handle is only known to who has read it"
+
+
 async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
     archives = Archives(store, entries=10)
     for number in range(50):

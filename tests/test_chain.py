@@ -51,6 +51,10 @@ class Growing(Scripted):
     may_grow = True
 
 
+class Defining(Scripted):
+    defines_conversation = True
+
+
 async def ran(*steps: Policy, request: ChatRequest | None = None, **about: Any) -> Outcome:
     incoming = request or chat("s u1 a1 u2")
     return await run([(f"step{i}", step) for i, step in enumerate(steps)], context(incoming, **about))
@@ -187,3 +191,31 @@ async def test_flaws_that_the_client_brought_are_not_the_policys_fault() -> None
     orphan = chat("s t9 u1", tools=[tool()])
     outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
     assert script(outcome.request) == "t9 u1"
+
+
+class Remembering(Policy):
+    """Puts back what an earlier step took out."""
+
+    may_grow = True
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(ctx.incoming.messages), "put all back")
+
+
+async def test_what_a_step_leaves_that_defines_the_conversation_is_all_that_later_ones_know() -> None:
+    request = chat("s u1 a1 u2")
+    assert (await ran(Scripted(act="drop"), Remembering(), request=request)).request.messages == request.messages
+    outcome = await ran(Defining(act="drop"), Remembering(), request=request)
+    assert outcome.request.messages == request.messages[1:]
+
+
+async def test_it_may_leave_out_the_last_user_message_but_break_no_rule() -> None:
+    assert (await ran(Defining(act="lose_the_user"))).steps[0].verdict == "rewrite"
+    outcome = await ran(Defining(act="drop"), request=chat("a1! t1 u1"))
+    assert outcome.steps[0].verdict == "fail"
+
+
+async def test_a_step_that_only_observes_defines_nothing() -> None:
+    request = chat("s u1 a1 u2")
+    outcome = await ran(Defining(act="drop", mode="observe"), Remembering(), request=request)
+    assert outcome.request.messages == request.messages

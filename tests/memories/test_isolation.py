@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.identity import user_key
 from proxy.memories import Owner
+from proxy.names import key_of
 from tests.memories.made import Terms, draft, remembering
 
 TENANTS = ("t", "t/user-x", "other", "a%2Fb")
@@ -16,7 +16,7 @@ Step = tuple[str, str, str, str]
 
 
 def owner(tenant: str, user: str) -> Owner:
-    return Owner(tenant, user_key(tenant, user))
+    return Owner(tenant, key_of("user", tenant, user))
 
 
 steps = st.lists(

@@ -1,0 +1,103 @@
+"""Forward the messages of one task, and those that all tasks share."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from proxy.chat import ChatRequest, Message
+from proxy.context import Context
+from proxy.names import TAG, key_of, tag_of
+from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+
+
+class IsolateTasks(Policy):
+    """Forward the messages of the request's task, and those that all tasks share; the others never were part of it.
+
+    A message names its task by the key `x_penstock_task`; without it, or with `shared`, it is for all. The task of a
+    request is the one that its header or metadata names, else that of its last user message. A tool result belongs to
+    the task of its call, and stands behind it; else order stays. No provider sees the key. Later steps know nothing of
+    what was left out, so nothing of it is archived, summed up or recalled for this task. The step stands first in its
+    chain. Each task of a conversation has a prefix of its own, which grows only at its end: the prompt cache holds one
+    for each.
+    """
+
+    defines_conversation: ClassVar[bool] = True
+
+    on_error: Literal["skip", "reject"] = Field(default="reject")
+    """What a fault does: `reject` answers 500; `skip` would show each task the messages of all others."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Leave out what is tagged for another task, and take off all tags."""
+        if not any(TAG in message for message in request.messages):
+            return Keep("no message is tagged with a task")
+        wrong = _wrong(request.messages)
+        if wrong is not None:
+            return wrong
+        tasks = _tasks(request.messages)
+        if isinstance(tasks, Reject):
+            return tasks
+        own = {"", ctx.identity.task}
+        keys = {task: key_of("task", ctx.identity.tenant, task) for task in tasks}
+        kept = _together(
+            [
+                (message.without(TAG) if TAG in message else message, task)
+                for message, task in zip(request.messages, tasks, strict=True)
+                if keys[task] in own
+            ]
+        )
+        if all(message.is_system for message in kept):
+            return Reject("no message is of this request's task, nor shared", "no_message_of_task", param="messages")
+        left = len(request.messages) - len(kept)
+        others = len({task for task in tasks if keys[task] not in own})
+        why = f"left out {left} of {len(request.messages)} messages, of {others} other tasks"
+        return Rewrite(request.with_messages(kept), why, {"messages": len(kept), "messages_left_out": left})
+
+
+def _together(messages: Sequence[tuple[Message, str]]) -> list[Message]:
+    """Messages with their tasks, in order; but results stand behind their call, in front of what came in between."""
+    groups: list[list[Message]] = []
+    called: dict[tuple[str, str], list[Message]] = {}
+    for message, task in messages:
+        group = called.get((task, str(message.get("tool_call_id", "")))) if message.get("role") == "tool" else None
+        if group is not None:
+            group.append(message)
+            continue
+        groups.append([message])
+        for call in message.call_ids if message.get("tool_calls") else ():
+            called[task, call] = groups[-1]
+    return [message for group in groups for message in group]
+
+
+def _wrong(messages: Sequence[Message]) -> Reject | None:
+    """The refusal of a tag that is no name."""
+    for place, message in enumerate(messages):
+        tag = message.get(TAG)
+        if tag is not None and (not isinstance(tag, str) or not tag):
+            param = f"messages[{place}].{TAG}"
+            return Reject(f"{param} must be the name of a task", "invalid_task", param=param)
+    return None
+
+
+def _tasks(messages: Sequence[Message]) -> list[str] | Reject:
+    """The task of each message; a tool result has that of its call, and may not be tagged with another.
+
+    Tasks may use the same ids for their calls: a tagged result belongs to the last such call of its own task.
+    """
+    tasks: list[str] = []
+    called: dict[str, dict[str, None]] = {}  # the tasks that made a call of this id, the last one last
+    for place, message in enumerate(messages):
+        task = tag_of(message)
+        if message.get("role") == "tool":
+            callers = called.get(str(message.get("tool_call_id", "")), {})
+            if TAG not in message and callers:
+                task = next(reversed(callers))
+            elif callers and task not in callers:
+                param = f"messages[{place}].{TAG}"
+                return Reject(f"{param} is not the task of the call that it answers", "invalid_task", param=param)
+        for call in message.call_ids if message.get("tool_calls") else ():
+            callers = called.setdefault(call, {})
+            callers.pop(task, None)
+            callers[task] = None
+        tasks.append(task)
+    return tasks

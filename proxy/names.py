@@ -1,0 +1,56 @@
+"""Names that clients give: of users, agents and tasks, and the tag that says to which task a message belongs.
+
+A name counts within its tenant only, and is kept as a hash of both: so it may be any text, of any length, and what is
+stored under it tells nobody the name.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Literal
+
+from proxy.chat import Message, encode
+
+TAG = "x_penstock_task"
+"""The key of a message that names its task. No provider knows it: `isolate_tasks` takes it off."""
+
+SHARED = "shared"
+"""The tag of a message that every task sees; so does a message without one."""
+
+LONGEST = 128
+"""Characters of a name that is shown to a model."""
+
+Kind = Literal["user", "agent", "task"]
+
+
+def key_of(kind: Kind, tenant: str, name: str) -> str:
+    """What stands for a name in everything that is kept; empty for an empty one."""
+    if not name:
+        return ""
+    digest = blake2b(f"{tenant}\0{kind}\0{name}".encode(errors="surrogatepass"), digest_size=16)
+    return f"{kind}-{digest.hexdigest()}"
+
+
+def text_of(value: Any) -> str:
+    """The name that a field of a body gives: its text, or its JSON where it is none; empty for null and nothing."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode(value).decode(errors="replace")
+
+
+def first_of(fields: Mapping[str, Any], *keys: str) -> str:
+    """The first name that one of these fields gives; empty where none does."""
+    for key in keys:
+        if key in fields and (name := text_of(fields[key])):
+            return name
+    return ""
+
+
+def may_be_shown(name: str) -> bool:
+    """Whether a name may stand in a prompt: short, on one line, and made of characters that can be seen."""
+    return len(name) <= LONGEST and name.isprintable()
+
+
+def tag_of(message: Message) -> str:
+    """The task of a message as it is tagged; empty for one that all see."""
+    tag = message.get(TAG)
+    return "" if tag is None or tag == SHARED else text_of(tag)

@@ -1,14 +1,12 @@
-"""Words that exclude each other: of a group one holds at a time, and opposites, in English and Spanish. Pure.
+"""Groups of words of which one holds at a time, in English and Spanish. Pure.
 
 A group's members stand between bars, the names of one member between commas. A group may ask for a word beside it
 without which its members mean something else.
 """
 
 import re
-from types import MappingProxyType
 from typing import NamedTuple
 
-from proxy.clashes.terms import stem
 from proxy.clashes.values import Value
 
 _COLOURS = (
@@ -42,12 +40,14 @@ class _Group(NamedTuple):
 _GROUPS = (
     _Group("account", "checking, current account, corriente | savings, saving, ahorro, ahorros",
                         "account|cuenta|balance|saldo|money|dinero|it|with|from|works"),
-    _Group("price", "budget, cheap, inexpensive, low-cost, barato, barata, baratos, baratas, economico, economica, "
+    _Group("price", "budget, cheap, cheaper, inexpensive, low-cost, barato, barata, baratos, baratas, economico, "
+           "economica, "
            "economicos, economicas, low cost |"
            " mid-range, midrange, moderate, moderately priced, precio medio, gama media | "
            "luxury, luxurious, five-star, 5-star, high-end, upscale, expensive, de lujo, lujoso, lujosa, cinco "
            "estrellas, "
-           "caro, cara", "hotel|restaur|place|room|option|apartment|flat|car|laptop|phone|trip|stay|sitio|habitaci|"
+           "caro, cara", "hotel|restaur|place|room|one|something|algo|uno|"
+           "option|apartment|flat|car|laptop|phone|trip|stay|sitio|habitaci|"
                         "piso|coche|viaje|opci"),
     _Group("cabin", "economy, coach, turista, economy class | business class, business, ejecutiva, clase ejecutiva, "
            "clase business | first class, primera clase, en primera | premium economy",
@@ -69,7 +69,8 @@ _GROUPS = (
                     " metal | "
            "electronic, electronica | folk | reggaeton | salsa | flamenco | techno | indie",
            "music|song|songs|track|tracks|album|playlist|musica|cancion|canciones|listen"),
-    _Group("event", "music, concert, concerts, musica, concierto | sports, sport, games, game, deporte, deportes | "
+    _Group("event", "music, concert, concerts, musica, concierto | sports, sport, games, game, baseball, "
+           "basketball, football, soccer, hockey, futbol, baloncesto, deporte, deportes | "
            "theater, theatre, teatro | museum, museo",
                         "event|events|evento|eventos|please|like|gusta|prefer|how about"),
     _Group("doctor", "psychologist, psicologo, psicologa | psychiatrist, psiquiatra | family counselor, counselor, "
@@ -117,7 +118,7 @@ _GROUPS = (
            "by phone, por telefono | by post, por correo postal",
                         "send|write|contact|notify|reach|tell|envia|manda|escrib|contacta|avisa"),
     _Group("drink", "coffee, cafe | tea, te", "drink|prefer|bebo|tomo|prefiero|want|order|quiero"),
-    _Group("ride", "shared, compartido | private, privado, exclusive",
+    _Group("ride", "shared, pool, compartido | regular | luxury, de lujo | private, privado, exclusive",
                         "ride|cab|taxi|car|viaje|trayecto|room|habitacion|coche"),
     _Group("trip", "one way, one-way, solo ida | round trip, round-trip, return ticket, ida y vuelta"),
     _Group("bed", "single room, single bed, individual | double room, double bed, doble | twin room, twin beds |"
@@ -157,7 +158,7 @@ def _named(group: _Group) -> tuple[re.Pattern[str], dict[str, str], re.Pattern[s
 
 _READ = tuple((group.name, *_named(group)) for group in _GROUPS)
 _WORD = re.compile(r"[a-z0-9]+")
-_SHORT = 4
+_SHORT = 6
 """Words of a clause that may be an answer and no more."""
 _NON = re.compile(r"\b(?:no|not|non|sin|without|nada de|except|menos)[ -]+(?:\w+ )?$")
 _FIRST = frozenset(word for _, _, names, _ in _READ for name in names for word in _WORD.findall(name)[:1])
@@ -183,68 +184,3 @@ def members(clause: str, *, alone: bool = False) -> tuple[Value, ...]:
                 part = "weak" if weak and not alone else ""
                 found.append(Value(group, part, "", names[match[0].replace("-", " ")], match.start(), match.end()))
     return tuple(found)
-
-
-_OPPOSITES = """
-accept reject, refuse, decline; accepted rejected, refused, declined; love hate, dislike, loathe; like hate, dislike,
-loathe; enjoy hate, dislike, loathe, boring; adore hate; fun boring; easy hard, difficult; cheap expensive; early late;
-open closed; opened closed; win lose; won lost; alive dead; inside outside; indoors outdoors; before after; first last;
-increase decrease; increased decreased; rise fall; rose fell; raise lower; raised lowered; more less, fewer;
-most fewest; always never, rarely, seldom; often rarely, seldom, never; everyone nobody; everybody nobody;
-everything nothing; all none; possible impossible; legal illegal; safe dangerous, unsafe; healthy unhealthy, sick;
-happy sad, unhappy; rich poor; strong weak; hot cold; warm cold; light heavy; married single, divorced; true false;
-correct wrong, incorrect; right wrong; success failure; succeeded failed; passed failed; public private; north south;
-east west; left right; older younger; oldest youngest; bigger smaller; larger smaller; biggest smallest;
-largest smallest; higher lower; highest lowest; better worse; best worst; buy sell; bought sold; borrow lend; push pull;
-include exclude; included excluded; agree disagree; support oppose; supports opposes; allow forbid, ban, prohibit;
-allowed forbidden, banned, prohibited; enable disable; enabled disabled; start stop, finish; begin end; began ended;
-employed unemployed; responsible irresponsible; friend enemy; day night; summer winter; permanent temporary;
-voluntary compulsory, mandatory; optional required, mandatory; full empty; clean dirty; quiet noisy, loud; near far;
-introvert extrovert; male female; guilty innocent; present absent; remembered forgot; remember forget; up down;
-indoor outdoor; indoors outdoors; single double; simple doble; simples dobles; manual automatic; automatico manual;
-free paid; gratis pago; serious funny; serio divertido; left-handed right-handed; online offline; refundable
-nonrefundable; interior exterior; interesting boring, uninteresting; good bad, terrible, awful; majority minority;
-great terrible, awful;
-aceptar rechazar; aceptadas rechazadas; aceptado rechazado; aceptada rechazada; aceptados rechazados; acepto rechazo;
-amar odiar; amo odio; gusta odio, disgusta, desagrada; gustan odio, disgustan; encanta odio, disgusta, detesto;
-encantan odio, detesto; facil dificil; barato caro; barata cara; temprano tarde; abierto cerrado; abierta cerrada;
-ganar perder; gano perdio, pierdo; ganaron perdieron; vivo muerto; viva muerta; dentro fuera; antes despues;
-primero ultimo; primera ultima; primer ultimo; aumento disminuyo, bajo; aumentar disminuir, reducir; aumentaron
-disminuyeron; subio bajo; subir bajar; mas menos; siempre nunca, jamas; todos ninguno, nadie; todas ninguna;
-todo nada; posible imposible; legal ilegal; seguro peligroso; sano enfermo; feliz triste; rico pobre; fuerte debil;
-caliente frio; casado soltero, divorciado; casada soltera, divorciada; verdadero falso; verdadera falsa; exito fracaso;
-aprobo suspendio; aprobado suspendido; publico privado; publica privada; norte sur; este oeste; izquierda derecha;
-mayor menor; mayores menores; mejor peor; comprar vender; compro vendio; compraron vendieron; incluido excluido;
-incluye excluye; permitir prohibir; permitido prohibido; permite prohibe; permitida prohibida; activar desactivar;
-empezar terminar, acabar; empezo termino, acabo; comenzo termino, acabo, finalizo; inauguracion clausura; inicio fin;
-comienzo fin; amigo enemigo; amiga enemiga; dia noche; verano invierno; permanente temporal; obligatorio opcional,
-voluntario; obligatoria opcional, voluntaria; lleno vacio; limpio sucio; cerca lejos; mayoria minoria; descentralizado
-centralizado; enciende apaga; encendio apago; encender apagar; encienda apague; apoyar oponerse; apoyaron criticaron,
-rechazaron; participar abandonar; volvio dejo; continuo abandono, dejo; continuar abandonar; exclusivamente tambien;
-unico varios; unica varias; hombres mujeres; hombre mujer; poderoso debil; aliado enemigo; victoria derrota;
-"""
-
-
-def _opposed(lines: str) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for line in lines.split(";"):
-        if not line.strip():
-            continue
-        word, others = line.split(maxsplit=1)
-        for other in others.replace(",", " ").split():
-            found.setdefault(word, set()).add(other)
-            found.setdefault(other, set()).add(word)
-    return {word: frozenset(others) for word, others in found.items()}
-
-
-OPPOSITES = MappingProxyType(_opposed(_OPPOSITES))
-"""What says the opposite of a folded word."""
-
-
-def opposed(old: frozenset[str], new: frozenset[str]) -> tuple[str, str] | None:
-    """A word of the first and its opposite among the second; None where there is none, or both stand on both sides."""
-    for word in sorted(old):
-        for other in sorted(OPPOSITES.get(word, frozenset()) & new):
-            if word not in new and other not in old and stem(word) != stem(other):
-                return word, other
-    return None

@@ -31,7 +31,8 @@ _REQUEST = re.compile(
     r"^\W*(?:(?:yes|yeah|yup|yep|no|nope|ok|okay|great|thanks|thank you|sorry|alright|actually|well|please|wait|hmm+|"
     r"sure|not bad|sounds good|that works|si|vale|perfecto|gracias|bueno|now|and|y|oye|perdon)\W+(?:then )?)*"
     r"(?:can|could|would|will) (?:you|i|we)\b|^\W*(?:me )?(?:puedes|podrias|puede|podria)\b|"
-    r"\b(?:how|what) about\b|\bwhat else\b|\b(?:que tal|y si)\b|^\W*(?:any|do you have|are there|is there|otro|"
+    r"^\W*y (?:en|a|al|el|la|los|las|para|desde|hacia|con|de)\b(?=[^,.]{1,30}$)|\b(?:how|what) about\b|"
+    r"\bwhat else\b|\b(?:que tal|y si)\b|^\W*(?:any|do you have|are there|is there|otro|"
     r"algun)\b|\b(?:can|could|would|will) you\b|\bwhat (?:is|will|would) (?:it|the|my)\b"
 )
 _ASKING = re.compile(

@@ -1,9 +1,12 @@
 """Whether a later statement of a user's takes the place of an earlier one. Pure; when in doubt it does not."""
 
-from proxy.clashes.categories import opposed
+import re
+
 from proxy.clashes.cues import IMPLIED
+from proxy.clashes.opposites import opposed
 from proxy.clashes.statements import Statement
 from proxy.clashes.terms import stem, telling
+from proxy.clashes.traits import TRAITS
 from proxy.clashes.values import NUMBERS, Value, comparable, differ, unit_terms
 
 _SAME = 0.6
@@ -12,12 +15,18 @@ _ALIKE = 0.5
 """The same where something else, such as a word of change, says that they belong together."""
 _SURE = 0.75
 """The same for statements about the world: there is much to say of one thing."""
+_MANY = 4
+"""Terms that both have, of which half are enough."""
 _FAR = 0.4
 """The same where all that is denied by the one stands in the other."""
-TYPED = NUMBERS | {"date", "time", "place"}
+TYPED = NUMBERS | {"date", "time", "place", "email"}
 """Kinds of values that are no members of a group."""
+_EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
+"""Groups of which one asks for a member only to have it, whatever else is said."""
+_FEW = 3
 LONG = 200
 """Characters of a clause that is more than a request for something."""
+_YEAR = re.compile(r"(?:1\d|20)\d\d")
 _PAIR = 2
 COMMON = frozenset(
     {"people", "day", "week", "month", "year", "hour", "minute", "ms", "gb", "mb", "kb", "kg", "km", "x"}
@@ -27,7 +36,7 @@ COMMON = frozenset(
 
 def clash(old: Statement, new: Statement) -> str | None:
     """Why the later of two statements contradicts the earlier one; None where it does not, or not surely."""
-    if (old.terms, old.negative, old.values, old.relations) == (new.terms, new.negative, new.values, new.relations):
+    if _says(old) == _says(new):
         return None
     if "question" in (old.kind, new.kind):
         told_so = all(each.past for each in (old, new) if each.kind == "question")
@@ -37,6 +46,10 @@ def clash(old: Statement, new: Statement) -> str | None:
         if rule(old, new):
             return reason
     return None
+
+
+def _says(one: Statement) -> tuple[object, ...]:
+    return (one.terms, one.negative, one.values, one.relations, one.has, one.lacks)
 
 
 def _relation(old: Statement, new: Statement) -> bool:
@@ -57,15 +70,29 @@ def _replaced(old: Statement, new: Statement) -> bool:
 
 def _value(old: Statement, new: Statement) -> bool:
     """Both give a value of the same thing, and not the same value."""
-    if not new.values or not old.values or new.another or old.negative != new.negative or told_apart(old, new):
+    if not new.values or not old.values or new.another or old.refused != new.refused or told_apart(old, new):
+        return False
+    if not (old.first or new.first or new.updated or new.correcting) and (old.nearly or new.nearly):
         return False
     if "request" in (old.kind, new.kind) and max(old.end - old.start, new.end - new.start) > LONG:
         return False  # what is to be worked out with a value is no choice of it
+    if not (new.correcting or new.updated) and _at_other_times(old, new):
+        return False
     return any(_same_subject(old, new, value) for value in new.values if _overtaken(old, new, value))
+
+
+def _at_other_times(old: Statement, new: Statement) -> bool:
+    """Whether both name years, and not the same, or days on which they did something."""
+    mine, theirs = (frozenset(filter(_YEAR.fullmatch, each.terms)) for each in (old, new))
+    if old.past_tense and new.past_tense:
+        mine, theirs = mine | _days(old), theirs | _days(new)
+    return bool(mine) and bool(theirs) and mine.isdisjoint(theirs)
 
 
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     """Whether both are about the same, the unit of the value aside."""
+    if value.kind in _EXCLUSIVE and old.first and new.first and max(len(old.about), len(new.about)) <= _FEW:
+        return True
     if value.kind not in TYPED and (old.likes or new.likes):
         return False  # one may like many things
     unit = unit_terms(value) if value.unit else frozenset()
@@ -73,9 +100,16 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     changed = new.correcting or new.updated
     if not mine and not theirs:
         return bool(value.unit) and not (old.about or new.about).isdisjoint(unit)
-    shared = mine & theirs
-    if not shared:
+    if value.unit not in COMMON and not mine and not (old.has & new.has).isdisjoint(unit):
+        return True  # of what one has there are so many, whatever else is said of them
+    if mine.isdisjoint(theirs):
         return changed and bool(value.unit) and value.unit not in COMMON and not mine.difference(unit)
+    return _alike(old, new, value, mine, theirs)
+
+
+def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], theirs: frozenset[str]) -> bool:
+    """Whether what both are about, which overlaps, is near enough to each other."""
+    shared, changed = mine & theirs, new.correcting or new.updated
     alike = len(shared) / min(len(mine), len(theirs))
     if value.kind not in NUMBERS and len(shared) * 3 < max(len(mine), len(theirs)):
         return False
@@ -115,9 +149,8 @@ def _attitude(old: Statement, new: Statement) -> bool:
 
 def _possession(old: Statement, new: Statement) -> bool:
     """The one has what the other does not have."""
-    if old.restricted or new.restricted:
-        return False
-    return not (old.lacks.isdisjoint(new.has) and old.has.isdisjoint(new.lacks))
+    met = (old.lacks & new.has) | (old.has & new.lacks)
+    return bool(met & TRAITS if old.restricted or new.restricted else met)
 
 
 def _meets(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -132,6 +165,12 @@ def _negation(old: Statement, new: Statement) -> bool:
     if old.negative == new.negative or new.following or old.restricted or new.restricted or told_apart(old, new):
         return False
     denied, told = (old, new) if old.negative else (new, old)
+    if denied.never and told.learning and not told.done:
+        return False
+    if _days(denied) - _days(told):
+        return False
+    if denied.universal and telling(denied.terms) and telling(denied.terms) <= telling(told.terms):
+        return True
     if not denied.scope or not (denied.scope & told.terms):
         return False
     mine, theirs = telling(denied.terms), telling(told.terms)
@@ -141,8 +180,12 @@ def _negation(old: Statement, new: Statement) -> bool:
     if len(shared) < 2:
         return bool(shared) and denied.scope <= told.terms and max(len(mine), len(theirs)) <= 2
     if not (old.first or new.first):
-        return (whole and part >= _ALIKE) or mine == theirs
+        return ((whole or len(shared) >= _MANY) and part >= _ALIKE) or mine == theirs
     return part >= (_FAR if whole else _SAME)
+
+
+def _days(one: Statement) -> frozenset[str]:
+    return frozenset(value.value for value in one.values if value.kind == "date")
 
 
 def _opposite(old: Statement, new: Statement) -> bool:
@@ -160,16 +203,36 @@ def _opposite(old: Statement, new: Statement) -> bool:
     return len(shared) >= 2 and len(shared) / min(len(mine), len(theirs)) >= _SAME
 
 
+def _prefixed(old: Statement, new: Statement) -> bool:
+    """The same, with a denying prefix in one: `necessary`, `unnecessary`."""
+    if old.negative != new.negative or told_apart(old, new):
+        return False
+    return any(
+        one.terms - {denied} == other.terms - {bare} and denied not in other.terms and bare in other.terms
+        for one, other in ((old, new), (new, old))
+        for denied, bare in one.prefixed
+    )
+
+
 def _never(old: Statement, new: Statement) -> bool:
     """One says that it never was, the other that it is, of who says it."""
-    if bool(old.never) == bool(new.never) or not (old.first and new.first) or told_apart(old, new):
+    if bool(old.never) == bool(new.never) or not (old.first and new.first):
         return False
     denied, told = (old, new) if old.never else (new, old)
+    if _of_others(denied, told):
+        return False
     if told.negative or (told is new and not told.done) or (told.learning and not told.done):
         return False
     shared = denied.never & told.terms
     part = len(shared) / len(denied.never)
     return part >= _ALIKE or (len(shared) >= 2 and part >= 1 / 3)
+
+
+def _of_others(denied: Statement, told: Statement) -> bool:
+    """Whether what was never done was done by others, or with others than those who are named."""
+    if (denied.people and denied.people.isdisjoint(told.people)) or (told.people and not told.done and not told.past):
+        return True
+    return bool(denied.names) and bool(told.names) and denied.names.isdisjoint(told.terms)
 
 
 def told_apart(old: Statement, new: Statement) -> bool:
@@ -178,7 +241,7 @@ def told_apart(old: Statement, new: Statement) -> bool:
         return False
     if (old.people or new.people) and old.people.isdisjoint(new.people):
         return True
-    return bool(old.names) and bool(new.names) and old.names.isdisjoint(new.names)
+    return bool(old.names) and bool(new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
 
 
 _RULES = (
@@ -190,6 +253,7 @@ _RULES = (
     ("possession", _possession),
     ("negation", _negation),
     ("opposite", _opposite),
+    ("opposite", _prefixed),
 )
 _OF_REQUESTS = 4
 """So many of them hold for what is asked for, too."""

@@ -12,10 +12,14 @@ NEGATION = re.compile(
 IMPLIED = re.compile(
     r"\b(?:refus\w+|den(?:y|ies|ied)|fail(?:s|ed)? to|avoid\w*|prevent\w*|lack(?:s|ed|ing)?|impossible|unable|doubt\w*|"
     r"se nego|nego|niega\w*|rechaz\w+|evit\w+|desmint\w+|desmiente|imposible|carec\w+|incapaz|dej\w+ de|impid\w+|"
-    r"se pone en duda|no es cierto|is not true)\b"
+    r"se pone en duda|no es cierto|is not true|(?:i|we)(?:'ve| have)? (?:stopped|quit|given up|gave up))\b"
 )
 """What denies without a negation; together with one it affirms."""
+EMPHASIS = re.compile(r"\b(?:de ningun(?:a manera| modo)|en absoluto|para nada|at all|whatsoever|any ?more)\b")
+"""What makes a negation stronger and denies nothing else."""
 AFFIRMED = re.compile(
+    r"\bnot have (?:much |enough |the |any |a lot of )?(?:time|money|energy|chance)\b|"
+    r"\bno tengo (?:mucho |mucha |nada de )?(?:tiempo|dinero|ganas|ocasion)\b|"
     r"\bnot only\b|\bno solo\b|\bnot sure\b|\bno estoy segur\w+\b|\bwhy not\b|\bdo not mind\b|\bno me importa\b|"
     r"\bdo not (?:worry|forget)\b|^\W*(?:no|nope)\s*[,.;!]|^\W*no (?=(?:i|we|it|the|that|please|make|just|"
     r"change|try|can|could|let|only|actually|my|this|for|on|at|in|"
@@ -26,21 +30,40 @@ AFFIRMED = re.compile(
     r"\bnot the (?:\w+ ){0,2}(?:most|least|\w+est)\b"
 )
 """What has a negation and does not deny."""
+UNIVERSAL = re.compile(r"\b(?:nothing|anything|nobody|anyone|(?:no|nunca|jamas) .*\b(?:nada|nadie|ningun[oa]?))\b")
+"""What denies without exception."""
 NEVER = re.compile(
-    r"\b(?:i|we)(?:'ve| have)? (?:also |actually |really )?never (?P<a>.*)|\b(?:i|we) have not (?:ever|yet) (?P<b>.*)|"
-    r"\bhave never (?P<c>.*)|\b(?:nunca|jamas) (?:me |lo |la )?(?=he\b|hemos\b|[a-z]+o\b|"
-    r"[a-z]+[aei]mos\b)(?:he |hemos )?(?P<d>.*)|\bno (?:he|hemos) (?P<e>.*?) nunca\b"
+    r"\b(?:i|we)(?:'ve| have| had|'d)? (?:[a-z]+ly |also |still |just )*never (?:once |ever )?(?P<a>.*)|"
+    r"\b(?:i|we) have not (?:ever|yet|even|actually) (?P<b>.*)|\bhave (?:still )?never (?P<c>.*)|"
+    r"\b(?:i|we) have not (?P<f>[^,.;]*?) (?:before|yet|ever|at all|so far)\b|"
+    r"\b(?:i|we) have not (?P<g>[a-z]+ (?:[a-z]+ )?any .*)|\b(?:i|we) have yet to (?P<h>.*)|"
+    r"\b(?:no|not have any|not have) (?:\w+ )?(?P<i>experience (?:with|in|of|using) .*)|"
+    r"\bi(?:'m| am) (?:completely |totally |brand |very )?(?P<j>new to .*)|"
+    r"\b(?:nunca|jamas) (?:me |lo |la )?(?=he\b|hemos\b|[a-z]+o\b|"
+    r"[a-z]+[aei]mos\b)(?:he |hemos )?(?P<d>.*)|\bno (?:he|hemos) (?P<e>.*?) nunca\b|"
+    r"\b(?:todavia|aun) no (?:lo |la |los |las |me )?(?:he|hemos) (?P<k>.*)|\bno (?:he|"
+    r"hemos) (?P<l>[^,.;]*?) (?:todavia|aun)\b|"
+    r"\bno tengo (?:ninguna )?(?P<m>experiencia (?:con|en) .*)"
 )
 NEVER_ENDS = re.compile(r",? (?:so|but|before|and i|pero|asi que|antes|which|because)\b|, ")
 DONE = re.compile(
     r"\b(?:i've|i have|i had|i did|i was|we've|we have|we did|i(?: \w+ly)? (?!need|want|would)[a-z]+ed|"
     r"i (?:went|took|wrote|made|built|ran|saw|met|"
-    r"got|read|found|spent|gave|began|bought|taught|drank|ate|use|play|drink|eat|go|do|run|work|drive|travel)|"
+    r"got|read|found|spent|gave|began|bought|taught|drank|ate|use|play|drink|eat|go|do|run|work|drive|travel|"
+    r"watch|listen|visit|smoke|cook|walk|ride|swim|sing|dance|write|wear|exercise|teach|study|speak|wake|sleep)|"
     r"i'm using|"
-    r"he|hemos|hice|fui|tuve|estuve|comi|escribi|jugue|bebo|como|uso|hago|voy)\b|"
+    r"i (?:\w+ )?(?:set|built|gave|led|held|kept|felt|left|taught|chose|drove|flew|rode|swam|won|wore|sang|grew)|"
+    r"i've been|i have been|i completed|llevo|he|hemos|hice|fui|viaje(?= [a-z])|trabaje|tuve|estuve|comi|escribi|"
+    r"jugue|bebo|como|uso|hago|voy)\b|"
     r"^\W*(?:(?:pero|y|ahora|ya|siempre) )*[a-z]{3,}o\b"
 )
 """What says that something is or was done."""
+DID = re.compile(
+    r"\b(?:i|we) (?:\w+ly |also |just )?(?:[a-z]{3,}ed|went|took|wrote|made|ran|saw|met|got|read|spent|gave|bought|"
+    r"ate|drank)\b|"
+    r"\b(?:fui|fuimos|tuve|estuve|comi|corri|hice|vi|gaste|compre|visite|escribi|jugue)\b"
+)
+"""What says that something was done once."""
 LEARNING = re.compile(
     r"\b(?:learn(?:ing)?|understand(?:ing)?|understood|get started|want to|would like to|i'd like to|"
     r"interested in|curious|"
@@ -67,23 +90,33 @@ CORRECTING = re.compile(
     r"try (?:again|to book|booking|for|it for)|reschedule|postpone|bring forward|move (?:it|the|my)|"
     r"en realidad|mejor|en vez|en lugar|cambi\w+|al final|finalmente|perdon|lo siento|me equivoque|me he equivocado|"
     r"correccion|rectifico|ya no|olvida|olvidalo|pasan? al?|se mueve|queria decir|quise decir|"
-    r"pensandolo bien|ahora prefiero|ahora quiero|actualiza\w*|que sean?|ponlo|ponla|deja de|dejalo|aplaza\w*|"
+    r"pensandolo bien|ahora prefiero|ahora quiero|actualiza\w*|que sean?|ponlo|ponla|pasal[oa]|hazl[oa]|deja de|"
+    r"dejalo|aplaza\w*|"
     r"adelanta\w*|he pensado mejor)\b|"
     r"^\W*(?:no|nope)\b(?! (?:problem|thanks|thank|thats all|that is all|gracias|me|lo|se|he|hay|estoy|"
-    r"tengo|quiero|need for|worries|one|body))"
+    r"tengo|quiero|need for|worries|one|body|(?!(?:to|so|go|do|no)\b)[a-z]{2,}(?:o|amos|emos|imos)\b))"
 )
 UPDATED = re.compile(
     r"\b(?:increas(?:ed?|ing)|decreas(?:ed?|ing)|reduced|extended|raised|lowered|adjust(?:ed)?|updated?|"
     r"improved|grown|grew|"
     r"dropped|rose|risen|upgraded|expanded|revised|reached|(?:up|down) (?:to|from)|get it down|now|recently|new|latest|"
-    r"moved|pushed|rescheduled|postponed|became|become|another|ahora|actual|subio|subido|bajo|bajado|aumento|aumentado|"
+    r"(?:gone|went|going) (?:up|down)|bumped|doubled|shifted|brought forward|moved|pushed|rescheduled|postponed|"
+    r"became|become|another|ahora|actual|subio|subido|bajo|bajado|aumento|aumentado|"
     r"ampliado|reducido|mejorado|nuevo|nueva|hemos pasado|ha pasado|ultimamente|aplazado|retrasado)\b"
 )
 FOLLOWING = re.compile(
     r"\b(?:how|what) about\b|\b(?:any|some(?:thing|where|one)|what|anything) else\b|\banother (?:one|place|option)\b|"
-    r"\bother\b|\belse\b|\bothers\b|\bque tal\b|\botr[oa]s?\b|\by si\b|\bis there\b|\bdo you have\b"
+    r"^\W*y (?:en|a|al|el|la|los|las|para|desde|hacia|con|de)\b(?=[^,.]{1,30}$)|\bother\b|\belse\b|\bothers\b|"
+    r"\bque tal\b|\botr[oa]s?\b|\by si\b|\bis there\b|\bdo you have\b"
 )
+WANTING = re.compile(
+    r"\b(?:please|(?:would|might|will|'d) be (?:better|best|nicer)|i(?:'d| would)? (?:prefer|rather|like|want|need)|"
+    r"(?:search|look) for|show me|find me|let me|give me|i(?:'ll| will) (?:take|have|go)|we (?:want|need)|make sure|"
+    r"por favor|prefiero|preferiria|quiero|busca\w*|ensename|muestrame|ponme|dame)\b|^\W*(?:try|find|get|pick|choose)\b"
+)
+"""What asks for something to be so."""
 ANOTHER = re.compile(
+    r"^\W*(?:i|we)(?: have|'ve got| got) an? \w+ (?:at|on)\b|^\W*(?:tengo|tenemos) una? \w+ (?:a|el)\b|"
     r"\b(?:also|additionally|as well|too|a second|in addition|besides|tambien|ademas|otro mas|aparte|(?:both|ambos))\b"
 )
 HEDGED = re.compile(
@@ -96,6 +129,10 @@ REPLACED = re.compile(
     r"go with)\b)|quit|gave up|given up|"
     r"en vez del?|en lugar del?|ya no|deja(?:r|mos)?(?: de)?|dejo(?: de)?|abandona\w*)\s+(?P<x>[^,.;!?]{2,50})"
 )
+NOT_THAT = re.compile(
+    r"^\W*(?:and |y )?(?:not|no) (?:(?:in|with|the|an?|en|con|el|la|un|una) )*(?P<x>\w+(?: \w+)?)\W*$"
+)
+"""What stands behind a choice, as what it is not: `in Kotlin, not Java`."""
 REPLACED_ENDS = re.compile(r"\b(?:and|use|but|so|for|y|haz|usa|pero|para|que|with|con|now|ahora)\b.*$")
 CONFIRMING = re.compile(
     r"\b(?:confirm\w*|correct|right(?=\?)|verify|to review|just to|you(?:'d| would) like|you want|you wish|"
@@ -120,6 +157,8 @@ ASKED = tuple((kind, re.compile(rf"\b(?:{words})\b")) for kind, words in _ASKED)
 _LIKES = (
     r"\b(?:i|we) (?:really |absolutely |do |just |also |still |now )*(?:love|like|enjoy|adore)\b|"
     r"\bi(?:'m| am) (?:really )?(?:a (?:big |huge )?fan of|into|fond of)\b|"
+    r"\b(?:i|we) (?:do|would) not mind\b|\bno me importan?\b|\bme dan? igual\b|"
+    r"\bmy favou?rite [a-z]+(?: [a-z]+)? (?:is|are)\b|\bmi [a-z]+ favorit[oa] (?:es|son)\b|"
     r"\b(?:me|nos) (?:gustan?|encantan?|fascinan?|chiflan?)\b|\b(?:adoro|disfruto|amo)\b"
 )
 _DISLIKES = (
@@ -129,7 +168,12 @@ _DISLIKES = (
     r"\bno (?:me|nos) (?:gustan?|encantan?)\b|\b(?:odio|detesto|aborrezco|no soporto|no aguanto)\b|\bme disgustan?\b"
 )
 ATTITUDE = re.compile(rf"(?P<no>{_DISLIKES})|(?P<yes>{_LIKES})")
-ATTITUDE_ENDS = re.compile(r"\b(?:but|because|and i|when|since|so|pero|porque|cuando)\b|[,;.!?]")
+ATTITUDE_ENDS = re.compile(r"\b(?:but|because|and i|(?<!it )when|since|so|pero|porque|cuando)\b|[,;.!?]")
+PREFERRED = re.compile(
+    r"\b(?:prefer|like|choose) (?P<a>[^,.;]{2,40}?) (?:over|to|rather than|more than|instead of) (?P<b>[^,.;]{2,40})|"
+    r"\b(?:prefiero|preferimos|prefieren) (?P<c>[^,.;]{2,40}?) (?:a|al|antes que|que|en vez de) (?P<d>[^,.;]{2,40})"
+)
+"""What is preferred to what."""
 
 _THING = r"(?P<x>[a-z]+(?: [a-z]+)?)"
 LACKING = re.compile(
@@ -139,14 +183,15 @@ LACKING = re.compile(
     + r"|\b(?:vendi|he vendido|vendimos|hemos vendido) (?:el |la |los |las |mis? )"
     + _THING.replace("?P<x>", "?P<u>")
     + r"|"
-    r"\b(?:i|we) have no "
+    r"\b(?:i|we)(?:'ve| have)? (?:never (?:had|owned)|have no) (?:a |an |any )?"
     + _THING.replace("?P<x>", "?P<y>")
     + r"|\bno (?:tengo|tenemos) (?:ningun |ninguna )?"
     + _THING.replace("?P<x>", "?P<z>")
 )
 HAVING = re.compile(
     r"\b(?:i|we)(?:'ve)? (?:just |recently )?(?:have|own|got|have got|adopted|bought) "
-    r"(?:a |an |two |three |four |some |\d+ )(?:[a-z]+ )?"
+    r"(?:a |an |two |three |four |some |\d+ )(?:[a-z]+ (?!(?:at|in|on|of|to|and|or|for|with|that|who|named|called|"
+    r"but)\b))?"
     + _THING
     + r"|\b(?:my|our) (?:two |three |new |old )?"
     + _THING.replace("?P<x>", "?P<y>")
@@ -176,9 +221,17 @@ PETS = _stems(
 """Stems of pets: who has a dog has a pet."""
 CHILDREN = _stems("child children kid kids son sons daughter daughters baby hijo hija hijos hijas bebe")
 """Stems of children."""
+NEARLY = re.compile(
+    r"\b(?:more than|less than|fewer than|at least|at most|over|under|up to|nearly|almost|about|around|roughly|"
+    r"mas de|menos de|al menos|como minimo|como maximo|casi|cerca de|alrededor de|unos|unas|hasta|entre|"
+    r"between) [$€£]?(?:los |las )?"
+    r"(?:\d|[a-z]+ (?:mil|cientos|thousand|hundred|million))"
+)
+"""What gives a number as a bound or about."""
 RESTRICTED = re.compile(
     r"\b(?:before|until|after|except|besides|other than|only|unless|antes de|hasta|despues de|salvo|excepto|"
-    r"menos|with me|right now|at the moment|yet|for now|handy|ahora mismo|de momento|a mano|aun|"
+    r"sino|mas que|mas de|more than|less than|por primera vez|for the first time|menos|with me|right now|"
+    r"at the moment|yet|for now|handy|ahora mismo|de momento|a mano|aun|"
     r"todavia)\b"
 )
 """What makes a negation hold for a part only."""

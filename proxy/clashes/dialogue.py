@@ -5,16 +5,21 @@ from typing import NamedTuple
 
 from proxy.clashes.comparison import LONG, TYPED, clash, told_apart
 from proxy.clashes.statements import Said, Statement
+from proxy.clashes.terms import terms
 from proxy.clashes.values import NUMBERS, SLOT_UNITS, Value, comparable, differ, unit_terms
 
 _FAR = 10
 """User messages that a value of a task is looked for in."""
-_MANY = frozenset({"part of the day", "colour", "programming language", "format", "length", "temperature", "price"})
+_MANY = frozenset({"part of the day", "colour", "programming language", "format", "length", "temperature"})
 """Groups of which one message may name one for this, and the next another one for that."""
 _AT_ONCE = 3
 """Messages of which a new one is said to overtake something."""
 _SHORT = 40
 """Characters of a clause that says hardly more than a value."""
+_BRIEF = 80
+"""Characters of a clause that asks for what there is at a place, and no more."""
+_WEATHER = "weather"
+_WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast rain raining tiempo temperatura lluvia")
 _NEXT = 2
 """User messages within which one member of a group takes the place of another without further signs."""
 _LATEST = 20
@@ -120,16 +125,25 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
     turn, found = turns[last], list[Clash]()
     tone = _Tone.of(turn)
     for new in turn.said.statements:
-        if new.kind == "question" or new.another or new.negative or new.end - new.start > LONG:
+        if _asks(new) or new.another or new.negative or new.end - new.start > LONG:
             continue
         short = new.end - new.start <= _SHORT
         for value in new.values:
+            if new.kind == "question" and value.kind != "place":
+                continue
             if value.kind == "count" and value.unit not in SLOT_UNITS and not (short and tone.correcting):
                 continue
             held = _held(turns, last, value)
             if held is not None and held.statement.terms != new.terms and _overtakes(held, new, value, tone):
                 found.append(_clash(held.turn, held.statement, turn, new, "slot"))
     return found
+
+
+def _asks(statement: Statement) -> bool:
+    """Whether it asks, other than for what there is at a place: `what is the weather in Rome` is a request."""
+    if statement.kind != "question":
+        return False
+    return statement.end - statement.start > _BRIEF or not any(each.kind == "place" for each in statement.values)
 
 
 class _Held(NamedTuple):
@@ -159,7 +173,7 @@ class _Tone(NamedTuple):
 def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in reversed(turns[at].said.statements):
-            if old.kind == "question" or old.negative or old.end - old.start > LONG:
+            if _asks(old) or old.negative or old.end - old.start > LONG:
                 continue
             for held in reversed(old.values):
                 if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
@@ -179,7 +193,7 @@ def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant in the place of the one that is held."""
     if not differ(held.value, value):
         return False
-    if value.part == "weak" and not any(each[0] == value.kind for each in tone.heard.named):
+    if value.part == "weak" and not (_spoken_of(tone, value) or (held.distance <= _NEXT and _wanted(new, tone))):
         return False
     if tone.heard.confirming and _repeated(tone.heard, held.value, value):
         return True
@@ -193,22 +207,43 @@ def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     return _goes_on(held, new, value, tone)
 
 
+def _spoken_of(tone: _Tone, value: Value) -> bool:
+    return any(each[0] == value.kind for each in tone.heard.named)
+
+
+def _wanted(new: Statement, tone: _Tone) -> bool:
+    return new.wanting or new.correcting or new.following or tone.correcting or tone.following
+
+
 def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant so, though nothing says that it is changed."""
-    if told_apart(held.statement, new) or _of_another(held, new, value):
+    if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
         return False
     if value.kind in TYPED:
-        elliptic = not new.about and value.kind not in tone.heard.asked
+        bare = not new.about or (held.distance == 1 and not held.statement.about and new.wanting)
+        if _WEATHER in _topic(held.statement, value) & _topic(new, value):
+            return held.distance <= _NEAR and new.end - new.start <= _BRIEF
+        elliptic = bare and value.kind not in tone.heard.asked
         return held.distance <= _NEAR and (elliptic or (bool(value.unit) and value.unit == held.value.unit))
     return held.distance <= _NEXT and not (held.statement.likes or new.likes) and value.kind not in _MANY
 
 
 def _of_another(held: _Held, new: Statement, value: Value) -> bool:
     """Whether both say what they are about, and that is not the same."""
+    if value.part == "weak" and new.wanting:
+        return False
     unit = unit_terms(value) if value.unit else frozenset()
-    mine, theirs = held.statement.about - unit, new.about - unit
+    mine, theirs = _topic(held.statement, value) - unit, _topic(new, value) - unit
     shared = mine & theirs
     return bool(mine) and bool(theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)
+
+
+def _topic(statement: Statement, value: Value) -> frozenset[str]:
+    """What a statement is about, with what it says besides the value: of a place, what is there."""
+    if value.kind != "place":
+        return statement.about
+    topic = {_WEATHER if each in _WEATHER_TERMS else each for each in statement.about}
+    return frozenset(topic) | {each.value for each in statement.values if each.kind not in TYPED and not each.part}
 
 
 def _repeated(heard: Said, held: Value, value: Value) -> bool:

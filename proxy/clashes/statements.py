@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.clashes import cues
-from proxy.clashes.categories import OPPOSITES, members
+from proxy.clashes.categories import members
 from proxy.clashes.clauses import LONGEST, Kind, clauses
+from proxy.clashes.opposites import with_opposites, with_prefixes
 from proxy.clashes.places import places
 from proxy.clashes.relations import Relation, relations
 from proxy.clashes.terms import expanded, fold, stem, telling, terms, words
+from proxy.clashes.traits import traits
 from proxy.clashes.values import NUMBERS, Value, unit_terms, values
 
 _NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
@@ -19,6 +21,10 @@ _SCOPE = 3
 _DENIED = 12
 """Words behind a `never` that it is taken to be about."""
 _HEARD = 1500
+_BEFORE = 50
+"""Characters in front of a value within which a negation denies it."""
+_SHORT = 4
+"""Words of a clause that says no more than a value."""
 
 
 class Statement(NamedTuple):
@@ -34,6 +40,8 @@ class Statement(NamedTuple):
     """Those that tell what it is about: without its values, and without words that any request has."""
     words: frozenset[str]
     """Its words of which there are opposites."""
+    prefixed: frozenset[tuple[str, str]]
+    """Stems that may have a denying prefix, each with what is left without it."""
     names: frozenset[str]
     """The stems of its names: capitalised words that do not begin a sentence."""
     keys: frozenset[str]
@@ -53,6 +61,10 @@ class Statement(NamedTuple):
     lacks: frozenset[str]
     people: frozenset[str]
     """Others that it is about: a wife, a boss, `he`."""
+    refused: bool
+    """Whether it denies one of its values."""
+    nearly: bool
+    """Whether it gives a number as a bound or about."""
     first: bool
     """Whether it is about who says it."""
     correcting: bool
@@ -63,9 +75,15 @@ class Statement(NamedTuple):
     """Whether it goes on with what was asked before: `how about Tuesday`."""
     another: bool
     """Whether it asks for something besides."""
+    wanting: bool
+    """Whether it asks for something to be so."""
     hedged: bool
     done: bool
     """Whether it says that something is or was done."""
+    past_tense: bool
+    """Whether it says that its author did something once."""
+    universal: bool
+    """Whether it denies without exception."""
     learning: bool
     """Whether it says that something is still to be learnt or done."""
     past: bool
@@ -117,23 +135,28 @@ def _statement(text: str, start: int, end: int, folded: str, kind: Kind) -> Stat
     about = _about(folded, found)
     negative, scope = _denied(folded)
     likes, dislikes = _attitudes(folded)
-    related = relations(folded) if kind == "statement" else ()
+    named = frozenset(term for match in _NAME.finditer(raw) for term in terms(fold(match[0])))
+    related = relations(folded, named) if kind == "statement" else ()
     units = {f"{value.kind} {value.unit}" for value in found if value.unit and about <= unit_terms(value)}
     stems = terms(folded)
-    has, lacks = _things(cues.HAVING, folded), _things(cues.LACKING, folded)
+    shown, excluded = traits(folded)
+    over, under = _preferred(folded)
+    has = _things(cues.HAVING, folded) | shown | over
+    lacks = _things(cues.LACKING, folded) | excluded | under
     return Statement(
         start=start,
         end=end,
         kind=kind,
         terms=stems,
         about=about - _place_terms(raw),
-        words=frozenset(word for word in words(folded) if word in OPPOSITES),
-        names=frozenset(term for match in _NAME.finditer(raw) for term in terms(fold(match[0])))
-        & (about - _place_terms(raw, "from", "to")),
+        words=with_opposites(words(folded)),
+        prefixed=with_prefixes(words(folded)),
+        names=named & (about - _place_terms(raw, "from", "to")),
         keys=telling(stems) | {relation.key for relation in related} | units | has | lacks,
         values=(*_now(found, folded), *places(raw)),
         relations=related,
-        replaced=_objects(cues.REPLACED, folded, cues.REPLACED_ENDS),
+        replaced=_objects(cues.REPLACED, folded, cues.REPLACED_ENDS)
+        | _objects(cues.NOT_THAT, folded, cues.REPLACED_ENDS),
         negative=negative,
         scope=scope,
         never=_never(folded),
@@ -142,13 +165,18 @@ def _statement(text: str, start: int, end: int, folded: str, kind: Kind) -> Stat
         has=has - lacks,
         lacks=lacks,
         people=frozenset(str(match["x"] or match["y"]).removesuffix("s") for match in cues.PEOPLE.finditer(folded)),
+        refused=_refused(folded, found, negative),
+        nearly=bool(cues.NEARLY.search(folded)),
         first=bool(cues.FIRST.search(folded)),
         correcting=bool(cues.CORRECTING.search(folded)),
         updated=bool(cues.UPDATED.search(folded)),
         following=bool(cues.FOLLOWING.search(folded)),
         another=bool(cues.ANOTHER.search(folded)),
+        wanting=bool(cues.WANTING.search(folded)),
         hedged=bool(cues.HEDGED.search(folded)),
         done=bool(cues.DONE.search(folded)),
+        past_tense=bool(cues.DID.search(folded)),
+        universal=bool(cues.UNIVERSAL.search(folded)),
         learning=bool(cues.LEARNING.search(folded)),
         past=bool(cues.PAST.search(folded)),
         restricted=bool(cues.RESTRICTED.search(folded)),
@@ -156,8 +184,10 @@ def _statement(text: str, start: int, end: int, folded: str, kind: Kind) -> Stat
 
 
 def _about(folded: str, found: tuple[Value, ...]) -> frozenset[str]:
-    left = list(folded)
+    left, long = list(folded), len(words(folded)) > _SHORT
     for value in found:
+        if long and value.part == "weak":
+            continue
         left[value.start : value.end] = " " * (value.end - value.start)
     return telling(terms("".join(left)))
 
@@ -169,6 +199,13 @@ def _now(found: tuple[Value, ...], folded: str) -> tuple[Value, ...]:
     return tuple(value for value in found if not (value.kind in NUMBERS and cues.FROM.search(folded[: value.start])))
 
 
+def _refused(folded: str, found: tuple[Value, ...], negative: bool) -> bool:
+    """Whether a negation stands a few words in front of a value; `negative` decides where there is no value."""
+    if not found or not negative:
+        return negative
+    return any(cues.NEGATION.search(folded[max(0, each.start - _BEFORE) : each.start]) for each in found)
+
+
 def _place_terms(raw: str, *parts: str) -> frozenset[str]:
     wanted = [place for place in places(raw) if not parts or place.part in parts]
     return frozenset(term for place in wanted for term in terms(fold(raw[place.start : place.end])))
@@ -176,7 +213,7 @@ def _place_terms(raw: str, *parts: str) -> frozenset[str]:
 
 def _denied(folded: str) -> tuple[bool, frozenset[str]]:
     """Whether a clause denies something, and what; an implied denial that is denied affirms."""
-    bare = cues.AFFIRMED.sub(" ", folded)
+    bare = cues.AFFIRMED.sub(" ", cues.EMPHASIS.sub(" ", folded))
     matches = [*cues.NEGATION.finditer(bare)]
     implied = [*cues.IMPLIED.finditer(bare)]
     scope: set[str] = set()
@@ -206,6 +243,17 @@ def _attitudes(folded: str) -> tuple[frozenset[str], frozenset[str]]:
         target = target[: following.start()] if following else target
         (dislikes if match["no"] else likes).update(telling(terms(target)))
     return frozenset(likes), frozenset(dislikes)
+
+
+def _preferred(folded: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What is preferred to what, and the same the other way round."""
+    match = cues.PREFERRED.search(folded)
+    if match is None:
+        return frozenset(), frozenset()
+    above, below = (" ".join(sorted(terms(group))) for group in (match["a"] or match["c"], match["b"] or match["d"]))
+    if not above or not below:
+        return frozenset(), frozenset()
+    return frozenset({f"{above} over {below}"}), frozenset({f"{below} over {above}"})
 
 
 def _things(pattern: re.Pattern[str], folded: str) -> frozenset[str]:

@@ -45,8 +45,10 @@ cambiar pasa dia hora fecha numero manana hoy favor total maybe perhaps guess qu
 """
 """What a request may say whatever it is about."""
 
-_CONTRACTED = re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n'?t\b")
-_ODD = ((re.compile(r"\bcan'?t\b|\bcannot\b"), "can not"), (re.compile(r"\bwon'?t\b"), "will not"))
+_CONTRACTED = re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n[' ]?t\b")
+_ODD = ((re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"), (re.compile(r"\bwon[' ]?t\b"), "will not"))
+_SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
+_WRITTEN = ((re.compile(r"\bi ?m\b"), "i'm"), (re.compile(r"\bi ?ve\b"), "i've"))
 
 
 def fold(text: str) -> str:
@@ -56,8 +58,9 @@ def fold(text: str) -> str:
 
 
 def expanded(folded: str) -> str:
-    """A folded text with its negations written out: `do not` for `don't` and `dont`."""
-    for pattern, full in _ODD:
+    """A folded text with its negations written out: `do not` for `don't` and `dont`; and with its words set alike."""
+    folded = _SPACED.sub("", folded)
+    for pattern, full in (*_ODD, *_WRITTEN):
         folded = pattern.sub(full, folded)
     return _CONTRACTED.sub(r"\1 not", folded)
 

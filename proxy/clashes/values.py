@@ -34,8 +34,7 @@ _NUMBERS = {
     word: number
     for number, names in enumerate(
         (
-            "zero cero", "one un uno una", "two dos couple", "three tres", "four cuatro", "five cinco",
-                        "six seis",
+            "zero cero", "one un uno una", "two dos couple", "three tres", "four cuatro", "five cinco", "six seis",
             "seven siete", "eight ocho", "nine nueve", "ten diez", "eleven once", "twelve doce dozen", "thirteen trece",
             "fourteen catorce", "fifteen quince", "sixteen dieciseis", "seventeen diecisiete", "eighteen dieciocho",
             "nineteen diecinueve", "twenty veinte",
@@ -71,9 +70,8 @@ _UNITS = {
     word: unit
     for unit, names in {
         "people": "people person persons passenger passengers guest guests traveler travelers traveller travellers "
-        "adult "
-        "adults friend friends attendees of persona personas pasajero pasajeros viajero viajeros huesped huespedes "
-        "comensal comensales invitados adulto adultos",
+        "adult adults friend friends attendees of persona personas pasajero pasajeros viajero viajeros huesped "
+        "huespedes comensal comensales invitados adulto adultos",
         "room": "room rooms habitacion habitaciones cuarto cuartos",
         "bedroom": "bedroom bedrooms bed dormitorio dormitorios",
         "bath": "bath baths bathroom bathrooms bano banos",
@@ -124,21 +122,22 @@ _MONEY = re.compile(
     r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
     r"(?:de )?(?:dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$)"
 )
+_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
 _COUNT = re.compile(
-    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d)(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|"
-    rf"x)\b|(?=[ -]+(?P<a>[a-z']+)"
+    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d)"
+    r"(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|x)\b|(?=[ -]+(?P<a>[a-z']+)"
     r"(?:[ -]+(?P<b>[a-z']+))?(?:[ -]+(?P<c>[a-z']+))?))?"
 )
 _NO_UNITS = """
 and or but of to in on at for from with the a an is are was were it that this i you we he she they please instead now
 y o pero de en a al con para por que es son el la los las un una me am pm per more less most times th st nd rd than
-which what so if just because
+which what so if just because actually only total altogether tonight today tomorrow mejor ahora hoy manana solo maximo
 """
 _NOT_UNITS = frozenset(_NO_UNITS.split())
 _END = re.compile(
-    r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
-    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due)\b[^.]{0,24}$"
+    r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]?out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
+    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due)\b[^.]{0,36}$"
 )
 _WE_ARE = re.compile(r"\b(?:somos|seremos|eramos|we are|we're|we'll be|we will be|party of|mesa para|table for)\s+$")
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:(?:,\d{3})+|(?:\.\d{3})+|(?: \d{3})+))([.,]\d+)?")
@@ -150,9 +149,8 @@ _BIRTH = re.compile(r"\b(?:born|birthday|anniversary|nac[ií]\w*|cumpleanos|aniv
 
 def values(clause: str) -> tuple[Value, ...]:
     """The values in a folded clause, in the order of the kinds; what one kind has read no other reads again."""
-    found: list[Value] = []
-    taken = list(clause)
-    for read in (_money, _percents, _times, _dates, _counts):
+    found, taken = list[Value](), list(clause)
+    for read in (_emails, _money, _percents, _times, _dates, _counts):
         text = "".join(taken)
         for value in read(text):
             found.append(value)
@@ -171,6 +169,10 @@ def number(word: str) -> str | None:
         return f"{float(digits):g}"
     except ValueError:
         return None
+
+
+def _emails(text: str) -> list[Value]:
+    return [Value("email", "", "", each[0], each.start(), each.end()) for each in _EMAIL.finditer(text)]
 
 
 def _money(text: str) -> list[Value]:
@@ -202,8 +204,7 @@ def _times(text: str) -> list[Value]:
 
 def _minutes(match: re.Match[str]) -> str | None:
     """Minutes from twelve o'clock: whether it is before or after noon is often not said."""
-    word = match["w4"]
-    if word:
+    if match["w4"]:
         return "0"
     hour = number(
         next(
@@ -268,6 +269,8 @@ def _in_bytes(unit: str, count: str) -> tuple[str, str]:
 
 def _unit(following: list[str | None]) -> str:
     """What is counted: the first word that is a unit, else the last of the words in front of a function word."""
+    if following[0] == "of" and following[1] in ("the", "my", "our", "these", "those"):
+        following = following[2:]
     last = ""
     for word in following:
         if word is None or (word in _NOT_UNITS and word != "of"):
@@ -314,5 +317,4 @@ def _one_day(old: Value, new: Value) -> bool:
 
 
 def _number_of(value: str) -> str:
-    found = re.fullmatch(r"(?:m\d+)?d(\d+)", value)
-    return found[1] if found else ""
+    return found[1] if (found := re.fullmatch(r"(?:m\d+)?d(\d+)", value)) else ""

@@ -1,0 +1,156 @@
+"""What people have or are, and what they say that shows it or rules it out, in English and Spanish. Pure.
+
+That who is single has no wife, and who is a vegetarian eats no steak, is not in the words: it is written down here.
+"""
+
+import re
+from typing import NamedTuple
+
+_FLESH = (
+    "meat|beef|steaks?|burgers?|hamburgers?|bacon|ham|chicken|pork|lamb|turkey|ribs|sausages?|barbecue|bbq|veal|"
+    "hot ?dogs?|pepperoni|carne|ternera|filetes?|chuletas?|chuleton|hamburguesas?|jamon|pollo|cerdo|cordero|pavo|"
+    "costillas|salchichas?|barbacoa|chorizo|solomillo|entrecot"
+)
+_FISH = "fish|salmon|tuna|sushi|shrimps?|prawns?|lobster|cod|seafood|pescado|atun|gambas|marisco|bacalao|merluza"
+_DAIRY = "cheese|milk|yogh?urt|butter|eggs?|omelet(?:te)?s?|queso|leche|yogur|mantequilla|huevos?|tortilla"
+_DRINKS = "beers?|wine|whiske?y|vodka|alcohol|cocktails?|tequila|rum|gin|cerveza|vino|ron|ginebra|cubatas?|alcohol"
+_PLAYED = (
+    "guitar|piano|violin|drums|flute|cello|trumpet|saxophone|bass|ukulele|keyboard|clarinet|guitarra|bateria|flauta|"
+    "trompeta|saxofon|bajo|teclado|clarinete"
+)
+_EATING = (
+    r"\b(?:i|we) (?:really |also |still |usually |often |always |just |only |mostly |absolutely )*(?:eat|ate|had|have|"
+    r"love|like|enjoy|cook|grill|ordered|order)\b[^.,;]{0,30}\b(?:X)\b|\b(?:i'm|i am|we're) (?:eating|grilling|cooking|"
+    r"having)\b[^.,;]{0,30}\b(?:X)\b|\bmy favou?rite (?:food|meal|dish)[^.,;]{0,20} (?:is|are) [^.,;]{0,20}\b(?:X)\b|"
+    r"\b(?:X) (?:is|are) my favou?rites?\b|"
+    r"\b(?:como|comemos|comi|comimos|cene|ceno|desayune|desayuno|he comido|he cenado|me comi|me comere|me encantan?|"
+    r"me gustan?)\b[^.,;]{0,30}\b(?:X)\b|\bmi (?:comida|plato) favorit[oa] (?:es|son) [^.,;]{0,20}\b(?:X)\b"
+)
+_VEGAN = (
+    r"\b(?:i'm|i am|we're|we are|i became|i've been|i have been|i went|i've gone|soy|somos|"
+    r"me he hecho) (?:an? )?(?:strict )?"
+)
+_NO = r"\b(?:i|we) (?:do not|never|can not|did not|no longer)(?: ever| really| actually)? "
+
+
+def _eaten(words: str) -> str:
+    return _EATING.replace("X", words)
+
+
+class _Trait(NamedTuple):
+    name: str
+    has: re.Pattern[str]
+    lacks: re.Pattern[str]
+
+
+_TRAITS = tuple(
+    _Trait(name, re.compile(has), re.compile(lacks))
+    for name, has, lacks in (
+        ("eats meat", _eaten(_FLESH),
+         _VEGAN + r"(?:vegetarian|vegan|vegetarian[oa]s?|vegan[oa]s?)\b|" + _NO + r"(?:eat|touch|like) (?:any |red )?"
+         r"(?:meat|animals)\b|\b(?:no|nunca) com(?:o|emos) (?:nada de )?carne\b"),
+        ("eats fish", _eaten(_FISH),
+         _VEGAN + r"(?:vegetarian|vegan|vegetarian[oa]s?|vegan[oa]s?)\b|" + _NO + r"(?:eat|touch) (?:any )?(?:fish|"
+             r"seafood)\b|"
+         r"\b(?:no|nunca) com(?:o|emos) pescado\b"),
+        ("eats what animals give", _eaten(_DAIRY), _VEGAN + r"(?:vegan|vegan[oa]s?)\b"),
+        ("drinks", r"\b(?:i|we) (?:usually |often |always |just |also |still )*(?:drink|drank|had|love|like|"
+             r"enjoy)\b[^.,;]{0,25}"
+         rf"\b(?:{_DRINKS})\b|\b(?:order|bring|pour|get) (?:me |us )?(?:an? )?(?:\w+ ){{0,3}}(?:{_DRINKS})\b|"
+         rf"\b(?:bebo|bebi|tomo|tome|me encantan?|me gustan?)\b[^.,;]{{0,25}}\b(?:{_DRINKS})\b",
+         _NO + r"drink(?: any)?(?: alcohol| anymore| at all)?\W*$|\bi(?:'m| am) (?:sober|a teetotaler)\b|"
+         r"\b(?:no|nunca) beb(?:o|emos)(?: nada de)? alcohol\b|\bsoy abstemi[oa]\b"),
+        ("coffee", r"\b(?:i|we) (?:usually |often |always |just |also |still )*(?:drink|drank|had|have|love|"
+             r"like)\b[^.,;]{0,25}\bcoffees?\b|"
+         r"\b(?:bebo|tomo|tome|bebi|me encanta)\b[^.,;]{0,15}\bcafes?\b",
+         _NO + r"(?:drink|like|have|touch)(?: any)? coffee\b|\b(?:no|nunca) (?:beb|tom)o(?: nada de)? cafe\b"),
+        ("brothers or sisters",
+         r"\b(?:my|our) (?:older |younger |little |big |twin |baby |two |three |four |\d )*(?:brothers?|sisters?|"
+         r"siblings?)\b(?!'s? wife|[- ]in[- ]| company)|"
+         r"\bi(?: also)? have (?:an? |one |two |three |four |five |six |\d )(?:older |younger |little |big |"
+         r"twin )*(?:brothers?|sisters?|siblings?)\b|"
+         r"\bi(?:'m| am) the (?:youngest|oldest|middle|eldest|second) (?:of|child)\b|\bmis? (?:\w+ )?herman[oa]s?\b|"
+         r"\btengo (?:un|una|dos|tres|cuatro|cinco|\d) herman[oa]s?\b",
+         r"\bonly child\b|\b(?:do not|never) (?:have|had) (?:any )?(?:siblings|brothers or sisters|"
+         r"sisters or brothers)\b|"
+         r"\bhave no (?:siblings|brothers or sisters)\b|\bhij[oa] unic[oa]\b|\bno tengo hermanos\b"),
+        ("a partner",
+         r"\b(?<!ex )(?<!late )my (?:lovely |new |beautiful )?(?:wife|husband|girlfriend|boyfriend|fiancee?|"
+         r"spouse)\b(?! and i (?:divorced|broke|split)|"
+         r" left| dumped)|\bi(?:'m| am)(?: already| happily)? (?:married|engaged)\b|\b(?:i|we)(?: got| have been|"
+         r"'ve been) married\b|"
+         r"\bmi (?:mujer|marido|esposa|esposo|novi[oa])\b|\b(?:estoy|llevo) (?:felizmente )?casad[oa]\b|"
+         r"\bme (?:he casado|case)\b",
+         r"\bi(?:'m| am)(?: still| currently)? single\b|\bi(?:'m| am)(?: still)? not (?:yet )?(?:married|"
+         r"in a relationship)\b|"
+         r"\bi(?:'ve| have)? never (?:been |got )?(?:married|had a (?:boyfriend|girlfriend))\b|\b(?:soy|estoy|"
+         r"sigo) solter[oa]\b|"
+         r"\bno (?:estoy casad[oa]|tengo (?:pareja|novi[oa]|marido|mujer))\b|"
+         r"\bi do not have a (?:girlfriend|boyfriend|wife|husband|partner)\b"),
+        ("someone to live with", r"\b(?:my|our) (?:room|flat|house)-?mates?\b|\bi live with\b|"
+             r"\bmis? companer[oa]s? de piso\b|\bvivo con\b",
+         r"\bi(?:'m| am)?(?: now)? (?:live|living) (?:all )?(?:alone|by myself|on my own)\b|\bvivo sol[oa]\b"),
+        ("work",
+         r"\b(?<!lost )(?<!quit )my (?:current |new )?(?:job|boss|coworkers?|colleagues|workplace)\b(?! (?:search|"
+         r"interview|application))|"
+         r"\bi(?:'m| am)? (?:currently |now )?(?:work|working) (?:as|at|for)\b|\bmi (?:trabajo|jef[ea])\b|"
+         r"\btrabajo (?:de|como|en|para)\b",
+         r"\b(?:i|we)(?:'m| am)(?: currently| still| now)? (?:unemployed|jobless|out of work|retired)\b|"
+         r"\bi (?:do not|never) have a job\b|"
+         r"\bi have no job\b|\b(?:estoy|sigo) (?:en (?:el )?paro|sin trabajo|desemplead[oa]|jubilad[oa])\b|"
+         r"\bno tengo trabajo\b|"
+         r"\bno trabajo\W*$"),
+        ("driving", r"\b(?:i|we) (?:always |usually |often |still |also )*(?:drive|drove)\b(?! (?:me|him|her|people|"
+             r"my \w+) (?:crazy|mad))|"
+         r"\bmy (?:car|truck|motorcycle)\b|\bconduzco\b|\bmi (?:coche|furgoneta)\b|\bvoy en mi coche\b",
+         r"\b(?:i|we) (?:do not|can not|never|never learned (?:how )?to) drive\b|\bdo not know how to drive\b|"
+         r"\bi (?:do not|never) (?:have|had|got) (?:a |my )(?:driver'?s |driving )?licen[sc]e\b|\b(?:i'm|"
+         r"i am) too young to drive\b|"
+         r"\bno (?:se conducir|conduzco|tengo (?:el )?(?:carne|carnet|permiso) de conducir)\b"),
+        ("an instrument", rf"\b(?:i|we) (?:also |still |can |used to )*(?:play|played) (?:the |some |a (?:little|"
+             rf"bit of) )?(?:{_PLAYED})\b|"
+         rf"\btoco (?:el |la )?(?:{_PLAYED})\b|\bmy (?:{_PLAYED})\b",
+         r"\b(?:i|we) (?:do not|can not|never)(?: \w+)? (?:play|played) (?:any|an) (?:musical )?instruments?\b|"
+         r"\bno (?:toco|se tocar) ningun instrumento\b"),
+        ("cooking", r"\b(?:i|we) (?:really |also |always |usually |often |do )*(?:love|enjoy|like) (?:to cook|"
+             r"cooking)\b|"
+         r"\b(?:i|we) (?:always |usually |often |also )*(?:cook|cooked)\b|\b(?:me (?:encanta|gusta) cocinar|"
+         r"(?<!no )(?<!nunca )cocino)\b",
+         r"\b(?:do not|can not|never)(?: know how to| really| like to| ever)* cook\b|\b(?:hate|dislike|do not like|"
+         r"do not enjoy) cooking\b|"
+         r"\b(?:no|nunca) (?:se cocinar|cocino|me gusta cocinar)\b"),
+        ("several languages", r"\b(?:bilingual|trilingual|multilingual|polyglot|more than one language|bilingue)\b|"
+         r"\b(?:speak|know) (?:\w+ )?(?:two|three|four|five|\d+|several|many) languages\b|\bhablo (?:dos|tres|"
+         r"cuatro|cinco|varios) idiomas\b",
+         r"\bonly (?:speak|know) (?:one language|english|spanish)\b|\bdo not (?:speak|know) any other languages?\b|"
+         r"\bsolo (?:hablo|se) (?:un idioma|espanol|ingles)\b"),
+        ("belief", r"\b(?:i|we|both|husband|wife) (?:\w+ )?(?:go|went) to (?:church|mass|bible study|mosque|"
+             r"synagogue)\b|"
+         r"\bi(?:'m| am) (?:very |a |quite )*(?:religious|christian|catholic|muslim|jewish|devout)\b|\bmy church\b|"
+         r"\bvoy a (?:misa|la iglesia)\b|\bsoy (?:muy )?(?:religios[oa]|catolic[oa]|creyente)\b",
+         r"\bi(?:'m| am) (?:not (?:really |very |the |a )*religious|an? atheist)\b|\bi (?:do not|never) (?:go|"
+         r"went) to church\b|\bdo not believe in god\b|"
+         r"\bno (?:soy (?:nada |muy )?(?:religios[oa]|creyente)|creo en dios|voy a misa)\b|\bsoy ate[oa]\b"),
+    )
+)  # fmt: skip
+TRAITS = frozenset(trait.name for trait in _TRAITS)
+"""The names of the traits."""
+_ANY = re.compile(r"\b(?:i|i'm|i've|we|my|our|soy|no|nunca|mis?|vivo|voy|tengo|hij[oa]|me|como|[a-z]+[eio])\b")
+_NOT_SO = re.compile(
+    r"\b(?:vegan|veggie|vegetarian|tofu|plant|faux|fake|used to|would|if|almost|wish|solia|vegetal|vegan[oa])\b"
+)
+_ENDED = re.compile(r"\b(?:do not|did not|never|can not|no longer|not|hate|dislike|no|nunca|ni)\b")
+
+
+def traits(clause: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The traits that a folded clause shows of who says it, and those that it rules out."""
+    if not _ANY.search(clause):
+        return frozenset(), frozenset()
+    lacks = {trait.name for trait in _TRAITS if trait.lacks.search(clause)}
+    has = set[str]()
+    if not _NOT_SO.search(clause):
+        for trait in _TRAITS:
+            match = trait.has.search(clause)
+            if match and not _ENDED.search(clause[: match.end()]):
+                has.add(trait.name)
+    return frozenset(has - lacks), frozenset(lacks)

@@ -2,8 +2,12 @@
 
 Takes the requests of a scorer's data whose wanted tool is one (`single`), gives each the same number of tools, offers a
 few, and searches the others once for what the user said. Printed is how many requests there are, the share whose tool
-is offered, the share whose tool is offered or among the five that are found, and the share in which a search among all
-tools finds it when it is asked for by the beginning of its description: its name is left out.
+is offered, the share whose tool is offered or among the five that are found, or among those that it names besides, and
+the share in which a search among all tools finds it when it is asked for by the beginning of its description: its name
+is left out.
+
+`--queries` is a JSON object of `source number`, as `--missed` prints it of requests whose tool is not offered, and of a
+query that somebody wrote who saw that request alone: what a model would ask. It is searched for instead.
 """
 
 import argparse
@@ -22,7 +26,7 @@ from proxy.embedding.sentences import Sentences
 from proxy.embedding_settings import SentenceTransformersEmbedding
 from proxy.policy import Rewrite
 from proxy.testing import context, profile
-from proxy.tool_search import MOST, by_relevance, by_words, left_out
+from proxy.tool_search import FURTHER, MOST, by_relevance, by_words, left_out
 
 
 def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, str]]]:
@@ -54,19 +58,20 @@ def padded(own: list[Any], others: list[Any], count: int, seed: str) -> list[Any
 
 
 async def within_reach(
-    request: ChatRequest, gold: str, policy: FilterTools, embedder: Embedder | None
-) -> tuple[bool, bool, bool]:
-    """Whether the tool is offered, is offered or found by the user's words, and is found by what it is for."""
+    request: ChatRequest, gold: str, policy: FilterTools, embedder: Embedder | None, query: str | None
+) -> tuple[bool, bool, bool, bool]:
+    """Whether the tool is offered, is offered or found, is offered, found or named, and is found by what it is for."""
     ctx = context(request, model=profile(10**6), embedder=embedder)
     decision = await policy.apply(request, ctx)
     offered = (decision.request if isinstance(decision, Rewrite) else request).tools
     rank = by_words() if embedder is None else by_relevance(request.tools, ctx, {}, {})
     last = next(message.text for message in reversed(request.messages) if message.get("role") == "user")
-    found = await rank(last, left_out(request.tools, offered))
+    found = await rank(query or last, left_out(request.tools, offered))
     wanted = next(tool for tool in request.tools if tool.name == gold)
     described = await rank(need(wanted), request.tools)
     is_offered = any(tool is wanted for tool in offered)
-    return is_offered, is_offered or wanted in found[:MOST], wanted in described[:MOST]
+    named = is_offered or wanted in found[: MOST + FURTHER]
+    return is_offered, is_offered or wanted in found[:MOST], named, wanted in described[:MOST]
 
 
 def need(tool: Tool) -> str:
@@ -75,24 +80,31 @@ def need(tool: Tool) -> str:
     return " ".join(word for word in words if tool.name.lower() not in word.lower())[:60]
 
 
-async def measure(folder: Path, count: int, keep: int, model: str | None, *, has_meaning: bool) -> None:
+async def measure(options: argparse.Namespace) -> None:
     """Print the shares of each source and of all."""
+    folder, count, keep, model = options.data / "tools", options.count, options.keep, options.model
+    queries = json.loads(options.queries.read_text()) if options.queries else {}
     service = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", model=model)))
     policy = FilterTools(keep=keep, strategy="select", wait=600, timeout=600)
-    total: list[tuple[bool, bool, bool]] = []
-    print(f"{'source':28} requests  offered   within   by need")
+    total: list[tuple[bool, ...]] = []
+    print(f"{'source':28} requests  offered   within    named   by need")
     for source, rows in requests_of(folder, count).items():
-        embedder = service.bound("benchmark") if has_meaning else None
+        embedder = service.bound("benchmark") if not options.words else None
         if embedder is not None:
             await embedder.similarities("", [tool.name for tool in rows[0][0].tools], wait=600)
-        got = [await within_reach(request, gold, policy, embedder) for request, gold in rows]
+        got: list[tuple[bool, ...]] = []
+        for number, (request, gold) in enumerate(rows):
+            query = queries.get(f"{source} {number}")
+            got.append(await within_reach(request, gold, policy, embedder, query))
+            if options.missed and not got[-1][0]:
+                print(json.dumps({f"{source} {number}": request.messages[-1].text}, ensure_ascii=False))
         total += got
         show(source, got)
     show("all", total)
     await service.aclose()
 
 
-def show(source: str, got: list[tuple[bool, bool, bool]]) -> None:
+def show(source: str, got: list[tuple[bool, ...]]) -> None:
     """One line."""
     shares = [sum(each) / len(got) for each in zip(*got, strict=True)]
     print(f"{source:28} {len(got):8}  " + "     ".join(f"{share:.3f}" for share in shares), flush=True)
@@ -105,10 +117,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--keep", type=int, default=10)
     parser.add_argument("--model", help="a folder with another sentence-transformers model")
+    parser.add_argument("--queries", type=Path, help="a file with queries that were written for some of the requests")
+    parser.add_argument("--missed", action="store_true", help="print the requests whose tool is not offered")
     parser.add_argument("--words", action="store_true", help="by words alone")
-    options = parser.parse_args()
-    folder = options.data / "tools"
-    asyncio.run(measure(folder, options.count, options.keep, options.model, has_meaning=not options.words))
+    asyncio.run(measure(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
-from proxy.deferral import OURS, deferrable, deferred
+from proxy.deferral import OURS, deferred
 from proxy.policy import SETTINGS, Decision, Keep, Policy, Rewrite
 from proxy.sections import without_sections
 from proxy.tool_groups import named
-from proxy.tool_offer import Finding, Wishes, matches
+from proxy.tool_offer import Finding, Wishes, clients_tools, matches
 
 
 class ToolGroup(BaseModel):
@@ -90,15 +90,14 @@ class FilterTools(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Select, defer or narrow, if there is anything to gain."""
-        sent = {id(tool) for tool in ctx.incoming.tools}
-        tools = tuple(tool for tool in request.tools if id(tool) in sent and not _is_ours(tool))
+        tools, reachable, others = await clients_tools(request, ctx)
         sizes = tuple(await ctx.tokens.tool_sizes(tools))
         most = self.provider_most - (len(request.tools) - len(tools))
         is_forced = len(tools) > most
         why = None if is_forced else self._nothing_to_gain(request, tools, sum(sizes))
         if why is not None:
             return Keep(why)
-        hidden = _within_reach(request, ctx, tools, most)
+        hidden = reachable if others + len(OURS) < most else frozenset()
         may_leave = _is_open(request) and self._may_leave_out(hidden)
         if may_leave and self.strategy == "defer":
             stay = frozenset(place for place, tool in enumerate(tools) if self._stays(tool, hidden))
@@ -138,19 +137,23 @@ class FilterTools(Policy):
         """The request with the tools of these places; the others can be called through ours if they are `hidden`."""
         if len(kept) == len(tools):
             return Keep(f"all {len(tools)} tools are wanted")
-        gone = [tool for place, tool in enumerate(tools) if place not in kept]
+        staying = [tools[place] for place in sorted(kept)]
+        offered, names = staying, hidden.difference([tool.name for tool in staying])
+        if request.tools is not tools:  # there are others among them
+            gone = {id(tool): tool.name for place, tool in enumerate(tools) if place not in kept}
+            offered, names = [tool for tool in request.tools if id(tool) not in gone], frozenset(gone.values())
         if hidden:
-            made, others = deferred(request, {tool.name for tool in gone}), "the others by search_tools"
+            made, others = deferred(request, names, offered), "the others by search_tools"
         else:
-            ids = {id(tool) for tool in gone}
-            made = request.with_tools([tool for tool in request.tools if id(tool) not in ids])
-            others = "the others out of reach"
-        made = self._without_their_sections(made, [tools[place] for place in sorted(kept)], tools)
+            made, others = request.with_tools(offered), "the others out of reach"
+        made = self._without_their_sections(made, staying, tools)
         why = f"offered {len(kept)} of {len(tools)} tools, {how}, {others}"
         return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
 
     def _without_their_sections(self, request: ChatRequest, kept: Sequence[Tool], tools: Sequence[Tool]) -> ChatRequest:
         """The request without the system prompt's sections about groups of which no tool is offered any more."""
+        if not any(group.sections for group in self.groups.values()):
+            return request
         had, has = ({named(tool.name, self.tool_groups) for tool in some} for some in (tools, kept))
         leaving = [one for name, group in self.groups.items() if name in had - has for one in group.sections]
         if not leaving:
@@ -175,19 +178,6 @@ class FilterTools(Policy):
     @property
     def _wishes(self) -> Wishes:
         return Wishes(self.max_tokens, self.always, self.small_talk, self.wait, self.tool_examples, self.tool_groups)
-
-
-def _within_reach(request: ChatRequest, ctx: Context, tools: Sequence[Tool], most: int) -> frozenset[str]:
-    """The names of the tools that can be called though they are left out; none where that cannot be had."""
-    if not ctx.runs_tools:
-        return frozenset()
-    names = frozenset(tool.name for tool in deferrable(request, ctx.incoming.tools))
-    others = sum(tool.name not in names for tool in tools)
-    return names if others + len(OURS) < most else frozenset()
-
-
-def _is_ours(tool: Tool) -> bool:
-    return any(tool.name == ours.name and tool == ours for ours in OURS)
 
 
 def _is_open(request: ChatRequest) -> bool:

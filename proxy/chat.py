@@ -99,18 +99,24 @@ class Message(JsonObject):
     @property
     def called_tools(self) -> tuple[str, ...]:
         """The names of the tools it calls, in order."""
-        return tuple(called_name(call) for call in self.get("tool_calls") or ())
+        calls = self.get("tool_calls")
+        return tuple([called_name(call) for call in calls]) if calls else ()
 
 
 class Tool(JsonObject):
     """One tool definition, of a function or a custom tool."""
 
-    __slots__ = ()
+    __slots__ = ("_name",)
+    _name: str
 
     @property
     def name(self) -> str:
         """The name that the model calls it by; empty if the client gave none."""
-        return called_name(self)
+        try:
+            return self._name
+        except AttributeError:  # steps ask a dozen times for the names of all tools
+            self._name = called_name(self)
+            return self._name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,7 +257,7 @@ def called_name(call: Mapping[str, Any]) -> str:
     """The name in a tool definition, a call or a choice: under `function` or `custom`, or beside the type."""
     for kind in ("function", "custom"):
         inner = call.get(kind)
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict) or (inner is not None and isinstance(inner, Mapping)):  # the first is quick
             return str(inner.get("name", ""))
     return str(call.get("name", ""))
 

@@ -6,13 +6,13 @@ calls of `call_tool` again, the same bytes each time.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 
-from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, encode
 from proxy.tool_search import DEFINITION as SEARCH_TOOLS
 
 CALL_TOOL = Tool(
@@ -37,6 +37,8 @@ at the head of each."""
 
 OURS = (SEARCH_TOOLS, CALL_TOOL)
 
+_NAMES = frozenset(tool.name for tool in OURS)
+
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -58,28 +60,36 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
     Only functions may, because only they have arguments in JSON, and only those whose name is theirs alone and that
     `tool_choice` does not name. None may where the client has a tool of its own that is named like one of ours.
     """
-    if any(tool.name == ours.name and tool != ours for tool in client for ours in OURS):
+    if any(tool.name in _NAMES and not is_ours(tool) for tool in client):
         return ()
-    count = Counter(tool.name for tool in request.tools)
-    fixed = {*chosen_tools(request.rest.get("tool_choice")), *(tool.name for tool in OURS)}
-    sent = {tool.name for tool in client} - fixed
-    return tuple(tool for tool in request.tools if tool.name in sent and count[tool.name] == 1 and is_function(tool))
+    count = Counter([tool.name for tool in request.tools])
+    sent = {tool.name for tool in client} - {*chosen_tools(request.rest.get("tool_choice"))} - _NAMES
+    return tuple([t for t in request.tools if (name := t.name) in sent and count[name] == 1 and is_function(t)])
 
 
-def deferred(request: ChatRequest, left_out: Collection[str]) -> ChatRequest:
+def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | None = None) -> ChatRequest:
     """A request without the tools of these names: `search_tools` and `call_tool` stand behind the others instead, and
     calls of the tools in the conversation are calls of `call_tool`. The same request where there is none.
+
+    `kept` are the others in their order, for who knows them.
     """
-    kept = [tool for tool in request.tools if tool.name not in left_out]
+    kept = [tool for tool in request.tools if tool.name not in left_out] if kept is None else kept
     if len(kept) == len(request.tools):
         return request
-    kept += [tool for tool in OURS if tool not in kept]
-    return request.with_tools(kept).with_messages(_wrapped(message, left_out) for message in request.messages)
+    ours = [tool for tool in OURS if tool not in kept]
+    messages = [_wrapped(message, left_out) for message in request.messages]
+    return request.with_tools([*kept, *ours]).with_messages(messages)
+
+
+def is_ours(tool: Tool) -> bool:
+    """Whether a tool is one of ours, which an earlier step or request put there; a client's may have the same name."""
+    return tool.name in _NAMES and tool in OURS
 
 
 def is_function(tool: Mapping[str, Any]) -> bool:
     """Whether a tool takes arguments in JSON; custom tools take free text, and those of a provider are its own."""
-    return isinstance(tool.get("function"), Mapping) and bool(called_name(tool))
+    inner = tool.get("function")
+    return isinstance(inner, Mapping) and bool(inner.get("name"))
 
 
 def unwrapped(arguments: str) -> Wanted:
@@ -102,14 +112,15 @@ def unwrapped(arguments: str) -> Wanted:
     return Wanted(name.strip(), inner)
 
 
-def _wrapped(message: Message, names: Collection[str]) -> Message:
+def _wrapped(message: Message, names: Set[str]) -> Message:
     """A message whose calls of these tools go through `call_tool`."""
-    if not any(name in names for name in message.called_tools):
+    called = message.called_tools
+    if not called or names.isdisjoint(called):
         return message
     return message.with_changes(tool_calls=[_through(call, names) for call in message["tool_calls"]])
 
 
-def _through(call: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+def _through(call: Mapping[str, Any], names: Set[str]) -> Mapping[str, Any]:
     function = call.get("function")
     if not isinstance(function, Mapping) or function.get("name") not in names:
         return call

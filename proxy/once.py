@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
+from sys import getsizeof
 from typing import Any, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
@@ -140,7 +141,9 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _size(result: Any) -> int:
     if isinstance(result, str):
-        return 4 * len(result)
+        return getsizeof(result)
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
+    if isinstance(result, tuple) and result and isinstance(result[0], float | int):
+        return 32 * len(result)
     return sum(map(_size, result)) if isinstance(result, tuple | frozenset) else 32

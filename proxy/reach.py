@@ -91,6 +91,13 @@ class Embedder(Protocol):
     def name(self) -> str:
         """The model behind it, for people."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether vectors are on their way: its model loads, or texts wait. False where it fails: then none will come.
+
+        What was decided without them is worth deciding again.
+        """
+
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet.
 

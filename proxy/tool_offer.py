@@ -1,19 +1,23 @@
 """What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools
-from proxy.context import Context
+from proxy.context import Context, Memo
+from proxy.deferral import deferrable, is_ours
 from proxy.economics import UNCACHED
-from proxy.tool_ranking import Pool, pooled, relevance
+from proxy.tool_ranking import Pool, pooled, raws_of, relevance
 from proxy.tool_set import Limits, Moment, Offer, Want, moments, request_ends
 
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
+_EACH = 20
+"""What looking at a tool takes, as characters: 200 tools are looked at on the event loop."""
 _ALL = "all"
 """What is remembered where all tools are offered."""
 
@@ -36,6 +40,41 @@ class Wishes:
     """Globs of the tools of each group."""
 
 
+class Clients(NamedTuple):
+    """The client's tools in a request."""
+
+    tools: tuple[Tool, ...]
+    reachable: frozenset[str]
+    """The names of those that can be called though they are left out."""
+    others: int
+    """How many cannot."""
+
+
+async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
+    """The tools of a request that the client sent; where no step changed them, found once for the same definitions."""
+    if request.tools is not ctx.incoming.tools:
+        sent = {id(tool) for tool in ctx.incoming.tools}
+        tools = tuple([tool for tool in request.tools if id(tool) in sent and not is_ours(tool)])
+        return _clients(tools, request, ctx)
+
+    def work() -> tuple[tuple[int, ...], frozenset[str], int]:
+        places = tuple([place for place, tool in enumerate(request.tools) if not is_ours(tool)])
+        found = _clients(tuple([request.tools[place] for place in places]), request, ctx)
+        return places, found.reachable, found.others
+
+    raws = raws_of(request.tools)
+    key = ("client's tools", hash(raws), len(raws), chosen_tools(request.rest.get("tool_choice")), ctx.runs_tools)
+    places, reachable, others = await ctx.once.of_key(key, _EACH * len(raws), work)
+    every = len(places) == len(request.tools)
+    return Clients(request.tools if every else tuple([request.tools[place] for place in places]), reachable, others)
+
+
+def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Clients:
+    found = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
+    reachable = frozenset([tool.name for tool in found])
+    return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
+
+
 class Finding:
     """Finds the tools to offer in one request."""
 
@@ -54,6 +93,7 @@ class Finding:
         self._within_reach = within_reach
         self._pinned: frozenset[int] = frozenset()
         self._now = 0
+        self._is_provisional = False
         self.how = "as before"
         """How the tools were found."""
 
@@ -86,19 +126,17 @@ class Finding:
 
     async def _pool(self) -> Pool:
         pool = await pooled(self._tools, self._ctx, self._wishes.examples, self._wishes.groups)
-        key = ("tools always offered", pool.digest, self._wishes.always)
-        always = await self._ctx.once.of_key(key, sum(map(len, pool.texts)), self._always)
         fixed = chosen_tools(self._request.rest.get("tool_choice"))
-        stay = (
-            place
-            for place, tool in enumerate(self._tools)
-            if tool.name in fixed or (self._within_reach and tool.name not in self._within_reach)
-        )
-        self._pinned = frozenset([*always, *stay])
+        key = ("tools always offered", pool.digest, self._wishes.always, fixed, self._within_reach)
+        size = _EACH * len(self._tools)
+        self._pinned = await self._ctx.once.of_key(key, size, lambda: frozenset(self._staying(fixed)))
         return pool
 
-    def _always(self) -> tuple[int, ...]:
-        return tuple(place for place, tool in enumerate(self._tools) if matches(tool.name, self._wishes.always))
+    def _staying(self, fixed: Collection[str]) -> Iterator[int]:
+        for place, tool in enumerate(self._tools):
+            is_out_of_reach = self._within_reach and tool.name not in self._within_reach
+            if is_out_of_reach or tool.name in fixed or matches(tool.name, self._wishes.always):
+                yield place
 
     async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
         found = moments(self._messages)
@@ -108,19 +146,36 @@ class Finding:
         found = found[max(0, (len(found) // _STRIDE - 1) * _STRIDE) :]
         if not found:  # nobody asked for anything
             return self._as_it_is(tuple(range(len(self._tools))) if limits.is_forced else None, limits)
-        keys = self._keys(pool, limits, found)
         memo = self._ctx.memo
-        known = (await memo.known(keys[-1:]))[0] if memo is not None else None
+        if memo is None:
+            return self._as_it_is(_read(await self._walked(pool, limits, found, [None] * (len(found) - 1))), limits)
+        about = (
+            pool.digest, limits.keep, limits.max_tokens, limits.is_forced, limits.called_must_stay, limits.rules,
+            self._wishes.small_talk, self._pinned, self._ctx.model.name,
+        )  # fmt: skip
+        begin = raws_of(self._messages[: found[-1].end])
+        # most requests of an agent have nothing but results behind what they had: their key was worked out before
+        local = ("tools of a moment", about, hash(begin), len(begin), len(found))
+        key = self._ctx.once.known([local])[0]
+        known = (await memo.known([key]))[0] if key is not None else None
         if known is None:
-            known = await self._walked(pool, limits, found, keys)
-            if memo is not None:
-                known = await memo.settle(keys[-1], known)
+            known, key = await self._remembered(memo, pool, limits, found, _keys(about, begin, found))
+            self._ctx.once.remember(local, key)
         return self._as_it_is(_read(known), limits)
 
-    async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], keys: Sequence[str]) -> str:
-        """The tools of the last moment, worked out from the first one on, as they are remembered."""
-        memo = self._ctx.memo
-        known = await memo.known(keys[:-1]) if memo is not None else [None] * (len(keys) - 1)
+    async def _remembered(
+        self, memo: Memo, pool: Pool, limits: Limits, found: Sequence[Moment], keys: Sequence[str]
+    ) -> tuple[str, str]:
+        """The tools of the last moment as they are remembered, and their key."""
+        *before, known = await memo.known(keys)
+        if known is None:
+            known = await self._walked(pool, limits, found, before)
+            if not self._is_provisional:  # else the conversation would keep what was chosen while the model loaded
+                known = await memo.settle(keys[-1], known)
+        return known, keys[-1]
+
+    async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], known: Sequence[str | None]) -> str:
+        """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
         self._now = found[-1].end
         scores = await asyncio.gather(*(self._scores(pool, moment) for moment in found))
         message_sizes = await self._ctx.tokens.sizes(self._messages)
@@ -136,11 +191,21 @@ class Finding:
     async def _scores(self, pool: Pool, moment: Moment) -> tuple[float, ...] | None:
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
             return None
+        key = ("tools wanted", pool.digest, moment.queries, self._ctx.embedder.name if self._ctx.embedder else "")
+        known: tuple[float, ...] | None = self._ctx.once.known([key])[0]
+        if known is not None and moment.end != self._now:
+            return known
         wait = self._wishes.wait
         found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
         if moment.end == self._now:
+            embedder = self._ctx.embedder
+            is_behind = embedder is not None and embedder.is_behind
+            self._is_provisional = is_behind and not all(each.is_complete for each in found)
             self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
-        return tuple(map(max, zip(*(each.scores for each in found), strict=True)))
+        scores = found[0].scores if len(found) == 1 else tuple(map(max, *(each.scores for each in found)))
+        if all(each.is_complete for each in found):
+            self._ctx.once.remember(key, scores)
+        return scores
 
     def _as_it_is(self, chosen: tuple[int, ...] | None, limits: Limits) -> frozenset[int] | None:
         """What was chosen, and what must stay besides: for that the least wanted leaves."""
@@ -158,22 +223,20 @@ class Finding:
             frozenset(place for place, tool in enumerate(self._tools) if tool.name in names) if names else frozenset()
         )
 
-    def _keys(self, pool: Pool, limits: Limits, found: Sequence[Moment]) -> list[str]:
-        """A key for each moment, of all that its tools depend on."""
-        about = (
-            pool.digest, limits.keep, limits.max_tokens, limits.is_forced, limits.called_must_stay,
-            self._wishes.small_talk, sorted(self._pinned),
-        )  # fmt: skip
-        running = blake2b(repr((about, limits.rules, self._ctx.model.name)).encode(), digest_size=16)
-        keys: list[str] = []
-        begin = 0
-        for moment in found:
-            for message in self._messages[begin : moment.end]:
-                running.update(b"%d " % len(message.raw))
-                running.update(message.raw)
-            begin = moment.end
-            keys.append(f"tools-{running.hexdigest()}")
-        return keys
+
+def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Moment]) -> list[str]:
+    """A key for each moment, of all that its tools depend on; the same on every replica."""
+    fixed = [sorted(each) if isinstance(each, frozenset) else each for each in about]
+    running = blake2b(repr(fixed).encode(), digest_size=16)
+    keys: list[str] = []
+    begin = 0
+    for moment in found:
+        for raw in messages[begin : moment.end]:
+            running.update(b"%d " % len(raw))
+            running.update(raw)
+        begin = moment.end
+        keys.append(f"tools-{running.hexdigest()}")
+    return keys
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from proxy.chat import Tool
+from proxy.chat import JsonObject, Tool
 from proxy.context import Context
 from proxy.lexical import Counted, Fit, counted, fits
 from proxy.spanish import english
@@ -91,9 +91,16 @@ async def pooled(
     tools: Sequence[Tool], ctx: Context, examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> Pool:
     """Tools made ready, once for the same definitions. `groups` are globs of names, by the group's name."""
-    digest = _digest(tools, examples, groups)
-    size = sum(len(tool.raw) for tool in tools)
-    return await ctx.once.of_key(("tools", digest), size, partial(_pool, digest, tuple(tools), examples, groups))
+    raws = raws_of(tools)
+    size = sum(map(len, raws))
+    # bytes know their hash, which whoever counted tokens asked for; a digest of 500 tools takes half a millisecond
+    key = ("tools", hash(raws), len(raws), size, _said(examples, groups))
+    return await ctx.once.of_key(key, size, partial(_pool, tuple(tools), examples, groups))
+
+
+def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
+    """The bytes of messages or tools. Their hash is quick, because each knows its own; each process has another."""
+    return tuple([item.raw for item in items])
 
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:
@@ -140,6 +147,8 @@ async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequ
         return [None] * len(pool.words)
     found: list[float | None] = [None] * len(pool.words)
     near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
+    if len(near) == len(found):  # there are no examples
+        return near
     for owner, cosine in zip(pool.owners, near, strict=True):
         best = found[owner]
         found[owner] = cosine if best is None or (cosine is not None and cosine > best) else best
@@ -147,10 +156,14 @@ async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequ
 
 
 def _best(by_words: Sequence[Sequence[Fit]]) -> list[Fit]:
+    if len(by_words) == 1:
+        return [*by_words[0]]
     return [max(each, key=lambda fit: fit.share) for each in zip(*by_words, strict=True)]
 
 
 def _nearest(by_meaning: Sequence[Sequence[float | None]]) -> list[float | None]:
+    if len(by_meaning) == 1:
+        return [*by_meaning[0]]
     return [
         max((cosine for cosine in each if cosine is not None), default=None) for each in zip(*by_meaning, strict=True)
     ]
@@ -169,14 +182,12 @@ def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float,
     return tuple(score + gained.get(group, 0.0) for score, group in zip(scores, groups, strict=True))
 
 
-def _pool(
-    digest: str, tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
-) -> Pool:
+def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> Pool:
     texts = [told(tool) for tool in tools]
     said = [_examples(tool, examples) for tool in tools]
     known: dict[str, list[str]] = {}
     return Pool(
-        digest,
+        _digest(tools, _said(examples, groups)),
         (*(text.meaning for text in texts), *(one for each in said for one in each)),
         (*range(len(tools)), *(place for place, each in enumerate(said) for _ in each)),
         tuple(counted("\n".join((text.words, *each)), known) for text, each in zip(texts, said, strict=True)),
@@ -188,8 +199,12 @@ def _examples(tool: Tool, examples: Mapping[str, Sequence[str]]) -> Sequence[str
     return [one for glob, each in examples.items() if named(tool.name, {"": [glob]}) is not None for one in each]
 
 
-def _digest(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:
-    digest = blake2b(repr((list(examples.items()), list(groups.items()))).encode(), digest_size=16)
+def _said(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:
+    return repr((list(examples.items()), list(groups.items())))
+
+
+def _digest(tools: Sequence[Tool], said: str) -> str:
+    digest = blake2b(said.encode(), digest_size=16)
     for tool in tools:
         digest.update(b"%d " % len(tool.raw))
         digest.update(tool.raw)

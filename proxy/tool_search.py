@@ -28,6 +28,10 @@ at the head of each."""
 
 MOST = 5
 """Tools that one search finds."""
+FURTHER = 5
+"""Tools that it names besides, the next best ones: some 25 tokens for each."""
+_ABOUT = 80
+"""Characters of a description that stand beside such a name."""
 MOST_CHARACTERS = 16_000
 """Characters of an answer: some 4,000 tokens. A definition that does not fit is shortened; a single one has all."""
 _SHORT = 1500
@@ -82,14 +86,17 @@ class SearchTools:
 
     async def _found(self, query: str) -> str:
         named = [tool for tool in self._tools if tool.name == query][:1]
-        found = named or [*await self._rank(query, self._tools)][:MOST]
+        ranked = named or [*await self._rank(query, self._tools)]
+        found = ranked[:MOST]
         if not found:
             return "No tool fits: try other words." + self._names()
         standing = set() if named else {tool.name for tool in found_in(self._messages, found)} | self._shown
         new = [tool for tool in found if tool.name not in standing]
         self._shown |= {tool.name for tool in new}
         again = [encode({"name": tool.name, "note": _STANDS}).decode() for tool in found if tool.name in standing]
-        return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again])
+        others = [_named_only(tool) for tool in ranked[MOST : MOST + FURTHER]]
+        further = [f"May fit too; an exact name as the query shows one: {'; '.join(others)}"] if others else []
+        return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again, *further])
 
     def _names(self) -> str:
         names = ", ".join(tool.name[:100] for tool in self._tools[:_MOST_NAMES])
@@ -178,6 +185,11 @@ def _shown(tools: Sequence[Tool]) -> Iterator[str]:
         line = whole if len(whole) <= room - _SHORT * others else _shortened(tool, alone=len(tools) == 1)
         room -= len(line)
         yield line
+
+
+def _named_only(tool: Tool) -> str:
+    about = " ".join(str(_inner(tool).get("description") or "").split())
+    return f"{tool.name[:100]} ({about[:_ABOUT]})" if about else tool.name[:100]
 
 
 def _shortened(tool: Tool, *, alone: bool) -> str:

@@ -85,10 +85,17 @@ def moments(messages: Sequence[Message]) -> list[Moment]:
     called: set[str] = set()
     begin, last = 0, ""
     for end in request_ends(messages):
-        some, begin = messages[begin:end], end
-        last = next((m.text for m in reversed(some) if m.get("role") == "assistant" and m.text), last)
-        text = "\n".join(m.text for m in some if m.get("role") == "user" and m.text.strip())
-        new = {name for message in some for name in message.called_tools} - called
+        words: list[str] = []
+        new: set[str] = set()
+        for message in messages[begin:end]:
+            role = message.get("role")
+            if role == "assistant":
+                last = message.text or last
+                new.update(message.called_tools)
+            elif role == "user" and (said := message.text).strip():
+                words.append(said)
+        begin, text = end, "\n".join(words)
+        new -= called
         called |= new
         if text:
             is_short = last and len(text) <= _SHORT
@@ -131,7 +138,8 @@ class Offer:
         scores = want.scores
         is_clear = scores is not None and max(scores, default=0.0) >= NOTHING
         if scores is not None and (is_clear or not self._has_begun):
-            self._wants = [max(now, _FADES * then) for now, then in zip(scores, self._wants, strict=True)]
+            faded = [_FADES * then for then in self._wants]
+            self._wants = [now if now > then else then for now, then in zip(scores, faded, strict=True)]
         new = want.settled
         free = not self._limits.called_must_stay
         must = self._pinned | ({*called} & {*(self.chosen or ())} if free else {*called})

@@ -52,7 +52,7 @@ def test_the_tool_block_does_not_depend_on_the_conversation() -> None:
 
 def test_where_nothing_leaves_it_is_the_same_request() -> None:
     request = asked(call("one", "{}"))
-    assert deferred(request, ()) is request
+    assert deferred(request, set()) is request
     assert deferred(request, {"nobody"}) is request
 
 

@@ -42,6 +42,8 @@ class Meaning:
             for text in texts
         ]
 
+    is_behind = False
+
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError
 

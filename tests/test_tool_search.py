@@ -29,7 +29,7 @@ def search(tools: Sequence[Tool] = TOOLS) -> SearchTools:
 
 
 def found(answer: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in answer.split("\n")[1:]]
+    return [json.loads(line) for line in answer.split("\n")[1:] if line.startswith("{")]
 
 
 async def test_the_tools_that_fit_come_with_their_schemas() -> None:
@@ -67,6 +67,16 @@ def large(name: str, properties: int) -> Tool:
         "properties": {f"p{n}": {"type": "string", "description": "x" * 50} for n in range(properties)},
     }
     return Tool({"type": "function", "function": {"name": name, "description": "Weather.", "parameters": schema}})
+
+
+async def test_the_next_best_are_named() -> None:
+    many = [tool(f"weather_{n}", f"Weather.\n{{{'x' * 200}") for n in range(12)]
+    answer = await search(many).run('{"query": "weather"}')
+    assert [each["name"] for each in found(answer)] == [f"weather_{n}" for n in range(5)]
+    last = answer.splitlines()[-1]
+    assert [f"weather_{n} (Weather. {{xxx" in last for n in range(12)] == [False] * 5 + [True] * 5 + [False] * 2
+    assert len(last) < 700
+    assert found_in(answered(answer), many) == tuple(many[:5]), "what was only named is shown when it is found"
 
 
 async def test_a_large_definition_is_shortened_and_an_exact_name_shows_it() -> None:
@@ -164,6 +174,8 @@ class Near:
         if self._fault is not None:
             raise self._fault
         return [None if not self._is_ready else 0.9 if self._word in text else 0.0 for text in texts]
+
+    is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError

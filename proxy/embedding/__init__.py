@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 
-from proxy.embedding import vectors
 from proxy.embedding.backend import LONGEST, Backend
 from proxy.embedding.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
-from proxy.embedding.remembered import AT_ONCE, Remembered
+from proxy.embedding.remembered import AT_ONCE, Remembered, Stacks
+from proxy.embedding.vectors import Stack
 from proxy.index import VectorIndex
+from proxy.index.packed import dimension
 
 logger = logging.getLogger("penstock.embedding")
 
 INLINE = 512
-"""Texts that are compared on the event loop: about a millisecond."""
+"""Texts whose vectors are unpacked on the event loop: about a millisecond."""
 
 _WARN_EVERY = 60.0
 _LONGEST_WAIT = 3600.0
@@ -38,7 +39,8 @@ class EmbeddingService:
         max_bytes: int = 64 * 2**20,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`max_bytes` bounds the vectors in memory; without `index` there are no others."""
+        """`max_bytes` bounds the vectors in memory, and a quarter as many those unpacked; without `index` there are no
+        others."""
         self.name = backend.name
         self._version = backend.version
         self._clock = clock
@@ -48,6 +50,7 @@ class EmbeddingService:
         self._pending: dict[Key, Wanted] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._questions = 0
+        self._stacks = Stacks(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
 
     def bound(self, tenant: str) -> "BoundEmbedder":
@@ -77,8 +80,21 @@ class EmbeddingService:
         """The cosine of each text to a query after at most `wait` seconds; None where there is no vector yet."""
         if not texts:
             return []
+        key = (tenant, tuple(texts))  # strings know their hash
+        stack = self._stacks.get(key)
+        if stack is not None:
+            (asked,) = await self._made_of(tenant, [query], wait)
+            if not asked or stack.fits(asked):
+                return stack.similarities(asked) if asked else [None] * len(texts)
         asked, *others = await self._made_of(tenant, [query, *texts], wait)
-        return await self._compare(asked, others)
+        if not asked or not any(others):
+            return [None] * len(texts)
+        made = await self._stacked(others, asked)
+        if made is None:
+            return [None] * len(texts)
+        if made.holds == sum(each != b"" for each in others):
+            self._stacks.put(key, made)
+        return made.similarities(asked)
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
         """The packed vectors of each text after at most `wait` seconds, the first text's before the others'.
@@ -91,6 +107,11 @@ class EmbeddingService:
     def version(self) -> str:
         """What vectors depend on besides the text: the model of their scope in the index."""
         return self._version
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether vectors are on their way."""
+        return self._making.is_busy or bool(self._looking)
 
     async def _made_of(self, tenant: str, texts: Sequence[str], wait: float) -> list[bytes | None]:
         self._questions += 1
@@ -152,18 +173,17 @@ class EmbeddingService:
         self._remembered.add(wanted.key, packed)
         wanted.answer(packed)
 
-    async def _compare(self, query: bytes | None, texts: Sequence[bytes | None]) -> Sequence[float | None]:
-        if not query or not any(texts):
-            return [None] * len(texts)
+    async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack | None:
+        width = dimension(query)
         if len(texts) <= self._inline:
-            return vectors.similarities(query, texts)
+            return Stack(texts, width)
         try:
-            found = await asyncio.to_thread(vectors.similarities, query, texts)
+            made = await asyncio.to_thread(Stack, texts, width)
         except ImportError:
             self._warn("compare", "not_installed")
-            return [None] * len(texts)
+            return None
         self._inline = INLINE
-        return found
+        return made
 
     def _warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
@@ -186,6 +206,11 @@ class BoundEmbedder:
     def name(self) -> str:
         """The model, for people."""
         return self._service.name
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether vectors are on their way; of any tenant: they are made one after the other."""
+        return self._service.is_behind
 
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet."""

@@ -101,6 +101,11 @@ class Making:
         """Whether nothing is made for now, because it failed."""
         return self._closed or self._clock() < self._paused_until
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the model loads or texts wait, and it did not fail."""
+        return self._worker is not None and not self._worker.done() and not self.is_pausing
+
     async def aclose(self) -> None:
         """Stop; whoever waits gets None."""
         self._closed = True

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from proxy.embedding.making import Key, Warn
+from proxy.embedding.vectors import Stack
 from proxy.index import IndexFailed, Point, Scope, VectorIndex
 from proxy.index.packed import dimension
 
@@ -18,6 +19,35 @@ _UNWRITTEN = 2048
 """Vectors that may wait to be written; further ones are only kept in memory."""
 _ENTRY = 300
 """Bytes that an entry takes in memory besides its vectors."""
+
+
+class Stacks:
+    """Unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """What was used longest ago is forgotten."""
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._known: OrderedDict[tuple[str, tuple[str, ...]], Stack] = OrderedDict()
+
+    def get(self, key: tuple[str, tuple[str, ...]]) -> Stack | None:
+        """Those of a tenant's texts, if they are there."""
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[str, tuple[str, ...]], stack: Stack) -> None:
+        """Keep them instead of what there was."""
+        before = self._known.pop(key, None)
+        self._bytes += _room(key, stack) - (_room(key, before) if before is not None else 0)
+        self._known[key] = stack
+        while self._bytes > self._max_bytes:
+            self._bytes -= _room(*self._known.popitem(last=False))
+
+
+def _room(key: tuple[str, tuple[str, ...]], stack: Stack) -> int:
+    return _ENTRY + stack.size + 2 * sum(map(len, key[1]))
 
 
 class Remembered:

@@ -38,20 +38,48 @@ def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | No
 
     The nearest, not the mean: a passage is about what one of its parts is about.
     """
-    width = dimension(query)
-    found: list[float | None] = [None] * len(texts)
-    near = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
-    if not near:
+    return Stack(texts, dimension(query)).similarities(query)
+
+
+class Stack:
+    """The vectors of texts, unpacked for one query after another."""
+
+    def __init__(self, texts: Sequence[bytes | None], width: int) -> None:
+        """Texts whose vectors have another dimension than `width` count as those without any."""
+        self._count, self._width, self._rows = len(texts), width, None
+        self._near = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
+        if not self._near:
+            return
+        numpy: Any = import_module("numpy")
+        chosen = [texts[place] or b"" for place in self._near]
+        self._rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
+        self._starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
+
+    @property
+    def holds(self) -> int:
+        """How many of the texts have vectors in it."""
+        return len(self._near)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return 0 if self._rows is None else int(self._rows.nbytes) + 8 * len(self._near)
+
+    def fits(self, query: bytes) -> bool:
+        """Whether a query's vectors have the dimension of the texts'."""
+        return dimension(query) == self._width
+
+    def similarities(self, query: bytes) -> list[float | None]:
+        """The cosine of each text's nearest vector to the query's; None for texts without one."""
+        found: list[float | None] = [None] * self._count
+        if self._rows is None or not self.fits(query):
+            return found
+        numpy: Any = import_module("numpy")
+        asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
+        nearest = numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
+        for place, cosine in zip(self._near, nearest.tolist(), strict=True):
+            found[place] = None if isnan(cosine) else cosine
         return found
-    numpy: Any = import_module("numpy")
-    chosen = [texts[place] or b"" for place in near]
-    rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
-    asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, width)
-    starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
-    nearest = numpy.maximum.reduceat((rows @ asked.T).max(axis=1), starts).clip(-1.0, 1.0)
-    for place, cosine in zip(near, nearest.tolist(), strict=True):
-        found[place] = None if isnan(cosine) else cosine
-    return found
 
 
 def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:

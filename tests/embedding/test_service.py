@@ -10,8 +10,8 @@ import pytest
 from proxy.embedding import EmbeddingService
 from proxy.embedding.backend import LONGEST, EmbeddingFailed
 from proxy.embedding.making import MOST
-from proxy.embedding.remembered import KIND
-from proxy.embedding.vectors import pack
+from proxy.embedding.remembered import KIND, Stacks
+from proxy.embedding.vectors import Stack, pack
 from proxy.index import IndexFailed, Point, Scope
 from proxy.index.embedded import Embedded
 from proxy.index.points import Bounds
@@ -362,3 +362,45 @@ async def test_closing_answers_those_who_wait() -> None:
     assert await asking == [None, None, None]
     assert await ask(service, "a", "b1") == [None]
     await service.aclose()
+
+
+async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    embedder = service.bound("t")
+    assert not embedder.is_behind
+    backend.free.clear()
+    assert list(await embedder.similarities("a", ["b"], wait=0)) == [None]
+    assert embedder.is_behind
+    backend.free.set()
+    assert list(await embedder.similarities("a", ["b"], wait=LONG)) == [0.0]
+    await service.ready()
+    assert not embedder.is_behind
+    backend.fault = lambda: RuntimeError("broken")
+    assert list(await embedder.similarities("a", ["b2"], wait=LONG)) == [None]
+    assert not embedder.is_behind
+    await service.aclose()
+
+
+async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    texts = ("a1", "b1")
+    for _ in range(2):
+        assert list(await service.bound("t").similarities("a", texts, wait=LONG)) == [1.0, 0.0]
+        assert list(await service.bound("t").similarities("b", texts, wait=LONG)) == [0.0, 1.0]
+    backend.free.clear()
+    assert list(await service.bound("u").similarities("a", texts, wait=0)) == [None, None]
+    assert list(await service.bound("t").similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
+    assert list(await service.bound("t").similarities("new", texts, wait=0)) == [None, None]
+    backend.free.set()
+    await service.aclose()
+
+
+def test_what_was_unpacked_long_ago_is_forgotten() -> None:
+    stacks = Stacks(max_bytes=1200)
+    one, two = (Stack([pack([[1.0, 0.0]])] * count, 2) for count in (2, 3))
+    for number in range(4):
+        stacks.put(("t", (str(number),)), one)
+        stacks.put(("t", (str(number),)), two)
+    assert [stacks.get(("t", (str(number),))) is two for number in range(4)] == [False, True, True, True]

@@ -347,6 +347,8 @@ class Slow:
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
 
+    is_behind = False
+
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError
 
@@ -354,6 +356,19 @@ class Slow:
 class Broken(Slow):
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         raise RuntimeError("a secret")
+
+
+async def test_what_was_chosen_while_the_model_loads_is_chosen_again() -> None:
+    near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
+    near.is_behind = True
+    request = asked("delete the alarm")
+    first = await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    assert first == await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    near.ready = True
+    second = await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    assert "flight_list" in set(second) - set(first)
+    near.ready = False  # from now on it is settled
+    assert await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bound("t", "s")) == second
 
 
 async def test_what_was_chosen_by_words_stays_when_vectors_come() -> None:

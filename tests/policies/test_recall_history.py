@@ -176,6 +176,8 @@ class Vectors:
         self.asked = list(texts)
         return [self.near.get(text, 0.0) for text in texts]
 
+    is_behind = False
+
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError("not needed")
 
@@ -196,6 +198,8 @@ class Preparing(Vectors):
     def __init__(self) -> None:
         super().__init__({})
         self.prepared: list[list[str]] = []
+
+    is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:
         self.prepared.append(list(texts))

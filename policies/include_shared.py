@@ -31,6 +31,7 @@ class IncludeShared(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     max_tokens: int = Field(default=1000, ge=100)

@@ -25,6 +25,7 @@ class InjectFacts(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     patterns: dict[str, tuple[str, ...]] = Field(default_factory=dict)

@@ -30,6 +30,7 @@ class ResolveClashes(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1  # marks, as long as nothing is cached
 
     older: Literal["auto", "keep", "mark", "remove"] = "auto"

@@ -37,6 +37,7 @@ class SelectMemories(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     needs_embedding: ClassVar[bool] = True
     needs_memories: ClassVar[bool] = True

@@ -30,6 +30,7 @@ class SelfCorrect(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
 
     kinds: tuple[Kind, ...] = ("empty", "language", "json", "arguments", "refusal")
     """What is looked for."""

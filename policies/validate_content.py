@@ -57,6 +57,7 @@ class ValidateContent(Policy):
     """
 
     may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
 
     action: Literal["annotate", "quarantine", "reject"] = "annotate"
     """What happens to content that is below a threshold."""

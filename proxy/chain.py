@@ -13,6 +13,9 @@ from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.wire import damage, flaws
 
+_FULL = 0.94
+"""The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
+
 _QUOTED = re.compile(r"'[^']*'")
 
 
@@ -80,6 +83,8 @@ class _Run:
             async with asyncio.timeout_at(self._deadline()):
                 decision = await self._policy.apply(self._request, self._ctx)
                 await self._check(decision)
+            if self._has_no_room():
+                decision = Keep(f"no room: {self.after.total} tokens would fill the window")
         except Exception as error:
             if strict:
                 raise
@@ -113,6 +118,13 @@ class _Run:
         self.after = await self._ctx.tokens.count(after)
         if self.after.total > self._before.total and not self._policy.may_grow:
             raise BrokenRequest(f"the request grew from {self._before.total} to {self.after.total} tokens")
+
+    def _has_no_room(self) -> bool:
+        """Whether a request that fitted would no longer, for something that gives way."""
+        if not self._policy.gives_way or self.after.total <= self._before.total:
+            return False
+        room = _FULL * self._ctx.model.usable(self._request)
+        return self._before.total <= room < self.after.total
 
     def _record(self, verdict: Verdict, why: str, facts: Any = None) -> None:
         if verdict != "rewrite":

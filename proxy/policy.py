@@ -119,6 +119,10 @@ class Policy(BaseModel, ABC):
     may_grow: ClassVar[bool] = False
     """Whether a rewrite may have more tokens than it was given."""
 
+    gives_way: ClassVar[bool] = False
+    """Whether what it adds is worth less than the room that it takes: a rewrite of a request that fitted and would
+    fill the window is dropped."""
+
     prefix_breaks_per_turn: ClassVar[float] = 0.0
     """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
     never. The provider's prompt cache is lost at each."""

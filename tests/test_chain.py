@@ -8,7 +8,7 @@ import pytest
 
 from proxy.chain import BrokenRequest, Outcome, run
 from proxy.chat import ChatRequest
-from proxy.context import Context
+from proxy.context import Context, ModelProfile
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite, When
 from proxy.testing import chat, context, message, script, tool
 
@@ -49,6 +49,10 @@ class Scripted(Policy):
 
 class Growing(Scripted):
     may_grow = True
+
+
+class GivingWay(Growing):
+    gives_way = True
 
 
 class Defining(Scripted):
@@ -131,6 +135,28 @@ class TestAFault:
 async def test_a_policy_whose_job_is_to_add_may_grow() -> None:
     outcome = await ran(Growing(act="grow"))
     assert outcome.steps[0].verdict == "rewrite"
+
+
+async def test_what_gives_way_is_dropped_where_it_would_fill_the_window() -> None:
+    request = chat("s u1 a1 u2")
+    before, after = [(await ran(Growing(act=act), request=request)).after for act in ("keep", "grow")]
+    assert before is not None
+    assert after is not None
+    full = int(after.total / 0.94)  # so large that it fills just so much
+    for window, step, verdict in [
+        (full + 2, GivingWay(act="grow"), "rewrite"),
+        (full - 2, GivingWay(act="grow"), "keep"),
+        (full - 2, Growing(act="grow"), "rewrite"),
+        (before.total, GivingWay(act="grow"), "rewrite"),  # it did not fit before: others see to that
+    ]:
+        outcome = await ran(step, request=request, model=roomy(window))
+        assert outcome.steps[0].verdict == verdict
+        assert outcome.after == (after if verdict == "rewrite" else before)
+
+
+def roomy(usable: int) -> ModelProfile:
+    """A model with so many tokens for a prompt."""
+    return ModelProfile(name="test", window=usable, max_output=1, reserve=0)
 
 
 async def test_a_rejection_ends_the_chain_whatever_on_error_says() -> None:

@@ -86,7 +86,7 @@ class Admin:
         return JSONResponse({**answer, "workers": await self._peers.ask(question)}, headers=_NO_STORE)
 
     async def _config_here(self, question: Question) -> dict[str, Any]:
-        return {"process": os.getpid(), **self._reloading.detail()}
+        return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
 
     async def _reload(self, request: Request) -> Response:
         question = {"ask": "reload"}

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.fallback import same_server
+from proxy.headers import impersonal
 from proxy.routing import Routes
 from proxy.upstream import Upstream
 
@@ -21,13 +23,15 @@ class Catalogue:
         self._routes = routes
 
     async def listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """All models by id; `headers` are the client's, for its key.
+        """All models by id; `headers` are the client's.
 
-        What an upstream does not tell in time is left out.
+        The request names no model, so its key is meant for the default upstream: any other server is asked without it.
+        What an upstream does not tell in time, or without the key, is left out.
         """
         listed = {name: self.described(name) for name in self._routes.names()}
-        upstreams = self._routes.upstreams
-        answers = await asyncio.gather(*(_ask(upstream, headers) for upstream in upstreams))
+        upstreams, meant, others = self._routes.upstreams, self._routes.default, impersonal(headers)
+        asked = [_ask(each, headers if same_server(each, meant) else others) for each in upstreams]
+        answers = await asyncio.gather(*asked)
         for upstream, answer in zip(upstreams, answers, strict=True):
             for model in answer:
                 if self._routes.serves(model["id"], upstream):

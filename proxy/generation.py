@@ -17,6 +17,11 @@ FIXED = (
     "server.admin_host",
     "server.admin_port",
     "server.keep_alive",
+    "server.drain",
+    "limits.max_header_bytes",
+    "limits.header_timeout",
+    "limits.body_timeout",
+    "limits.write_timeout",
     "state",
     "vectors",
     "memories",
@@ -28,7 +33,7 @@ FIXED = (
     "telemetry.service_name",
     "telemetry.sample",
 )
-"""What is settled when the process starts: sockets, stores, the model of vectors, the way of traces."""
+"""What is settled when the process starts: sockets and their connections, stores, the model of vectors, traces."""
 
 
 class Generation:

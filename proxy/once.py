@@ -1,12 +1,13 @@
 """Work on content that is done once: what it gave is remembered by the content, for one tenant."""
 
 import asyncio
+import contextlib
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
-from sys import getsizeof
 from typing import Any, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
@@ -52,9 +53,12 @@ class OnceService:
         new = [place for place, known in enumerate(found) if known is None]
         if new:
             fresh = [messages[place] for place in new]
-            made = await self._run(sum(keys[place][3] for place in new), lambda: list(map(function, fresh)))
-            for place, result in zip(new, made, strict=True):
-                found[place] = (result, self._remember(keys[place], result))
+
+            def remember(made: list[Result]) -> None:
+                for place, result in zip(new, made, strict=True):
+                    found[place] = (result, self._remember(keys[place], result))
+
+            await self._run(sum(keys[place][3] for place in new), lambda: list(map(function, fresh)), remember)
         return [cast(Result, known[0]) for known in found if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
@@ -62,9 +66,7 @@ class OnceService:
         known = self._recall(key)
         if known is not None:
             return cast(Result, known[0])
-        result = await self._run(size, work)
-        self._remember(key, result)
-        return result
+        return await self._run(size, work, partial(self._remember, key))
 
     def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""
@@ -75,10 +77,22 @@ class OnceService:
         """Remember what follows from what a key says alone."""
         self._remember((tenant, key), result)
 
-    async def _run(self, size: int, work: Callable[[], Result]) -> Result:
+    async def _run(self, size: int, work: Callable[[], Result], remember: Callable[[Result], object]) -> Result:
         if size <= INLINE:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            result = work()
+            remember(result)
+            return result
+        # work that has begun is remembered also where nobody waits for it any more: under load, who gives up comes
+        # again with the same text, and would else never find it done
+        loop, running = asyncio.get_running_loop(), self._threads.submit(work)
+
+        def done(running: Future[Result]) -> None:
+            if not running.cancelled() and running.exception() is None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed already
+                    loop.call_soon_threadsafe(remember, running.result())
+
+        running.add_done_callback(done)
+        return await asyncio.wrap_future(running)
 
     def _recall(self, key: Hashable) -> tuple[Any, int] | None:
         known = self._known.get(key)
@@ -140,10 +154,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _size(result: Any) -> int:
-    if isinstance(result, str):
-        return getsizeof(result)
+    """Bytes that a result takes, with what it refers to; what parts of it share counts more than once."""
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
     if isinstance(result, tuple) and result and isinstance(result[0], float | int):
         return 32 * len(result)
-    return sum(map(_size, result)) if isinstance(result, tuple | frozenset) else 32
+    own = sys.getsizeof(result)
+    return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own

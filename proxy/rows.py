@@ -27,6 +27,7 @@ _OPTIONS: dict[str, Any] = {
     "eviction_policy": "least-recently-used",  # makes the index; the eviction is ours
     "cull_limit": 0,
     "sqlite_synchronous": 2,
+    "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
     "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
     "sqlite_journal_size_limit": 2**24,
 }

@@ -110,6 +110,8 @@ class Connection(HttpToolsProtocol):
             return
         self._head += len(data)
         super().data_received(data)
+        if self._refused:
+            return
         if self._part == "head":
             if self._head > self._limits.max_header_bytes:
                 self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
@@ -117,6 +119,10 @@ class Connection(HttpToolsProtocol):
             self._head = 0
         if self._part != self._timed or (self._head and self._head == len(data)):
             self._await(self._part)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; uvicorn would say so in plain text, also in the midst of another answer."""
+        self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
         """A request begins."""

@@ -1,4 +1,7 @@
+import asyncio
 import threading
+
+import pytest
 
 from proxy.chat import Message
 from proxy.once import INLINE, OnceService
@@ -42,6 +45,55 @@ async def test_large_texts_go_to_a_thread() -> None:
     assert threading.main_thread().name not in counted.threads
     await service.bound("t").of(counted.upper, "x")
     assert threading.main_thread().name in counted.threads
+    service.close()
+
+
+async def test_work_that_nobody_waits_for_any_more_is_remembered() -> None:
+    counted, service, go_on, begun = Counted(), OnceService(), threading.Event(), threading.Event()
+
+    def slow(text: str) -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return counted.upper(text)
+
+    def slow_each(message: Message) -> str:
+        return slow(message.text)
+
+    once, text = service.bound("t"), "x" * (INLINE + 1)
+    messages = chat(f"u{text}").messages
+    for asked in (once.of(slow, text), once.of_each(slow_each, messages)):
+        go_on.clear()
+        begun.clear()
+        asking = asyncio.ensure_future(asked)
+        await asyncio.to_thread(begun.wait)
+        waiting = asyncio.ensure_future(once.of(counted.lower, text))
+        await asyncio.sleep(0)
+        for task in (asking, waiting):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        go_on.set()
+        await once.of(counted.upper, text + str(len(counted.runs)))  # the one thread is free again
+    counted.runs.clear()
+    assert await once.of(slow, text) == text.upper()
+    assert await once.of_each(slow_each, messages) == [messages[0].text.upper()]
+    assert counted.runs == [], "both were there"
+    await once.of(counted.lower, text)
+    assert counted.runs == [text], "what had not begun was dropped"
+    service.close()
+
+
+async def test_work_that_fails_is_not_remembered() -> None:
+    service, tries = OnceService(), list[str]()
+
+    def fail(text: str) -> str:
+        tries.append(text)
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            await service.bound("t").of(fail, "x" * (INLINE + 1))
+    assert len(tries) == 2
     service.close()
 
 

@@ -172,7 +172,7 @@ def test_what_cannot_change_keeps_its_value(tmp_path: Path) -> None:
 
     running = of("m", "state: {max_mib: 64}")
     wanted = of("n", "state: {max_mib: 65}\nserver: {port: 5, drain: 7}\ntelemetry: {log_level: debug, sample: 0.5}")
-    assert needs_restart(running, wanted) == ("server.port", "state", "telemetry.sample")
+    assert needs_restart(running, wanted) == ("server.port", "server.drain", "state", "telemetry.sample")
     merged = in_force(running, wanted)
     assert merged.state == running.state
     assert merged.models == wanted.models

@@ -44,8 +44,14 @@ _ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "LRU_CACHE_CAPACITY": "16",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
 }
-"""What the libraries must find when they are imported; the operator's own values win."""
+"""What the libraries must find when they are imported; the operator's own values win.
+
+The two caches keep code and weights for each shape of input, a thousand of them by default. Texts come in all lengths:
+after 300 calls that was 400 MB more, for no gain in time.
+"""
 
 _FAST = {"avx512_bf16", "amx_bf16"}
 _TAIL = 64 * 1024

@@ -10,14 +10,11 @@ from proxy.errors import ConfigError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
-from proxy.telemetry.mitigations import CALLS, COUNTED, HAPPENED, SCORED, SERIES, WRITES
-from proxy.telemetry.service_metrics import IndexMetrics, LimitMetrics, WriterMetrics
-from proxy.usage import Usage
+from proxy.telemetry.mitigations import CALLS, SERIES, WRITES
+from proxy.telemetry.request_metrics import PolicyMetrics, RouteMetrics
+from proxy.telemetry.service_metrics import IndexMetrics, KeyMetrics, LimitMetrics, WriterMetrics
 
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
-
-_MOST_REASONS = 50
-"""Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""
 
 
 class Metrics:
@@ -34,7 +31,8 @@ class Metrics:
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
         self._registry = registry = CollectorRegistry()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
-        self._policies: dict[str, _PolicyMetrics] = {}
+        self._policies: dict[str, PolicyMetrics] = {}
+        self._keys: dict[str, KeyMetrics] = {}
         self._series = Series(registry)
         self.writer = WriterMetrics(self._series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
@@ -67,12 +65,19 @@ class Metrics:
             route = self._routes[model, upstream] = RouteMetrics(self._series, model, upstream)
         return route
 
+    def key(self, name: str) -> KeyMetrics:
+        """The series of a key of Penstock."""
+        key = self._keys.get(name)
+        if key is None:
+            key = self._keys[name] = KeyMetrics(self._series, name)
+        return key
+
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
         for step in steps:
             policy = self._policies.get(step.policy)
             if policy is None:
-                policy = self._policies[step.policy] = _PolicyMetrics(self._series, step.policy)
+                policy = self._policies[step.policy] = PolicyMetrics(self._series, step.policy)
             policy.ran(step)
 
     def turned(self, model: str, to: str, reason: str) -> None:
@@ -110,72 +115,6 @@ class Metrics:
         """Take this process's requests out of the shared gauge; counters stay."""
         if self._directory is not None:
             multiprocess.mark_process_dead(os.getpid(), self._directory)  # type: ignore[no-untyped-call]
-
-
-class RouteMetrics:
-    """The series of one model at one upstream."""
-
-    def __init__(self, series: "Series", model: str, upstream: str) -> None:
-        self._series = series
-        self._labels = (model, upstream)
-        self._duration = series.duration.labels(model, upstream)
-        self._first_chunk = series.first_chunk.labels(model, upstream)
-        self._sizes = series.size.labels(model, "before"), series.size.labels(model, "after")
-        self._shares = series.utilization.labels(model, "before"), series.utilization.labels(model, "after")
-        self._overflows = series.overflows.labels(model)
-        self._input = series.tokens.labels(model, "input")
-        self._output = series.tokens.labels(model, "output")
-        self._cached = series.tokens.labels(model, "cached_input")
-        self._statuses: dict[int, Counter] = {}
-        self._errors: dict[str, Counter] = {}
-
-    def context(self, before: int | None, after: int | None, window: int | None) -> None:
-        """Observe the tokens before and after the chain, and their share of the usable window."""
-        for tokens, size, share in zip((before, after), self._sizes, self._shares, strict=True):
-            if tokens is not None:
-                size.observe(tokens)
-                if window:
-                    share.observe(tokens / window)
-
-    def overflowed(self) -> None:
-        """Count a request that did not fit."""
-        self._overflows.inc()
-
-    def first_chunk(self, seconds: float) -> None:
-        """Observe how long the client waited for the first byte of its answer."""
-        self._first_chunk.observe(seconds)
-
-    def used(self, usage: Usage) -> None:
-        """Count the tokens that the upstream reported."""
-        if usage.input:
-            self._input.inc(usage.input)
-        if usage.output:
-            self._output.inc(usage.output)
-        if usage.cached:
-            self._cached.inc(usage.cached)
-
-    def cost(self, usd: float, saved: float) -> None:
-        """Count what an answer cost, and about what the chain saved of the prompt; less than nothing, if it added."""
-        self._series.cost.labels(self._labels[0]).inc(usd)
-        if saved:
-            self._series.chain_cost.labels(self._labels[0], "saved" if saved > 0 else "added").inc(abs(saved))
-
-    def failed(self, reason: str) -> None:
-        """Count an upstream's failure."""
-        error = self._errors.get(reason)
-        if error is None:
-            if len(self._errors) >= _MOST_REASONS:
-                reason = "other"
-            error = self._errors[reason] = self._series.errors.labels(self._labels[1], reason)
-        error.inc()
-
-    def ended(self, status: int, seconds: float) -> None:
-        """Count a request and observe its duration, in seconds."""
-        requests = self._statuses.get(status)
-        if requests is None:
-            requests = self._statuses[status] = self._series.requests.labels(*self._labels, str(status))
-        requests.inc()
-        self._duration.observe(seconds)
 
 
 class ConfigMetrics:
@@ -224,51 +163,6 @@ class ConfigMetrics:
         self._successful.set(0 if outcome == "refused" else 1)
 
 
-class _PolicyMetrics:
-    def __init__(self, series: "Series", policy: str) -> None:
-        self._series = series
-        self._policy = policy
-        self._duration = series.policy_duration.labels(policy)
-        self._compressions = series.compressions.labels(policy)
-        self._ratio = series.ratio.labels(policy)
-        self._verdicts: dict[tuple[str, bool], Counter] = {}
-        self._mitigations: dict[str, Counter] = {}
-
-    def ran(self, step: Step) -> None:
-        key = step.verdict, step.observed
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            mode = "observe" if step.observed else "enforce"
-            verdict = self._verdicts[key] = self._series.verdicts.labels(self._policy, step.verdict, mode)
-        verdict.inc()
-        if step.verdict != "skip":
-            self._duration.observe(step.seconds)
-        if step.compressed and step.tokens_before and step.tokens_after is not None:
-            self._compressions.inc()
-            self._ratio.observe(step.tokens_after / step.tokens_before)
-        if step.facts and not step.observed:
-            self._told(step)
-
-    def _told(self, step: Step) -> None:
-        happened: set[str] = set()
-        for name, value in step.facts.items():
-            if isinstance(value, str):
-                continue
-            if name in COUNTED:
-                self._mitigation(COUNTED[name]).inc(value)
-            elif name in SCORED:
-                self._series.scores.labels(SCORED[name]).observe(value)
-            elif name in HAPPENED and value > 0 and step.verdict == "rewrite":
-                happened.add(HAPPENED[name])
-        for name in happened:
-            self._mitigation(name).inc()
-
-    def _mitigation(self, name: str) -> Counter:
-        if name not in self._mitigations:
-            self._mitigations[name] = self._series.mitigations[name].labels(self._policy)
-        return self._mitigations[name]
-
-
 class Series:
     """The labelled series of a registry."""
 
@@ -297,6 +191,9 @@ class Series:
         self.chain_cost = counter(
             "chain_cost_usd", "Estimated cost of the tokens that chains removed or added.", "model", "change"
         )
+        self.key_requests = counter("key_requests", "Requests of each key of Penstock.", "key", "status")
+        self.key_tokens = counter("key_tokens", "Tokens of each key, as upstreams report them.", "key", "kind")
+        self.key_cost = counter("key_cost_usd", "Cost of each key's answers, where prices are known.", "key")
         self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
         self.fallbacks = counter("fallbacks", "Requests that went on to another model.", "model", "to", "reason")
         self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")

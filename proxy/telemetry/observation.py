@@ -13,8 +13,10 @@ from proxy.errors import PenstockError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
-from proxy.telemetry.metrics import Metrics, RouteMetrics
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent import Recent, Record
+from proxy.telemetry.request_metrics import RouteMetrics
+from proxy.telemetry.service_metrics import KeyMetrics
 from proxy.usage import Usage
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Observation:
         self._span = span
         self._started = perf_counter()
         self._series: RouteMetrics | None = None
+        self._key: KeyMetrics | None = None
         self._said: dict[str, str | None] = {"request_id": request_id or None, "route": route}
         self._steps: Sequence[Step] = ()
         self._before: int | None = None
@@ -76,6 +79,7 @@ class Observation:
         self._tenant = tenant
         if name is not None:
             self._said["key"] = name
+            self._key = self._metrics.key(name)
 
     def routed(
         self, *, model: str, upstream: str, chain: str | None = None, profile: ModelProfile | None = None
@@ -134,6 +138,8 @@ class Observation:
         kind = kind_of(error)
         self._metrics.active.dec()
         self._route.ended(status, seconds)
+        if self._key is not None:
+            self._key.ended(status)
         if self._overflow or kind == OVERFLOW:
             self._route.overflowed()
         if "model" in self._said:
@@ -158,6 +164,8 @@ class Observation:
         self._metrics.answered(facts)
         if usage is not None:
             self._route.used(usage)
+            if self._key is not None:
+                self._key.used(usage)
             self._price(usage)
         if error is not None:
             self._route.failed(error)
@@ -179,6 +187,8 @@ class Observation:
         saved = money(profile.prices, profile.cache.read * removed)
         self._cost, self._saved = cost + (self._cost or 0.0), saved + (self._saved or 0.0)
         self._route.cost(cost, saved)
+        if self._key is not None:
+            self._key.cost(cost)
 
     def _remember(self, status: int, seconds: float, error: str | None, stream: bool) -> None:
         self._recent.add(

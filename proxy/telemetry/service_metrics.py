@@ -1,6 +1,8 @@
-"""What services tell metrics: the small model, limits, the index of vectors."""
+"""What services tell metrics: the small model, limits, the index of vectors, and what each key used."""
 
 from typing import TYPE_CHECKING
+
+from proxy.usage import Usage
 
 if TYPE_CHECKING:
     from proxy.telemetry.metrics import Series
@@ -51,3 +53,25 @@ class IndexMetrics:
     def degraded(self, degraded: bool) -> None:
         """Say whether it does without."""
         self._series.index_degraded.set(int(degraded))
+
+
+class KeyMetrics:
+    """The series of one key of Penstock. Its name stands in the configuration: there are no more than those."""
+
+    def __init__(self, series: "Series", name: str) -> None:
+        self._series = series
+        self._name = name
+
+    def used(self, usage: Usage) -> None:
+        """Count the tokens that the upstream reported."""
+        for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
+            if tokens:
+                self._series.key_tokens.labels(self._name, kind).inc(tokens)
+
+    def cost(self, usd: float) -> None:
+        """Count what an answer cost, in US dollars."""
+        self._series.key_cost.labels(self._name).inc(usd)
+
+    def ended(self, status: int) -> None:
+        """Count a request."""
+        self._series.key_requests.labels(self._name, str(status)).inc()

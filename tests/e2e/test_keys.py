@@ -275,3 +275,23 @@ async def test_no_key_is_in_any_log_metric_error_or_repr(
     for text in written:
         assert "s3cret" not in text
         assert "sk-operators" not in text
+
+
+async def test_what_each_key_used_is_counted_under_its_name(setup: Setup) -> None:
+    for key in (ANN, ANN, BOB, "pk-unknown-s3cret", None):
+        await setup.ask(key, json=talk())
+    await setup.ask(BOB, json=talk("claude"))
+    _, _, told = await setup.ask(None, "/metrics", "GET")
+    lines = {line for line in told.decode().splitlines() if line.startswith("penstock_key_")}
+    found = {line for line in lines if "_created" not in line}
+    assert found == {
+        'penstock_key_requests_total{key="ann",status="200"} 2.0',
+        'penstock_key_requests_total{key="bob",status="200"} 1.0',
+        'penstock_key_requests_total{key="bob",status="404"} 1.0',
+        'penstock_key_tokens_total{key="ann",kind="input"} 18.0',
+        'penstock_key_tokens_total{key="ann",kind="output"} 4.0',
+        'penstock_key_tokens_total{key="bob",kind="input"} 9.0',
+        'penstock_key_tokens_total{key="bob",kind="output"} 2.0',
+        'penstock_key_cost_usd_total{key="ann"} 22.0',
+        'penstock_key_cost_usd_total{key="bob"} 11.0',
+    }

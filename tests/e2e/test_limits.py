@@ -1,6 +1,7 @@
 """Limits over real sockets: workers that count together, overload, and clients that are too slow or say too much."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -152,6 +153,18 @@ GOOD = json.dumps(TALK).encode()
         pytest.param(
             [b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n"], 431, "request_header_fields_too_large", id="a long path"
         ),
+        pytest.param([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], 400, "malformed_request", id="TLS"),
+        pytest.param([b"what is this?\r\n\r\n"], 400, "malformed_request", id="no HTTP"),
+        pytest.param([b"x" * 5000], 400, "malformed_request", id="much that is no HTTP"),
+        pytest.param([b"GET http://[ HTTP/1.1\r\n\r\n"], 400, "malformed_request", id="no path"),
+        pytest.param([LINE + b"content-length: x\r\n\r\n"], 400, "malformed_request", id="no length"),
+        pytest.param(
+            [LINE + b"transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n"], 400,
+            "malformed_request", id="two lengths",
+        ),
+        pytest.param(
+            [LINE + b"transfer-encoding: chunked\r\n\r\n", b"zz\r\n"], 400, "malformed_request", id="a chunk of no size"
+        ),
         pytest.param(
             [LINE + b"content-length: %d\r\n\r\n" % len(GOOD), GOOD[:9], GOOD[9:]], 200, None, id="a body in pieces"
         ),
@@ -164,6 +177,31 @@ async def test_clients_that_are_too_slow_or_say_too_much_are_refused(
     head, body = await raw(host, int(port), *parts)
     assert head.startswith(b"HTTP/1.1 %d " % status), head
     assert json.loads(body).get("error", {}).get("code") == code
+
+
+async def test_nothing_is_said_in_the_midst_of_an_answer(
+    impatient: Served, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    """A client that goes on with what is no HTTP gets no second answer before the first, nor a part of it in one."""
+    host, _, port = impatient.base.removeprefix("http://").partition(":")
+    release = asyncio.Event()
+
+    async def hold(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+
+    behind.respond = hold
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(LINE + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD)
+    await behind.arrived(1)
+    writer.write(b"\x16\x03\x01 no HTTP\r\n\r\n")
+    async with asyncio.timeout(30):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        await behind.gone.wait()
+    writer.close()
+    release.set()
+    assert await is_alive(http, impatient)
+    assert not [line for line in impatient.log if "unexpected" in line or "Traceback" in line]
 
 
 @pytest.fixture

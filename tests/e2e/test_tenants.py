@@ -7,9 +7,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from proxy.disk import DiskStore
 from proxy.keys import hash_of
+from proxy.once import OnceService
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, recalling, result, working
 from tests.e2e.servers import Upstream, proxy
 
@@ -172,3 +174,65 @@ async def test_keys_of_one_tenant_share_it(people: tuple[Person, Person], reques
     other = Person(ann.base, ann.behind, ann.http, key="pk-ann2")
     in_common = "[keys]" in request.node.name
     assert await other.missing(ann.named) == (set() if in_common else ann.named)
+
+
+async def test_what_was_done_to_a_request_is_told_to_its_tenant_alone(people: tuple[Person, Person]) -> None:
+    ann, bob = people
+    body = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
+    await ann.send("POST", "/v1/chat/completions", json=body, headers={"x-request-id": "anns-request"})
+    status, told = await ann.send("GET", "/v1/explain/anns-request")
+    assert (status, told["request_id"]) == (200, "anns-request")
+    unknown = await bob.send("GET", "/v1/explain/nobodys")
+    assert unknown[0] == 404
+    for headers in FORGED:
+        for path in ("anns-request", "anns-request/", "ANNS-REQUEST", "%61nns-request", "../explain/anns-request"):
+            assert await bob.send("GET", f"/v1/explain/{path}", headers=headers) == unknown
+    # whoever takes the same id has a record of its own under it, and hides nothing
+    await bob.send("POST", "/v1/chat/completions", json=body, headers={"x-request-id": "anns-request"})
+    assert (await bob.send("GET", "/v1/explain/anns-request"))[1]["tenant"] != told["tenant"]
+    assert await ann.send("GET", "/v1/explain/anns-request") == (200, told)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/admin/requests"), ("GET", "/admin/requests/anns-request"), ("GET", "/admin/config"),
+        ("POST", "/admin/reload"), ("GET", "/ui"), ("GET", "/v1/../admin/requests"), ("GET", "/v1/%2e%2e/admin/requests"),
+        ("GET", "/v1/admin/requests"), ("GET", "//admin/requests"),
+    ],
+)  # fmt: skip
+async def test_what_is_for_operators_is_out_of_reach(people: tuple[Person, Person], method: str, path: str) -> None:
+    _, bob = people
+    reached = len(bob.behind.received)
+    async with bob.http.request(
+        method, URL(bob.base + path, encoded=True), headers={"authorization": f"Bearer {BOB}"}
+    ) as response:
+        told = await response.text()
+    assert "steps" not in told
+    assert "generations" not in told
+    assert response.status == 404 or len(bob.behind.received) > reached, "or it is a path of the upstream's"
+
+
+async def test_the_same_content_takes_the_same_work_for_each_tenant(
+    people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of a text would tell by its speed who else has it."""
+    done: list[int] = []
+    real = OnceService._run
+
+    def noted(self: OnceService, size: int, work: Any, remember: Any) -> Any:
+        done.append(size)
+        return real(self, size, work, remember)
+
+    monkeypatch.setattr(OnceService, "_run", noted)
+    taken = []
+    for person in people:
+        done.clear()
+        await person.work(3)
+        await person.ask(chatting())
+        taken.append(list(done))
+    assert taken[0] == taken[1]
+    assert taken[0]
+    done.clear()
+    await people[1].ask(chatting())
+    assert len(done) < len(taken[0]), "for the same tenant it is there"

@@ -215,3 +215,34 @@ def test_the_loop_turns_while_the_model_is_loaded(cold: dict[str, Any]) -> None:
     assert cold["first"] == [None]
     assert cold["turns"] > 50
     assert cold["found"][0] > 0.3
+
+
+LENGTHS = """
+import asyncio, random
+from pathlib import Path
+from proxy.embedding.sentences import Sentences
+from proxy.embedding_settings import SentenceTransformersEmbedding
+
+def resident():
+    found = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(found[0].split()[1]) // 1024
+
+async def main():
+    model, chance = Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), random.Random(2)
+    await model.embed(["one"])
+    before = resident()
+    for _ in range(60):
+        await model.embed([" ".join(["word"] * chance.randrange(2, 60)) for _ in range(chance.randrange(1, 5))])
+    print(resident() - before)
+
+asyncio.run(main())
+"""
+
+
+@needs_model
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux tells it")
+def test_texts_of_all_lengths_leave_no_code_behind() -> None:
+    """What the libraries keep for each shape of input was 130 MB after as many calls, and no end to it."""
+    ran = subprocess.run([sys.executable, "-c", LENGTHS], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) < 70

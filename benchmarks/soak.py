@@ -1,0 +1,281 @@
+"""Hours of mixed load at half of what the proxy can do: does anything leak, or fail that should not?
+
+    python -m benchmarks.soak --minutes 60                      # as it is shipped: a directory, vectors in process
+    python -m benchmarks.soak --minutes 15 --workers 2 --state redis://127.0.0.1:6379/0 --embedding none
+
+Small chats, agents of 200 KB with 45 tools, streams, clients that leave, `/v1/compress`, recalls, embeddings, wrong
+requests and limited ones, through the shipped default chain and with keys of Penstock. Behind it an upstream that
+fails, stalls and breaks off now and then; and the configuration changes every half minute. What can be done is measured
+first. Large requests alone and a warm-up fill what is bounded in memory. Between the phases everything rests, and what
+is open then is counted. Exit code 1 if memory grew by more than 5 % after the warm-up, if more tasks, connections or
+files are open than before, or if anything failed that should not.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from benchmarks.soak_load import KEYS, Clients, Upstream
+from proxy.keys import hash_of
+
+ROOT = Path(__file__).parent.parent
+ADMIN = "soak-admin"
+CONFIG = """
+# version {n}
+upstreams:
+  main: {{kind: openai, base_url: "{url}", api_key: sk-soak, idle_timeout: {idle}, breaker: {{failures: 20}}}}
+models: [{{match: "*", upstream: main, window: 48000, tokenizer: o200k_base}}]
+auth:
+  kind: keys
+  keys:
+    - {{name: ann, hash: {ann}, tokens_per_minute: 100000000}}
+    - {{name: bob, hash: {bob}, budget_per_day: 1000000}}
+    - {{name: tight, hash: {tight}, requests_per_minute: 20}}
+server: {{watch: false, admin_key: {admin}, keep_alive: 5}}
+state: {state}
+embedding: {{kind: {embedding}}}
+telemetry: {{log_level: warning}}
+"""
+CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
+_MOST_AT_ONCE = 200
+
+
+class Processes:
+    """A running proxy: its parent and its workers."""
+
+    def __init__(self, parent: int, count: int) -> None:
+        self.parent, self._count = parent, count
+
+    def serving(self) -> list[int]:
+        """The processes that serve."""
+        if self._count == 1:
+            return [self.parent]
+        children = Path(f"/proc/{self.parent}/task/{self.parent}/children").read_text().split()
+        return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+    def memory(self) -> float:
+        """Resident memory of all, in MB."""
+        return sum(_status(pid, "VmRSS") for pid in self.serving()) / 1024
+
+    def threads(self) -> int:
+        """Threads of all."""
+        return sum(_status(pid, "Threads") for pid in self.serving())
+
+    def open(self) -> dict[str, int]:
+        """Open files of all: connections, and others."""
+        found: Counter[str] = Counter()
+        for pid in self.serving():
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                try:
+                    found["sockets" if os.readlink(entry).startswith("socket:") else "files"] += 1
+                except FileNotFoundError:
+                    continue  # it was closed meanwhile
+        return dict(found)
+
+
+def _status(pid: int, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+class Soak:
+    """One run."""
+
+    def __init__(
+        self, options: argparse.Namespace, folder: Path, clients: Clients, running: Processes, url: str
+    ) -> None:
+        self.options, self.folder, self.clients, self.running, self.url = options, folder, clients, running, url
+        self.samples: list[tuple[float, float, dict[str, int], int]] = []
+        self.version = 0
+        self.late = 0
+        self.started = perf_counter()
+
+    def configure(self, *, wrong: bool = False) -> None:
+        """Write another version of the configuration. Every other one has another upstream; a wrong one is refused."""
+        self.version += 1
+        write_config(self.folder, self.url, self.options, self.version, wrong=wrong)
+
+    async def closed(self, seconds: float, connections: int, *, only_large: bool = False) -> float:
+        """So many requests a second can be done at most."""
+        until, done = perf_counter() + seconds, 0
+
+        async def go() -> None:
+            nonlocal done
+            while perf_counter() < until:
+                await self.clients.one(only_large=only_large)
+                done += 1
+
+        await asyncio.gather(*(go() for _ in range(connections)))
+        return done / seconds
+
+    async def load(self, seconds: float, rate: float) -> None:
+        """Requests at a rate, each at its time, whatever became of those before; samples and reloads meanwhile."""
+        begun, under_way, sent = perf_counter(), set[asyncio.Task[None]](), 0
+        beside = asyncio.ensure_future(self._beside())
+        while (elapsed := perf_counter() - begun) < seconds:
+            while sent < elapsed * rate:
+                sent += 1
+                if len(under_way) >= _MOST_AT_ONCE:
+                    self.late += 1
+                    continue
+                task = asyncio.ensure_future(self.clients.one())
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*under_way)
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
+
+    async def _beside(self) -> None:
+        tick = 0
+        while True:
+            await asyncio.sleep(5)
+            tick += 1
+            self.sample()
+            if tick % 6 == 0:
+                self.configure(wrong=tick % 30 == 0)
+                os.kill(self.running.parent, signal.SIGHUP)
+
+    def sample(self) -> None:
+        """Look at the processes."""
+        now, running = perf_counter() - self.started, self.running
+        self.samples.append((now, running.memory(), running.open(), running.threads()))
+        if len(self.samples) % 12 == 0:
+            print(f"{now:7.0f} s {self.samples[-1][1]:7.1f} MB {self.samples[-1][2]}", flush=True)
+
+    async def rest(self, base: str) -> dict[str, int]:
+        """What is open once nothing is under way and idle connections are closed."""
+        await asyncio.sleep(self.options.rest)
+        headers = {"authorization": f"Bearer {ADMIN}", "connection": "close"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{base}/admin/config", headers=headers) as response,
+        ):
+            told: dict[str, Any] = await response.json()
+        each = [told, *told["workers"]]
+        found = {name: sum(one[name] for one in each) for name in ("tasks", "generations")}
+        return {**found, **self.running.open(), "threads": self.running.threads(), "MB": round(self.running.memory())}
+
+
+def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *, wrong: bool = False) -> Path:
+    """Write version `n` of the configuration, all at once; its path."""
+    assert CHAINS is not None
+    own = f'{{directory: "{folder}/state", max_mib: 32}}'
+    state = f'{{kind: redis, url: "{options.state}"}}' if options.state else own
+    keys = {name: hash_of(key) for name, key in KEYS.items()}
+    text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, state=state, embedding=options.embedding, **keys)
+    made = folder / "new"
+    made.write_text(text + CHAINS[0] + ("wrong: 1\n" if wrong else ""))
+    return made.rename(folder / "config.yaml")
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> int:
+    """Run it all. Returns the exit code."""
+    upstream = Upstream(options.seed)
+    runner = web.AppRunner(upstream.app(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    command = [sys.executable, "-m", "proxy", "serve", "--config", str(write_config(folder, url, options, 0))]
+    with (folder / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *("--port", "0", "--workers", str(options.workers)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
+        )
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+", (await process.stdout.readline()).decode())
+    assert found is not None, (folder / "log").read_text()
+    # its idle connections end before those of the proxy do: none is closed while a request is on its way
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3)
+    async with aiohttp.ClientSession(connector=connector) as http:
+        clients = Clients(found[0], http, upstream, options.seed, ADMIN)
+        soak = Soak(options, folder, clients, Processes(process.pid, options.workers), url)
+        most = await soak.closed(5, 4) and await soak.closed(options.calibrate, 16)
+        rate = options.rate or most / 2
+        print(f"at most {most:.0f} requests a second; load {rate:.0f}", flush=True)
+        await soak.closed(options.fill, 6, only_large=True)
+        await soak.load(options.warm_up * 60, rate)
+        before, warm = await soak.rest(found[0]), len(soak.samples)
+        clients.outcomes.clear()
+        await soak.load(options.minutes * 60, rate)
+        after = await soak.rest(found[0])
+    process.terminate()
+    code = await process.wait()
+    await runner.cleanup()
+    return report(soak, upstream, warm, before, after, code)
+
+
+def report(soak: Soak, upstream: Upstream, warm: int, before: dict[str, int], after: dict[str, int], code: int) -> int:
+    """Print what was found. Returns the exit code."""
+    clients, measured = soak.clients, soak.samples[warm:]
+    memory = [sample[1] for sample in measured]
+    part = max(1, len(memory) // 5)
+    first, last = statistics.median(memory[:part]), statistics.median(memory[-part:])
+    grown = last / first - 1
+    # a pool may keep a connection or a thread more than it happened to have
+    leaked = [name for name in ("tasks", "generations", "sockets", "files") if after.get(name, 0) > before[name] + 4]
+    log = (soak.folder / "log").read_text().splitlines()
+    said = Counter(json.loads(line).get("event", "?") if line.startswith("{") else line[:80] for line in log)
+    figures = {
+        "requests": sum(sum(each.values()) for each in clients.outcomes.values()),
+        "by_kind": {name: dict(each) for name, each in sorted(clients.outcomes.items())},
+        "faults_of_the_upstream": dict(upstream.faults),
+        "configurations": soak.version,
+        "not_sent_in_time": soak.late,
+        "MB": {
+            "first": round(soak.samples[0][1]),
+            "warm": round(first),
+            "end": round(last),
+            "most": round(max(memory)),
+        },
+        "grown": f"{grown:+.1%}",
+        "rested_before": before,
+        "rested_after": after,
+        "most_open": {name: max(sample[2].get(name, 0) for sample in measured) for name in ("sockets", "files")},
+        "log": dict(said),
+        "leaked": leaked,
+        "unexpected": dict(clients.unexpected),
+        "exit_code": code,
+    }
+    print(json.dumps(figures, indent=2))
+    fine = grown <= 0.05 and not leaked and not clients.unexpected and "unexpected error" not in said and code == 0
+    print("fine" if fine else "NOT FINE")
+    return 0 if fine else 1
+
+
+def main() -> int:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60, help="of load after the warm-up")
+    parser.add_argument("--warm-up", type=float, default=5, help="minutes of load before it")
+    parser.add_argument("--fill", type=float, default=180, help="seconds of large requests alone before that")
+    parser.add_argument("--rate", type=float, default=0, help="requests a second; by default half of what can be")
+    parser.add_argument("--calibrate", type=float, default=15, help="seconds for finding out what can be done")
+    parser.add_argument("--rest", type=float, default=20, help="seconds without load after each phase")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--state", default="", help="a Redis server's address; a directory if not given")
+    parser.add_argument("--embedding", default="sentence-transformers", choices=["sentence-transformers", "none"])
+    parser.add_argument("--seed", type=int, default=1)
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(measure(parser.parse_args(), Path(folder)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""What requests tell metrics: where they went, what steps did to them."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.step import Step
+from proxy.telemetry.mitigations import COUNTED, HAPPENED, SCORED
+from proxy.usage import Usage
+
+if TYPE_CHECKING:
+    from proxy.telemetry.metrics import Series
+
+_MOST_REASONS = 50
+"""Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""
+
+
+class Counted(Protocol):
+    """A counter of the metrics' library."""
+
+    def inc(self, amount: float = 1) -> None:
+        """Count so much."""
+
+
+class RouteMetrics:
+    """The series of one model at one upstream."""
+
+    def __init__(self, series: "Series", model: str, upstream: str) -> None:
+        self._series = series
+        self._labels = (model, upstream)
+        self._duration = series.duration.labels(model, upstream)
+        self._first_chunk = series.first_chunk.labels(model, upstream)
+        self._sizes = series.size.labels(model, "before"), series.size.labels(model, "after")
+        self._shares = series.utilization.labels(model, "before"), series.utilization.labels(model, "after")
+        self._overflows = series.overflows.labels(model)
+        self._input = series.tokens.labels(model, "input")
+        self._output = series.tokens.labels(model, "output")
+        self._cached = series.tokens.labels(model, "cached_input")
+        self._statuses: dict[int, Counted] = {}
+        self._errors: dict[str, Counted] = {}
+
+    def context(self, before: int | None, after: int | None, window: int | None) -> None:
+        """Observe the tokens before and after the chain, and their share of the usable window."""
+        for tokens, size, share in zip((before, after), self._sizes, self._shares, strict=True):
+            if tokens is not None:
+                size.observe(tokens)
+                if window:
+                    share.observe(tokens / window)
+
+    def overflowed(self) -> None:
+        """Count a request that did not fit."""
+        self._overflows.inc()
+
+    def first_chunk(self, seconds: float) -> None:
+        """Observe how long the client waited for the first byte of its answer."""
+        self._first_chunk.observe(seconds)
+
+    def used(self, usage: Usage) -> None:
+        """Count the tokens that the upstream reported."""
+        if usage.input:
+            self._input.inc(usage.input)
+        if usage.output:
+            self._output.inc(usage.output)
+        if usage.cached:
+            self._cached.inc(usage.cached)
+
+    def cost(self, usd: float, saved: float) -> None:
+        """Count what an answer cost, and about what the chain saved of the prompt; less than nothing, if it added."""
+        self._series.cost.labels(self._labels[0]).inc(usd)
+        if saved:
+            self._series.chain_cost.labels(self._labels[0], "saved" if saved > 0 else "added").inc(abs(saved))
+
+    def failed(self, reason: str) -> None:
+        """Count an upstream's failure."""
+        error = self._errors.get(reason)
+        if error is None:
+            if len(self._errors) >= _MOST_REASONS:
+                reason = "other"
+            error = self._errors[reason] = self._series.errors.labels(self._labels[1], reason)
+        error.inc()
+
+    def ended(self, status: int, seconds: float) -> None:
+        """Count a request and observe its duration, in seconds."""
+        requests = self._statuses.get(status)
+        if requests is None:
+            requests = self._statuses[status] = self._series.requests.labels(*self._labels, str(status))
+        requests.inc()
+        self._duration.observe(seconds)
+
+
+class PolicyMetrics:
+    """The series of one policy."""
+
+    def __init__(self, series: "Series", policy: str) -> None:
+        self._series = series
+        self._policy = policy
+        self._duration = series.policy_duration.labels(policy)
+        self._compressions = series.compressions.labels(policy)
+        self._ratio = series.ratio.labels(policy)
+        self._verdicts: dict[tuple[str, bool], Counted] = {}
+        self._mitigations: dict[str, Counted] = {}
+
+    def ran(self, step: Step) -> None:
+        """Count what the policy decided about a request."""
+        key = step.verdict, step.observed
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            mode = "observe" if step.observed else "enforce"
+            verdict = self._verdicts[key] = self._series.verdicts.labels(self._policy, step.verdict, mode)
+        verdict.inc()
+        if step.verdict != "skip":
+            self._duration.observe(step.seconds)
+        if step.compressed and step.tokens_before and step.tokens_after is not None:
+            self._compressions.inc()
+            self._ratio.observe(step.tokens_after / step.tokens_before)
+        if step.facts and not step.observed:
+            self._told(step)
+
+    def _told(self, step: Step) -> None:
+        happened: set[str] = set()
+        for name, value in step.facts.items():
+            if isinstance(value, str):
+                continue
+            if name in COUNTED:
+                self._mitigation(COUNTED[name]).inc(value)
+            elif name in SCORED:
+                self._series.scores.labels(SCORED[name]).observe(value)
+            elif name in HAPPENED and value > 0 and step.verdict == "rewrite":
+                happened.add(HAPPENED[name])
+        for name in happened:
+            self._mitigation(name).inc()
+
+    def _mitigation(self, name: str) -> Counted:
+        if name not in self._mitigations:
+            self._mitigations[name] = self._series.mitigations[name].labels(self._policy)
+        return self._mitigations[name]

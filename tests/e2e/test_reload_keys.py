@@ -1,0 +1,120 @@
+"""Keys that come and go while requests run, in files mounted as Kubernetes mounts a ConfigMap."""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from proxy.keys import hash_of
+from tests.e2e.served import Served, served
+from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk
+
+ANN, BOB = "pk-ann", "pk-bob"
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: "${{file:{secret}}}"}}}}
+models: [{{match: "*", upstream: main, window: 8192}}]
+auth: {{kind: keys, file: keys.yaml}}
+limits: {{header_timeout: {patience}}}
+state: {{directory: "{state}", max_mib: 8}}
+embedding: {{kind: none}}
+telemetry: {{log_level: info}}
+"""
+TALK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+class Mount:
+    """A folder whose files are links through `..data`, which is turned to another folder with each change."""
+
+    def __init__(self, folder: Path, behind: Upstream) -> None:
+        self.folder, self._url, self._state, self._made = folder / "mount", behind.url, folder / "state", 0
+        self.folder.mkdir()
+        for name in ("keys.yaml", "secret"):
+            (self.folder / name).symlink_to(f"..data/{name}")
+
+    def put(self, keys: str, secret: str = "sk-one", patience: float = 30) -> str:
+        """Swap to these keys; the configuration that refers to them."""
+        old, self._made = self.folder / f"..{self._made}", self._made + 1
+        new = self.folder / f"..{self._made}"
+        new.mkdir()
+        config = CONFIG.format(url=self._url, secret=self.folder / "secret", state=self._state, patience=patience)
+        for name, text in (("config.yaml", config), ("keys.yaml", keys), ("secret", secret)):
+            (new / name).write_text(text)
+        (self.folder / "..new").symlink_to(new.name)
+        (self.folder / "..new").rename(self.folder / "..data")
+        for path in old.iterdir() if old.exists() else ():
+            path.unlink()
+        return config
+
+
+def keys(*names: str, more: str = "") -> str:
+    hashes = {"ann": hash_of(ANN), "bob": hash_of(BOB)}
+    return "keys:\n" + "".join(f"  - {{name: {name}, hash: {hashes[name]}{more}}}\n" for name in names)
+
+
+@pytest.fixture
+def mount(tmp_path: Path, behind: Upstream) -> Mount:
+    return Mount(tmp_path, behind)
+
+
+async def ask(http: aiohttp.ClientSession, proxy: Served, key: str) -> int:
+    headers = {"authorization": f"Bearer {key}"}
+    async with http.post(f"{proxy.base}/v1/chat/completions", headers=headers, json=TALK) as response:
+        return response.status
+
+
+async def until(http: aiohttp.ClientSession, proxy: Served, key: str, status: int) -> None:
+    async with asyncio.timeout(60):
+        while await ask(http, proxy, key) != status:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_began(
+    mount: Mount, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await begin_stream(writer)
+        await send_chunk(writer, b'data: {"choices":[]}\n\n')
+        await go_on.wait()
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        await send_chunk(writer, b"")
+
+    plain = behind.respond
+    config = mount.put(keys("ann"))
+    (mount.folder / "config.yaml").symlink_to("..data/config.yaml")
+    async with served(config, mount.folder) as proxy:
+        assert [await ask(http, proxy, key) for key in (ANN, BOB)] == [200, 401]
+        behind.respond = slowly
+        headers = {"authorization": f"Bearer {ANN}"}
+        url, body = f"{proxy.base}/v1/chat/completions", {**TALK, "stream": True}
+        async with http.post(url, headers=headers, json=body) as response:
+            await response.content.readany()
+            behind.respond = plain
+            mount.put(keys("bob"), "sk-two")
+            await until(http, proxy, BOB, 200)
+            assert await ask(http, proxy, ANN) == 401
+            go_on.set()
+            assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        assert behind.last.header("authorization") == "Bearer sk-two"
+
+        # a file of keys that is wrong takes nobody's access, and gives none
+        mount.put(keys("bob", "ann", more=", no_such_limit: 1"), "sk-two")
+        async with asyncio.timeout(60):
+            while True:
+                async with http.get(f"{proxy.base}/readyz") as response:
+                    told = (await response.json())["config"]
+                if "refused" in told:
+                    break
+                await asyncio.sleep(0.05)
+        assert [await ask(http, proxy, key) for key in (ANN, BOB)] == [401, 200]
+        assert any("keys.yaml:2" in line and "no_such_limit" in line for line in proxy.log)
+        assert hash_of(BOB) not in "".join(proxy.log)
+
+        # what connections may take is settled at the start, and that is told; the keys are taken over
+        mount.put(keys("ann"), "sk-two", patience=20)
+        await until(http, proxy, ANN, 200)
+        assert await ask(http, proxy, BOB) == 401
+        async with http.get(f"{proxy.base}/readyz") as response:
+            assert (await response.json())["config"]["needs_restart"] == ["limits.header_timeout"]

@@ -101,7 +101,9 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 @pytest.mark.parametrize(
-    "strange", ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"']
+    "strange",
+    ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"'],
+    ids=ascii,
 )
 def test_no_value_can_start_a_line_or_drive_a_terminal(
     strange: str, log_format: str, capsys: pytest.CaptureFixture[str]

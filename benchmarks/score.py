@@ -49,11 +49,12 @@ def main() -> int:
     parser.add_argument("more", nargs="*", help="behind --: further arguments of score.py")
     options = parser.parse_args()
     port, upstream = free_port(), free_port()
+    facts = options.data / "poison" / "facts.jsonl"
     environment = {
         **os.environ,
         "UPSTREAM": f"http://127.0.0.1:{upstream}/v1",
         "PORT": str(port),
-        "FACTS": str((options.data / "poison" / "facts.jsonl").resolve()),
+        "FACTS": str(facts.resolve()) if facts.exists() else "",  # only data on poisoning has them
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     proxy = subprocess.Popen([sys.executable, "-m", "proxy", "serve", "--config", str(options.config)], env=environment)

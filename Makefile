@@ -4,7 +4,7 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve test lint types format docs test-clients test-image score bench clean
+.PHONY: help serve test lint types format docs test-clients test-ui test-image score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -17,7 +17,7 @@ test: $(VENV)/.dev ## all checks: format, lint, types, import rules, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 format: $(VENV)/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff format .
@@ -29,6 +29,9 @@ docs: $(VENV)/.serve ## make the schema and the reference again
 
 test-clients: $(VENV)/.dev ## real clients of other projects against a running proxy; needs Node, takes minutes
 	$(BIN)/python -m tests.clients.run
+
+test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path); PICTURES=folder keeps screenshots
+	$(BIN)/python -m pytest tests/ui/check_page.py
 
 # The scorer and the harness are not part of this repository: SCORER and BENCH name their folders.
 DATA ?=

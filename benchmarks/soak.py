@@ -1,7 +1,7 @@
 """Hours of mixed load at half of what the proxy can do: does anything leak, or fail that should not?
 
     python -m benchmarks.soak --minutes 60                      # as it is shipped: a directory, vectors in process
-    python -m benchmarks.soak --minutes 15 --workers 2 --state redis://127.0.0.1:6379/0 --embedding none
+    python -m benchmarks.soak --minutes 15 --workers 2 --state redis://127.0.0.1:6379/0 --memory 8
 
 Small chats, agents of 200 KB with 45 tools, streams, clients that leave, `/v1/compress`, recalls, embeddings, wrong
 requests and limited ones, through the shipped default chain and with keys of Penstock. Behind it an upstream that
@@ -44,9 +44,9 @@ auth:
     - {{name: ann, hash: {ann}, tokens_per_minute: 100000000}}
     - {{name: bob, hash: {bob}, budget_per_day: 1000000}}
     - {{name: tight, hash: {tight}, requests_per_minute: 20}}
-server: {{watch: false, admin_key: {admin}, keep_alive: 5}}
+server: {{watch: false, admin_key: {admin}, keep_alive: 5, remember_mib: {memory}}}
 state: {state}
-embedding: {{kind: {embedding}}}
+embedding: {embedding}
 telemetry: {{log_level: warning}}
 """
 CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
@@ -176,7 +176,9 @@ def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *,
     own = f'{{directory: "{folder}/state", max_mib: 32}}'
     state = f'{{kind: redis, url: "{options.state}"}}' if options.state else own
     keys = {name: hash_of(key) for name, key in KEYS.items()}
-    text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, state=state, embedding=options.embedding, **keys)
+    bound = "" if options.embedding == "none" else f", memory_mib: {options.memory}"
+    given = {"state": state, "embedding": f"{{kind: {options.embedding}{bound}}}", "memory": options.memory}
+    text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, **given, **keys)
     made = folder / "new"
     made.write_text(text + CHAINS[0] + ("wrong: 1\n" if wrong else ""))
     return made.rename(folder / "config.yaml")
@@ -207,13 +209,16 @@ async def measure(options: argparse.Namespace, folder: Path) -> int:
     async with aiohttp.ClientSession(connector=connector) as http:
         clients = Clients(found[0], http, upstream, options.seed, ADMIN)
         soak = Soak(options, folder, clients, Processes(process.pid, options.workers), url)
+        clients.may_be_late = True
         most = await soak.closed(5, 4) and await soak.closed(options.calibrate, 16)
         rate = options.rate or most / 2
         print(f"at most {most:.0f} requests a second; load {rate:.0f}", flush=True)
         await soak.closed(options.fill, 6, only_large=True)
+        clients.may_be_late = False
         await soak.load(options.warm_up * 60, rate)
         before, warm = await soak.rest(found[0]), len(soak.samples)
-        clients.outcomes.clear()
+        print(f"not expected until here: {dict(clients.unexpected)}", flush=True)
+        clients.begin()
         await soak.load(options.minutes * 60, rate)
         after = await soak.rest(found[0])
     process.terminate()
@@ -272,6 +277,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--state", default="", help="a Redis server's address; a directory if not given")
     parser.add_argument("--embedding", default="sentence-transformers", choices=["sentence-transformers", "none"])
+    parser.add_argument("--memory", type=int, default=64, help="MiB that work and vectors may each take in a process")
     parser.add_argument("--seed", type=int, default=1)
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(measure(parser.parse_args(), Path(folder)))

@@ -8,13 +8,15 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
+from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
 from proxy.claims.facts_file import read_facts
 from proxy.claims.json_strings import is_json
 from proxy.claims.marks import checked, note
 from proxy.claims.trusted import Fact, Finding, Trusted
-from proxy.context import Context
+from proxy.context import Context, Judge, Memo
 from proxy.forms import texts_of, with_text
+from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
 
 _Texts = tuple[tuple[int, tuple[Finding, ...]], ...]
@@ -25,6 +27,9 @@ _Candidate = tuple[int, Finding, str]
 
 _MOST_JUDGED = 16
 """Pairs of one message that a judge is asked about."""
+
+_LONGEST_FACT = 300
+"""Characters of a fact that are told."""
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 
@@ -39,8 +44,8 @@ class CheckFacts(Policy):
 
     A finding is decided by a message's own text, so its bytes stay the same in each later request. Only the last user
     message is never touched: what is to be said about it stands in front of it until the next one comes, and then in
-    it, which changes the bytes of one turn, once. Each finding is counted, and named to the client when the request is
-    refused.
+    it, which changes the bytes of one turn, once. A finding is counted when it is first seen, and named to the client
+    when the request is refused.
     """
 
     may_grow: ClassVar[bool] = True
@@ -98,35 +103,44 @@ class CheckFacts(Policy):
         """Check each message that may have been written by somebody else."""
         if not self._trusted.size:
             return Keep("no trusted facts")
-        found = await self._judged(request.messages, await self._found_in_each(request.messages, ctx), ctx)
-        new = _new(request.messages)
-        refused = [each for place, texts in found.items() if place >= new for _, every in texts for each in every]
-        if refused and self.action == "reject":
-            return _refusal(refused)
-        last = max((n for n, message in enumerate(request.messages) if message.role == "user"), default=-1)
-        messages: list[Message] = []
-        for place, message in enumerate(request.messages):
-            if place not in found:
-                messages.append(message)
-            elif place == last:
-                messages += [_about(found[place]), _NOTED, message]
-            else:
-                messages.append(await self._marked(message, found[place], ctx))
-        count = sum(len(every) for texts in found.values() for _, every in texts)
-        facts = {"poisoning_attempts": count, "trusted_facts": self._trusted.size}
+        sent = of_client(request.messages, ctx.incoming.messages)
+        theirs = {place: request.messages[place] for place in sent if request.messages[place].role in self.roles}
+        found, of_judge = await self._judged(theirs, await self._found_in_each(theirs, ctx), ctx)
+        if found and self.action == "reject":
+            new = _new(request.messages)
+            refused = {place: texts for place, texts in found.items() if place >= new}
+            if refused:
+                return _refusal(refused, sent)
+        counts = {place: sum(len(every) for _, every in texts) for place, texts in found.items()}
+        lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
+        facts = {
+            "poisoning_attempts": count,
+            "poisoning_attempts_new": sum(
+                each for place, each in counts.items() if id(ctx.incoming.messages[sent[place]]) in lately
+            ),
+            "trusted_facts": self._trusted.size,
+            **of_judge,
+        }
         if not count:
             return Keep(f"nothing contradicts the {self._trusted.size} trusted facts", facts)
+        messages = list(request.messages)
+        last = next(n for n in range(len(messages) - 1, -2, -1) if n < 0 or messages[n].role == "user")
+        for place in sorted(found, reverse=True):
+            if place == last:
+                about = [_about(found[place]), _NOTED]
+                messages[place:place] = about if messages[max(0, place - 2) : place] != about else []
+            else:
+                messages[place] = await self._marked(messages[place], found[place], ctx)
         done = "quarantined" if self.action == "quarantine" and ctx.archive is not None else "annotated"
-        return Rewrite(request.with_messages(messages), f"{done} {count} statements that contradict a fact", facts)
+        why = f"{done} {count} statements that contradict a fact"
+        return Rewrite(request.with_messages(messages), why, facts, _told(found, sent))
 
-    async def _found_in_each(self, messages: Sequence[Message], ctx: Context) -> dict[int, _Texts]:
-        """The findings in what the client sent, by the message's place; a message without any is left out."""
-        ours = {id(message) for message in ctx.incoming.messages}
-        places = [n for n, message in enumerate(messages) if message.role in self.roles and id(message) in ours]
+    async def _found_in_each(self, messages: Mapping[int, Message], ctx: Context) -> dict[int, _Texts]:
+        """The findings in messages, by their places; a message without any is left out."""
         mine = f"contradicts a fact {self._trusted.digest} {self.most}"  # a private attribute of pydantic's is slow
-        keys = [(mine, messages[place].raw) for place in places]
+        keys = [(mine, hash(raw), len(raw)) for raw in [message.raw for message in messages.values()]]
         found: dict[int, _Texts] = {}
-        for place, key, texts in zip(places, keys, ctx.once.known(keys), strict=True):
+        for place, key, texts in zip(messages, keys, ctx.once.known(keys), strict=True):
             if texts is None:
                 work = partial(self._found, messages[place])
                 texts = await ctx.once.of_key(key, len(messages[place].raw), work)
@@ -135,41 +149,44 @@ class CheckFacts(Policy):
         return found
 
     async def _judged(
-        self, messages: Sequence[Message], found: Mapping[int, _Texts], ctx: Context
-    ) -> Mapping[int, _Texts]:
-        """The findings with those of the judge. What was decided about a message once is settled, and stays."""
+        self, messages: Mapping[int, Message], found: Mapping[int, _Texts], ctx: Context
+    ) -> tuple[Mapping[int, _Texts], dict[str, int]]:
+        """The findings with those of the judge, and facts about it.
+
+        What was decided about a message once is settled, and stays.
+        """
         if ctx.judge is None or not self.judge:
-            return found
-        ours = {id(message) for message in ctx.incoming.messages}
+            return found, {}
         asked: dict[int, tuple[str, Sequence[_Candidate]]] = {}
-        for place, message in enumerate(messages):
-            if message.role in self.roles and id(message) in ours:
-                key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
-                work = partial(self._unclear, message)
-                candidates = await ctx.once.of_key(("unclear", key), len(message.raw), work)
-                if candidates:
-                    asked[place] = (f"judged/{key}", candidates)
-        added = await self._chosen(asked, ctx) if asked else {}
-        return {place: _joined(found.get(place, ()), added.get(place, ())) for place in sorted({*found, *added})}
+        for place, message in messages.items():
+            key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
+            work = partial(self._unclear, message)
+            candidates = await ctx.once.of_key(("unclear", key), len(message.raw), work)
+            if candidates:
+                asked[place] = (f"judged/{key}", candidates)
+        added, facts = await self._chosen(asked, ctx.judge, ctx.memo)
+        joined = {place: _joined(found.get(place, ()), added.get(place, ())) for place in sorted({*found, *added})}
+        return joined, facts
 
     async def _chosen(
-        self, asked: Mapping[int, tuple[str, Sequence[_Candidate]]], ctx: Context
-    ) -> dict[int, list[_Candidate]]:
-        """The candidates that contradict a fact, by the message's place."""
+        self, asked: Mapping[int, tuple[str, Sequence[_Candidate]]], judge: Judge, memo: Memo | None
+    ) -> tuple[dict[int, list[_Candidate]], dict[str, int]]:
+        """The candidates that contradict a fact, by the message's place; and how many were judged now, or not."""
         keys = [key for key, _ in asked.values()]
-        settled = await ctx.memo.known(keys) if ctx.memo is not None else [None] * len(keys)
+        settled = await memo.known(keys) if memo is not None else [None] * len(keys)
         new = [place for place, known in zip(asked, settled, strict=True) if known is None]
         pairs = [(each.fact, said) for place in new for _, each, said in asked[place][1]]
-        judge = ctx.judge
-        sure = iter(await judge.contradictions(pairs, wait=self.judge) if judge is not None and pairs else ())
+        verdicts = await judge.contradictions(pairs, wait=self.judge) if pairs else ()
+        facts = {"judged": len(pairs), "unanswered": sum(each is None for each in verdicts)}
+        sure = iter(verdicts)
         chosen: dict[int, list[_Candidate]] = {}
         for (place, (key, candidates)), known in zip(asked.items(), settled, strict=True):
             if known is None:
                 told = [n for n, each in enumerate([next(sure) for _ in candidates]) if (each or 0.0) >= self.sure]
                 known = ",".join(map(str, told))
-                known = await ctx.memo.settle(key, known) if ctx.memo is not None else known
+                known = await memo.settle(key, known) if memo is not None else known
             chosen[place] = [candidates[int(n)] for n in known.split(",") if n.isdecimal() and int(n) < len(candidates)]
-        return {place: some for place, some in chosen.items() if some}
+        return {place: some for place, some in chosen.items() if some}, facts
 
     def _unclear(self, message: Message) -> tuple[_Candidate, ...]:
         """What a judge is to be asked about a message; JSON is left to the rules."""
@@ -219,10 +236,26 @@ def _new(messages: Sequence[Message]) -> int:
     return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
-def _refusal(found: Sequence[Finding]) -> Reject:
-    facts = list(dict.fromkeys(each.fact for each in found))
+def _places(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[tuple[str, Finding]]:
+    """Each finding with the place of its message among the client's."""
+    return [
+        (f"messages[{sent[place]}]", each) for place, texts in found.items() for _, every in texts for each in every
+    ]
+
+
+def _told(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[str]:
+    return [
+        f'{place} contradicts the trusted fact "{each.fact[:_LONGEST_FACT]}"' for place, each in _places(found, sent)
+    ]
+
+
+def _refusal(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> Reject:
+    place, first = _places(found, sent)[0]
+    told = _told(found, sent)
     return Reject(
-        f"a statement in the request contradicts a trusted fact: {facts[0][:300]}",
+        f"a statement in {place} contradicts a trusted fact: {first.fact[:_LONGEST_FACT]}",
         "contradicts_trusted_fact",
-        facts={"poisoning_attempts": len(found)},
+        param=place,
+        facts={"poisoning_attempts": len(told)},
+        findings=told,
     )

@@ -10,6 +10,7 @@ from proxy.context import Context
 from proxy.economics import pays
 from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
 from proxy.history import as_sent
+from proxy.lineage import of_client
 from proxy.pins import arguments
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.preview import Preview, preview
@@ -37,12 +38,12 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
-        theirs = {id(message) for message in ctx.incoming.messages}
+        theirs = of_client(request.messages, ctx.incoming.messages)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0}
         for place, moment in _moments(request.messages):
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
-            if id(message) not in theirs or len(message.raw) <= self.over:
+            if place not in theirs or len(message.raw) <= self.over:
                 continue
             forms = await self._forms(place, message, ctx)
             counts["large"] += len(forms)

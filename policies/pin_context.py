@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.context import Context
+from proxy.lineage import standing_users
 from proxy.pins import arguments, block, compiled, note, pinned
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
@@ -41,7 +42,7 @@ class PinContext(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Compare what was sent with what is left of it."""
-        there = {id(message) for message in request.messages}
+        there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages)}
         changed = [message for message in ctx.incoming.messages if id(message) not in there]
         if not changed:
             return Keep("nothing left the context")

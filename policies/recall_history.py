@@ -1,7 +1,7 @@
 """Bring back what left the context, where it bears on what the user asks now."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
@@ -12,6 +12,7 @@ from proxy.context import Context
 from proxy.departed import departed
 from proxy.economics import turns_to_pay
 from proxy.lexical import terms
+from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recalled import TAG
 from proxy.search import Found, Place, Search, prepare
@@ -84,13 +85,14 @@ class RecallHistory(Policy):
             await self._prepare(request, ctx)
         if not gone:
             return Keep("nothing left the context")
-        sent = {id(message) for message in ctx.incoming.messages}
-        if any(message.text.startswith(f"<{TAG}>") for message in request.messages if id(message) not in sent):
+        sent = of_client(request.messages, ctx.incoming.messages)
+        added = (message for place, message in enumerate(request.messages) if place not in sent)
+        if any(message.text.startswith(f"<{TAG}>") for message in added):
             return Keep("an earlier step has recalled already")
-        users = [i for i, each in enumerate(request.messages) if each.get("role") == "user" and id(each) in sent]
+        users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        return await _Recollection(self, request, ctx, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
+        return await _Recollection(self, request, ctx, sent, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
 
     async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
         """Begin to make the vectors of what will leave with the next cut, once that is near."""
@@ -152,8 +154,10 @@ class _Budget(NamedTuple):
 class _Recollection:
     """The work on one request."""
 
-    def __init__(self, policy: RecallHistory, request: ChatRequest, ctx: Context, gone: Sequence[int]) -> None:
-        self._policy, self._request, self._ctx, self._gone = policy, request, ctx, gone
+    def __init__(
+        self, policy: RecallHistory, request: ChatRequest, ctx: Context, sent: Mapping[int, int], gone: Sequence[int]
+    ) -> None:
+        self._policy, self._request, self._ctx, self._sent, self._gone = policy, request, ctx, sent, gone
         self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
         self._usable = ctx.model.usable(request)
         self._seen: dict[int, str] = {}
@@ -210,24 +214,24 @@ class _Recollection:
         return blocks
 
     async def _hashes(self, asked: Sequence[int]) -> dict[int, str]:
-        """What had left before each of these messages, as a hash; by the message's identity."""
+        """What had left before each of these messages, as a hash; by its place among the client's."""
         policy, gone, incoming = self._policy, set(self._gone), self._ctx.incoming.messages
-        wanted = {id(self._request.messages[place]) for place in asked}
-        read = [place for place, message in enumerate(incoming) if place in gone or id(message) in wanted]
+        wanted = {self._sent[place] for place in asked}
+        read = sorted(gone | wanted)
         digests = await self._ctx.once.of_each(_digest, [incoming[place] for place in read])
         running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
         hashes: dict[int, str] = {}
         for place, digest in zip(read, digests, strict=True):
-            if place in gone:
-                running.update(digest)
-            else:
+            if place in wanted:
                 asking = running.copy()
                 asking.update(b"%d " % place + digest)  # the same words may be said twice
-                hashes[id(incoming[place])] = asking.hexdigest()
+                hashes[place] = asking.hexdigest()
+            if place in gone:
+                running.update(digest)
         return hashes
 
     def _key(self, asked: int) -> str:
-        return f"recalled-{self._seen[id(self._request.messages[asked])]}"
+        return f"recalled-{self._seen[self._sent[asked]]}"
 
     async def _choice(
         self, asked: int, budget: "_Budget", earlier: dict[int, _Block], sizes: Sequence[int]

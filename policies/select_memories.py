@@ -1,15 +1,17 @@
 """Give the model what is remembered of the user, where it bears on what the user asks now."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
+from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.economics import turns_to_pay
+from proxy.lineage import of_client
 from proxy.memory_ranking import Bars, Ranking, ranked
 from proxy.policy import Decision, Fact, Keep, Policy, Rewrite
 from proxy.remembered import TAG, block
@@ -96,15 +98,15 @@ class SelectMemories(Policy):
         total = 0 if ctx.memories is None else await ctx.memories.total()
         if not total:
             return Keep("no memories")
-        sent = {id(message) for message in ctx.incoming.messages}
-        users = [i for i, each in enumerate(request.messages) if each.get("role") == "user" and id(each) in sent]
+        sent = of_client(request.messages, ctx.incoming.messages)
+        users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        if any(_is_block(message) for message in request.messages[: users[-1]] if id(message) not in sent):
+        if any(_is_block(each) for place, each in enumerate(request.messages[: users[-1]]) if place not in sent):
             return Keep("an earlier step has selected already")
         if any(_is_block(message) for message in request.messages[max(0, users[-1] - 2) : users[-1]]):
             return Keep("the client has sent the selection along")
-        return await _Selection(self, request, ctx, total).decision(users[-1], users[-_EARLIER - 1 : -1])
+        return await _Selection(self, request, ctx, sent, total).decision(users[-1], users[-_EARLIER - 1 : -1])
 
     @property
     def bars(self) -> Bars:
@@ -151,8 +153,10 @@ class _Block(NamedTuple):
 class _Selection:
     """The work on one request."""
 
-    def __init__(self, policy: SelectMemories, request: ChatRequest, ctx: Context, total: int) -> None:
-        self._policy, self._request, self._ctx, self._total = policy, request, ctx, total
+    def __init__(
+        self, policy: SelectMemories, request: ChatRequest, ctx: Context, sent: Mapping[int, int], total: int
+    ) -> None:
+        self._policy, self._request, self._ctx, self._sent, self._total = policy, request, ctx, sent, total
         self._keys: dict[int, str] = {}
         self._texts: dict[str, str | None] = {}
 
@@ -171,7 +175,14 @@ class _Selection:
         block = await self._block(choice.ids, min(budget, room - sum(each.tokens for each in blocks.values())))
         if block is not None:
             blocks[asked] = block
-        facts = {"memories_total": self._total, "memories_injected": sum(len(b.ids) for b in blocks.values()), **facts}
+        incoming = self._ctx.incoming.messages
+        is_new = block is not None and id(incoming[self._sent[asked]]) in arrived(incoming)
+        facts = {
+            "memories_total": self._total,
+            "memories_injected": sum(len(each.ids) for each in blocks.values()),
+            "memories_injected_new": len(block.ids) if block is not None and is_new else 0,
+            **facts,
+        }
         if not blocks:
             return Keep(how if not choice.ids else "no room for memories", facts)
         return Rewrite(self._placed(blocks), f"{facts['memories_injected']} of {self._total} memories, {how}", facts)
@@ -256,14 +267,14 @@ class _Selection:
     async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
         """The memo's key of each of these messages: by the user, and by all that stands before it."""
         incoming, user = self._ctx.incoming.messages, self._ctx.identity.user
-        wanted = {id(self._request.messages[place]): place for place in asked}
+        wanted = {self._sent[place]: place for place in asked}
         policy = self._policy
         running = blake2b(f"{user} {policy.bars} {policy.share} {policy.max_tokens}".encode(), digest_size=16)
         keys: dict[int, str] = {}
-        for message, digest in zip(incoming, await self._ctx.once.of_each(_digest, incoming), strict=True):
+        for at, digest in enumerate(await self._ctx.once.of_each(_digest, incoming)):
             running.update(digest)
-            if id(message) in wanted:
-                keys[wanted[id(message)]] = f"memories-{running.hexdigest()}"
+            if at in wanted:
+                keys[wanted[at]] = f"memories-{running.hexdigest()}"
         return keys
 
 

@@ -7,8 +7,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context, Correction, Memo
+from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite, Watching
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
@@ -57,11 +59,13 @@ class SelfCorrect(Policy):
             placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(), ctx.memo)
         texts = {note.anchor: note.text for note in placed}
         notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
-        made = _with_notes(request, notes)
+        made = _with_notes(request, ctx.incoming.messages, notes)
         if made is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
         why = f"{len(notes)} notes about earlier answers"
-        return Rewrite(made, why, {"correction_notes": len(notes)})
+        new = len(notes.keys() & arrived(ctx.incoming.messages))
+        facts = {"correction_notes": len(notes), "correction_notes_new": new}
+        return Rewrite(made, why, facts, _findings(notes, ctx.incoming.messages))
 
 
 class _Note(NamedTuple):
@@ -109,19 +113,29 @@ async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correcti
     return placed
 
 
-def _with_notes(request: ChatRequest, notes: dict[int, str]) -> ChatRequest:
+def _with_notes(request: ChatRequest, incoming: Sequence[Message], notes: dict[int, str]) -> ChatRequest:
     """The request with a note in front of each of these messages; the same where they stand there already."""
     if not notes:
         return request
     messages: list[Message] = []
-    for message in request.messages:
-        text = notes.get(id(message))
+    sent = of_client(request.messages, incoming)
+    for place, message in enumerate(request.messages):
+        text = notes.get(id(incoming[sent[place]])) if place in sent else None
         if text is not None:
             note = Message({"role": "user", "content": f"<answer_notes>\n{_ABOUT}\n{text}\n</answer_notes>"})
             if messages[-2:-1] != [note]:
                 messages += [note, _NOTED]
         messages.append(message)
     return request if len(messages) == len(request.messages) else request.with_messages(messages)
+
+
+def _findings(notes: dict[int, str], messages: Sequence[Message]) -> list[str]:
+    """What was wrong with answers, by the user message that stands behind them: the notes quote none of them."""
+    return [
+        f"before messages[{place}]: {fault.removeprefix('- ')}"
+        for place, message in enumerate(messages)
+        for fault in notes.get(id(message), "").splitlines()
+    ]
 
 
 def _slot(place: int) -> str:

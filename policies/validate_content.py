@@ -1,6 +1,6 @@
 """Judge what enters from outside, and mark, set aside or refuse what is not good enough."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -11,12 +11,31 @@ from proxy.context import Context
 from proxy.forms import Text, texts_of, with_text
 from proxy.pins import MARKER
 from proxy.policy import SETTINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
-from proxy.quality import HOUR, Content, Item, Verdict, freshness, items, judge, present, standing, stated
+from proxy.quality import (
+    HOUR,
+    Change,
+    Content,
+    Item,
+    Stretch,
+    Verdict,
+    changed,
+    freshness,
+    injected,
+    items,
+    judge,
+    passages,
+    present,
+    standing,
+    stated,
+)
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 _SPEAKERS = frozenset({"system", "developer", "user"})
 _PASSAGE = 2000
 """Characters of a content whose meaning is compared."""
+
+_Poor = tuple[Item, Stretch | None, str]
+"""A content, where an earlier step has put it, and what is wrong with it."""
 
 
 class Scores(BaseModel):
@@ -44,16 +63,19 @@ class ValidateContent(Policy):
     """Judge tool results and injected data by five measures: relevance, freshness, accuracy, completeness, consistency.
 
     Each is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.
-    Injected data are blocks in `knowledge_tags` in the client's user messages. What is below a threshold is treated by
-    `action`. `annotate` puts a line in front of a result that says what is wrong. `quarantine` archives the result,
-    with the reason, and leaves that line with a handle; what cannot be archived is annotated. `reject` refuses the
-    request, if the content is new in it. A user's message is never changed: what is said of data in it goes into a note
-    in front of it.
+    Injected data are blocks in `knowledge_tags`, in the client's user messages or put there by an earlier step: each
+    memory of `select_memories`, each text of `include_shared`. What is below a threshold is treated by `action`.
+    `annotate` puts a line in front of a result, memory or text that says what is wrong. `quarantine` archives it, with
+    the reason, and leaves that line with a handle; what cannot be archived is annotated, and a memory just stays out.
+    `reject` refuses the request, if the content is new in it and the client's; what a step has put there is set aside.
+    A user's message is never changed: what is said of data in it goes into a note in front of it. Where
+    `recall_history` brings passages of a poor result back, its line comes with them.
 
     Good content stays as it is, byte for byte. A verdict depends on the content and on what stood before it, so it
     never changes, and the provider's prompt cache keeps hitting. How old a content is depends on when it came: that is
-    remembered at its first sight. Put it behind the steps that shorten tool results: it judges what the client sent,
-    and its lines stay in front of the short form. It cannot see what is false: that takes trusted facts.
+    remembered at its first sight. Put it behind the steps that shorten tool results, where it judges what the client
+    sent and its lines stay in front of the short form, and behind those that inject. It cannot see what is false: that
+    takes trusted facts.
     """
 
     may_grow: ClassVar[bool] = True
@@ -93,27 +115,33 @@ class ValidateContent(Policy):
         "documents",
         "memories",
         "search_results",
+        "shared_context",
     )
-    """Tags that enclose data in user messages: `<context>...</context>`."""
+    """Tags that enclose data in user messages: `<context>...</context>`. Memories that `select_memories` gives stand in
+    `relevant_context`, what other agents gave in `shared_context`."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Judge what the client sent, and treat what stands in the request of it."""
-        found = list(items(ctx.incoming, self.knowledge_tags, self.skip_tools))
-        verdicts = [await self._verdict(item, ctx) for item in found]
+        """Judge what the client sent and what earlier steps have added, and treat what stands in the request of it."""
+        found: list[tuple[Item, Stretch | None]] = [
+            *((item, None) for item in items(ctx.incoming, self.knowledge_tags, self.skip_tools)),
+            *injected(request, ctx.incoming, self.knowledge_tags),
+        ]
+        verdicts = [await self._verdict(item, ctx) for item, _ in found]
         least, weights = self.least.model_dump(), self.weights.model_dump()
         told = [_findings(each, least, weights, self.overall) for each in verdicts]
-        poor = [(item, what) for item, what in zip(found, told, strict=True) if what]
-        facts = self._facts(found, verdicts, poor)
-        refused = next((what for item, what in poor if item.is_new), None) if self.action == "reject" else None
-        if refused is not None:
-            return Reject(f"content in the request is not good enough: {refused}", code="content_quality", facts=facts)
+        poor = [(item, stretch, what) for (item, stretch), what in zip(found, told, strict=True) if what]
+        facts = self._facts([item for item, _ in found], verdicts, poor)
+        findings = [f"{'before ' * item.added}messages[{item.place}]: {what}" for item, _, what in poor]
+        refused = next((what for item, _, what in poor if item.is_new and not item.added), None)
+        if refused is not None and self.action == "reject":
+            why = f"content in the request is not good enough: {refused}"
+            return Reject(why, code="content_quality", facts=facts, findings=findings)
         messages, done = await self._treated(request, poor, ctx) if poor else (request.messages, 0)
         if not done:
-            return Keep(
-                f"{len(found)} contents are good enough" if not poor else f"{len(poor)} are marked or gone", facts
-            )
+            why = f"{len(found)} contents are good enough" if not poor else f"{len(poor)} are marked or gone"
+            return Keep(why, facts, findings)
         why = f"{done} of {len(found)} contents are below a threshold"
-        return Rewrite(request.with_messages(messages), why, facts)
+        return Rewrite(request.with_messages(messages), why, facts, findings)
 
     async def _verdict(self, item: Item, ctx: Context) -> Verdict:
         content = item.content
@@ -128,8 +156,8 @@ class ValidateContent(Policy):
 
     async def _came(self, item: Item, ctx: Context) -> float | None:
         """When a content came: what the conversation in front of it says of the time, else when it was first seen."""
-        before = [each.text for each in ctx.incoming.messages[: item.place] if each.get("role") in _SPEAKERS]
-        told = [await ctx.once.of(present, text) for text in before]
+        before = [each for each in ctx.incoming.messages[: item.place] if each.get("role") in _SPEAKERS]
+        told = await ctx.once.of_each(_present, before)
         if ctx.memo is None or any(told):
             return max(filter(None, told), default=None)
         key = f"quality/came/{item.name}"
@@ -149,12 +177,10 @@ class ValidateContent(Policy):
         found = (await ctx.embedder.similarities(item.content.query, [passage], wait=self.wait))[0]
         return float(await ctx.memo.settle(key, "1" if found is None or found >= self.meaning else "0"))
 
-    def _facts(
-        self, found: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[tuple[Item, str]]
-    ) -> dict[str, Fact]:
+    def _facts(self, found: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[_Poor]) -> dict[str, Fact]:
         """The figures of what is new in the request: the rest was told before."""
         new = [verdict for item, verdict in zip(found, verdicts, strict=True) if item.is_new]
-        facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, _ in poor)}
+        facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, *_ in poor)}
         scores = {
             "quality_score": [verdict.overall(self.weights.model_dump()) for verdict in new],
             "relevance_score": [verdict.relevance.score for verdict in new if verdict.relevance is not None],
@@ -163,39 +189,84 @@ class ValidateContent(Policy):
         return facts | {name: round(sum(each) / len(each), 3) for name, each in scores.items() if each}
 
     async def _treated(
-        self, request: ChatRequest, poor: Sequence[tuple[Item, str]], ctx: Context
-    ) -> tuple[list[Message], int]:
+        self, request: ChatRequest, poor: Sequence[_Poor], ctx: Context
+    ) -> tuple[Sequence[Message], int]:
         """The messages with what is said of each poor content, and how many were changed or got a note."""
-        places, messages = standing(request, ctx.incoming), list(request.messages)
+        places = standing(request, ctx.incoming)
         notes: dict[int, list[str]] = {}
-        done = 0
-        for item, what in poor:
+        marked: list[tuple[int, Item, str]] = []
+        changes: list[Change] = []
+        for item, stretch, what in poor:
             place = places.get(item.place)
-            if place is None:
-                continue
-            if item.in_user_message:
+            if stretch is not None:
+                changes += await self._changes([stretch], request, item, what, ctx)
+            elif place is None:
+                back = passages(request, ctx.incoming, item.content.text)
+                changes += await self._changes(list(back), request, item, what, ctx)
+            elif item.in_user_message:
                 notes.setdefault(place, []).append(f"The data in the next message: {what}.")
-                continue
+            else:
+                marked.append((place, item, what))
+        messages, gone = changed(request.messages, changes)
+        done = len(changes)
+        for place, item, what in marked:
             after = await self._marked(messages[place], item, what, ctx)
             done += after is not messages[place]
             messages[place] = after
-        for place in sorted(notes, reverse=True):
-            note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
-            if place < 2 or messages[place - 2] != note:
-                messages[place:place] = [note, _NOTED]
-                done += 1
-        return messages, done
+        made, noted = _with_notes(messages, notes, gone)
+        return made, done + noted
+
+    async def _changes(
+        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, what: str, ctx: Context
+    ) -> list[Change]:
+        """What becomes of a content where an earlier step has put it; nothing where it was said already."""
+        line, found = f"[quality check: {what}]", list[Change]()
+        for stretch in stretches:
+            given = request.messages[stretch.place].text[stretch.start : stretch.end]
+            aside = self.action == "quarantine" or (self.action == "reject" and item.added)
+            if given.startswith(line):
+                continue
+            if aside and stretch.may_leave:
+                found.append(Change(stretch, None))
+                continue
+            left = await _set_aside(line, item.content.text, ctx) if aside else None
+            between = " " if stretch.may_leave or not item.added else "\n"
+            found.append(Change(stretch, left or f"{line}{between}{given}"))
+        return found
 
     async def _marked(self, message: Message, item: Item, what: str, ctx: Context) -> Message:
         text = next((each for each in texts_of(item.place, message) if each.part == item.part), None)
         if text is None:
             return message
-        line, given = f"[quality check: {what}]", item.content.text
-        if self.action == "quarantine" and ctx.archive is not None:
-            handle = await ctx.archive.keep(f"{line}\n{given}")
-            if handle is not None:
-                return _with(message, text, f'{line} [{len(given)} characters set aside; {MARKER}{handle}") has them]')
+        line = f"[quality check: {what}]"
+        left = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
+        if left is not None:
+            return _with(message, text, left)
         return message if text.given.startswith(line) else _with(message, text, f"{line}\n{text.given}")
+
+
+async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
+    """What stands in the place of a content that was archived, with what is wrong; None where it cannot be."""
+    handle = await ctx.archive.keep(f"{line}\n{content}") if ctx.archive is not None else None
+    return None if handle is None else f'{line} [{len(content)} characters set aside; {MARKER}{handle}") has them]'
+
+
+def _with_notes(
+    messages: Sequence[Message], notes: Mapping[int, Sequence[str]], gone: Collection[int]
+) -> tuple[list[Message], int]:
+    """The messages without those that are gone and with notes in front of others, and how many notes are new."""
+    made: list[Message] = []
+    added = 0
+    for place, message in enumerate(messages):
+        if place in gone or (place - 1 in gone and message == _NOTED):
+            continue
+        if place in notes:
+            note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
+            if made[-2:-1] != [note]:
+                made += [note, _NOTED]
+                added += 1
+        made.append(message)
+    return made, added
 
 
 def _findings(verdict: Verdict, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
@@ -205,6 +276,11 @@ def _findings(verdict: Verdict, least: Mapping[str, float], weights: Mapping[str
         return "; ".join(f"{each.what} ({name} {each.score:.2f})" for name, each in below)
     whole = verdict.overall(weights)
     return f"its overall quality is {whole:.2f}" if whole < overall else ""
+
+
+def _present(message: Message) -> float | None:
+    """The moment that a message says it is now."""
+    return present(message.text)
 
 
 def _judged(content: Content) -> tuple[Verdict, tuple[float, bool] | None]:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,13 +55,22 @@ def _parser() -> argparse.ArgumentParser:
     keys = commands.add_parser("keys", help="make keys of Penstock", description="Make keys of Penstock.")
     made = keys.add_subparsers(required=True, metavar="COMMAND")
     new = made.add_parser("new", help="print a new key, and the lines that let it in")
-    new.add_argument("--name", default="new", help="what the key is called in the log (default: new)")
+    new.add_argument("--name", type=_key_name, default="new", help="what the key is called in the log (default: new)")
     new.add_argument("--tenant", help="whose it is (default: its name)")
     new.set_defaults(run=_new_key)
 
     schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
     schema.add_argument("--markdown", action="store_true", help="print the reference in Markdown")
     return parser
+
+
+def _key_name(text: str) -> str:
+    from proxy.access_settings import KEY_NAME
+
+    if not re.fullmatch(KEY_NAME, text):
+        told = "a name has at most 64 letters, digits and any of . _ @ -, a letter or digit first"
+        raise argparse.ArgumentTypeError(told)
+    return text
 
 
 def _command(

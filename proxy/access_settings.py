@@ -22,6 +22,10 @@ INFERENCE = (
 """Paths of which an answer depends on its request alone; files, batches and stored answers belong to an account."""
 
 
+KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+"""What a key may be called."""
+
+
 def _with_zone(value: Any) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime.combine(value, time.min, UTC)
@@ -57,7 +61,7 @@ class Allowance(Base):
 class KeySettings(Allowance):
     """One key of Penstock. Limits that it does not have are those of `limits`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")
+    name: str = Field(pattern=KEY_NAME)
     """What the key is called in the log; no two have one name."""
 
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")

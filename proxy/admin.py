@@ -1,4 +1,4 @@
-"""What operators ask: the state of the configuration, a reload, recent requests, and a page of them."""
+"""What operators ask: the configuration, a reload, recent requests and a page of them, and to forget a tenant."""
 
 import asyncio
 import hmac
@@ -6,6 +6,8 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from proxy.access_settings import KeysAuth
 from proxy.errors import error_body
+from proxy.forgetting import Forgetting
 from proxy.peers import Peers, Question
 from proxy.records import Records
 from proxy.reload import Reloading
@@ -32,8 +36,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Admin:
     """`/metrics`, `/admin` and `/ui`."""
 
-    def __init__(self, reloading: Reloading, records: Records, peers: Peers, metrics: Metrics) -> None:
+    def __init__(
+        self, reloading: Reloading, records: Records, peers: Peers, metrics: Metrics, forgetting: Forgetting
+    ) -> None:
         self._reloading = reloading
+        self._forgetting = forgetting
         self._records = records
         self._peers = peers
         self._metrics = metrics
@@ -50,11 +57,12 @@ class Admin:
             return Route(path, guarded, methods=[method])
 
         return [
-            Route("/metrics", self._metrics_page, methods=["GET"]),
+            Route("/metrics", partial(self._metrics_for, own_port=own_port), methods=["GET"]),
             admin("/admin/config", self._config),
             admin("/admin/reload", self._reload, "POST"),
             admin("/admin/requests", self._latest),
             admin("/admin/requests/{request_id:path}", self._one),
+            admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
             # the page itself shows nothing; what it asks for needs the key
             admin("/ui", self._ui, keyed=False),
         ]
@@ -76,7 +84,16 @@ class Admin:
         )
         return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
 
-    async def _metrics_page(self, request: Request) -> Response:
+    async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
+        """Where clients are, metrics need the key; without one they are there for all, unless clients have keys.
+
+        With keys they would tell each client the names of the others, and what those use.
+        """
+        settings = self._reloading.settings
+        is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
+        refusal = None if own_port or is_open else self._refusal(request, keyed=True, own_port=own_port)
+        if refusal is not None:
+            return refusal
         content_type, text = await asyncio.to_thread(self._metrics.render, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
@@ -102,14 +119,21 @@ class Admin:
     async def _latest(self, request: Request) -> Response:
         asked = request.query_params.get("limit", "")
         limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else _SHOWN
-        return JSONResponse({"requests": await self._records.latest(limit)}, headers=_NO_STORE)
+        requests = await self._records.latest(limit, _seconds(request.query_params.get("since", "")))
+        answer = {"requests": requests, "shared": self._records.shared}
+        return JSONResponse(answer, headers=_NO_STORE)
 
     async def _one(self, request: Request) -> Response:
         found = await self._records.find(request.path_params["request_id"])
         if found is None:
-            body = error_body("no recent request has this id", "invalid_request_error", None, "unknown_request")
+            message = f"no recent request has this id{self._records.doubt}"
+            body = error_body(message, "invalid_request_error", None, "unknown_request")
             return Response(body, 404, _NO_STORE, "application/json")
         return JSONResponse(found, headers=_NO_STORE)
+
+    async def _forget(self, request: Request) -> Response:
+        told = await self._forgetting.tenant(request.path_params["tenant"])
+        return JSONResponse(told, 200 if told["complete"] else 503, headers=_NO_STORE)
 
     async def _ui(self, request: Request) -> Response:
         page = await asyncio.to_thread(_PAGE.read_bytes)
@@ -134,6 +158,14 @@ def _page_headers(page: bytes) -> dict[str, str]:
 def _inline(page: bytes, tag: str) -> str:
     found = re.search(f"<{tag}>(.*?)</{tag}>".encode(), page, re.DOTALL)
     return "sha256-" + b64encode(sha256(found[1] if found else b"").digest()).decode()
+
+
+def _seconds(date: str) -> float:
+    """A date and time of ISO 8601 in seconds since 1970; 0 for what is none."""
+    try:
+        return datetime.fromisoformat(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
 
 
 def _hash(text: bytes) -> bytes:

@@ -19,6 +19,7 @@ from proxy.errors import NotFound, PenstockError
 from proxy.fallback import Detours
 from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
+from proxy.names import TAG, untagged
 from proxy.notes import Notes
 from proxy.recall import Recall
 from proxy.rewriting import Rewriting, Rewritten, Services
@@ -97,6 +98,9 @@ class Api:
         if detours is not None:
             detours.check(done.outcome, done.ctx.model)
         request = done.outcome.request.with_model(route.model)
+        messages = untagged(request.messages)
+        if messages is not request.messages:
+            request = request.with_messages(messages)
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
@@ -254,6 +258,7 @@ def _learn(call: Call, usage: Usage, reply: Reply) -> None:
 def _untouched(body: Body, route: Route, http: Exchange) -> Call:
     """The call that an empty chain makes: the client's bytes, but for another name of the model."""
     body.check_messages()
+    body = _untagged(body)
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
     ask = body.stream and _must_ask(route.upstream, body.get("stream_options"))
     if ask:
@@ -262,6 +267,15 @@ def _untouched(body: Body, route: Route, http: Exchange) -> Call:
     return Call(
         _CHAT, route.model, raw, forwarded(http.headers), query=http.query, profile=route.profile, hide_usage=ask
     )
+
+
+def _untagged(body: Body) -> Body:
+    """The body without the tags of tasks, which are for Penstock alone."""
+    if TAG.encode() not in body.raw:
+        return body
+    request = body.parse()
+    messages = untagged(request.messages)
+    return body if messages is request.messages else Body(request.with_messages(messages).encode())
 
 
 def _rank(done: Rewritten, threads: Executor) -> Rank:

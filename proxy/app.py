@@ -13,7 +13,9 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route as HttpRoute
 
+from proxy.access_settings import KeysAuth
 from proxy.admin import Admin
+from proxy.allocator import bound_arenas
 from proxy.api import Api
 from proxy.archive import Archives
 from proxy.background import Background
@@ -23,6 +25,8 @@ from proxy.builders import (
     build_index,
     build_judge,
     build_memories,
+    build_shared_records,
+    build_small_judge,
     build_store,
     build_upstreams,
     build_writing,
@@ -34,16 +38,19 @@ from proxy.corrections import CorrectionService
 from proxy.counters import Counters
 from proxy.dispatch import CHAT, App, http_error
 from proxy.draining import Draining
+from proxy.embedding.judging import JudgeService
 from proxy.endpoint import Endpoint
+from proxy.forgetting import Forgetting
 from proxy.gate import Gate, Handler, Places, is_needed
 from proxy.generation import Generation
-from proxy.health import Health, degraded
+from proxy.health import Health, Starting, degraded, watch
 from proxy.index import IndexFailed
 from proxy.index.service import IndexService
 from proxy.limits import Limits
 from proxy.memories.service import MemoryService
 from proxy.memories_api import MemoriesApi
 from proxy.memory import Memos, StoredMemory
+from proxy.metering import Meter
 from proxy.models import Models
 from proxy.once import OnceService
 from proxy.peers import Peers
@@ -60,6 +67,7 @@ from proxy.stores import Store
 from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
+from proxy.usage_api import UsageApi
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
@@ -67,11 +75,15 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 """Tells them the port for operators that was bound."""
 
+_COUNTS = 3000
+"""Counts of tokens that are remembered for each MiB of remembered work."""
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create() -> App:
     """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
+    bound_arenas()
     port = os.environ.get(ADMIN_PORT_VARIABLE)
     app = build(load(Path(os.environ[CONFIG_VARIABLE])), admin_port=int(port) if port else None)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
@@ -89,16 +101,18 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     """
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
-    tokens = TokenService()
+    tokens = TokenService(entries=settings.server.remember_mib * _COUNTS)
     store = build_store(settings.state)
-    archives, replay = Archives(store, ttl=settings.state.ttl), Replay(StoredMemory(store, ttl=settings.state.ttl))
-    once, recalls = OnceService(), ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
+    archives = Archives(store, ttl=settings.state.ttl, wrote=telemetry.metrics.scratchpad.wrote)
+    replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
+    once = OnceService(settings.server.remember_mib * 2**20)
+    recalls = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
     shares = Shares(store, ttl=settings.state.ttl)
     embedding = build_embedding(settings, index)
-    judge = build_judge(settings)
+    judge = build_judge(settings, telemetry)
     corrections = CorrectionService(store)
-    memories = build_memories(settings.memories, store, embedding, index, recalls)
+    memories = build_memories(settings.memories, store, embedding, index, recalls, telemetry.metrics.memories)
     services = Services(
         tokens,
         archives,
@@ -113,15 +127,17 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         memories=memories,
     )
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
-    records = Records(telemetry.recent, peers)
-    lasting = Lasting(services, store, telemetry, records, counters, Places())
+    meter = Meter(counters)
+    records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
+    lasting = Lasting(services, store, telemetry, records, counters, meter, Places())
     background = Background()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
         kept = reusable(config.settings, before, upstreams)
         return build_generation(config, kept, lasting)
 
-    apply = partial(_apply, services, background, index)
+    starting = Starting()
+    apply = partial(_apply, services, background, starting, index)
     reloading = Reloading(config, make, telemetry.metrics.config, apply)
 
     def stop() -> float:
@@ -129,8 +145,13 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         return reloading.settings.server.drain_delay
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
-    health = Health(reloading, draining, lambda: degraded({"state": store, "vectors": index, "embedding": embedding}))
-    admin = Admin(reloading, records, peers, telemetry.metrics)
+    outside = {"state": store, "vectors": index, "embedding": embedding}
+    health = Health(reloading, starting, draining, lambda: degraded(outside))
+    here = [once.forget, archives.forget_seen, memories.forget_read, lambda tenant: reloading.current.forget(tenant)]
+    here += [each.forget for each in (embedding, judge) if each is not None]
+    requests = telemetry.recent.forget
+    forgetting = Forgetting(store, archives, memories, index, peers, requests=requests, here=here)
+    admin = Admin(reloading, records, peers, telemetry.metrics, forgetting)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -138,12 +159,16 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         draining.install()
         await peers.open()
         background.begin(reloading.watch())
+        background.begin(records.share())
+        background.begin(meter.share())
+        background.begin(watch(outside, telemetry.metrics.degraded))
         try:
             yield
         finally:
             draining.remove()
             await peers.aclose()
             await background.aclose()
+            await records.aclose()
             await reloading.aclose()
             await corrections.aclose()
             await memories.aclose()
@@ -153,6 +178,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
                 await judge.aclose()
             if index is not None:
                 await index.aclose()
+            await meter.aclose()
             await counters.aclose()
             await store.aclose()
             tokens.close()
@@ -172,16 +198,18 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     )
 
 
-def _apply(services: Services, background: Background, index: IndexService | None, settings: Settings) -> None:
+def _apply(
+    services: Services, background: Background, starting: Starting, index: IndexService | None, settings: Settings
+) -> None:
     """Bring what outlives generations in line with the settings that are in force from now on."""
     logs.configure(settings.telemetry)
     steps = [step for chain in settings.chains.values() for _, step in chain]
-    # the first request must not wait for a vocabulary; start-up must not either
-    if steps:
-        background.begin(services.tokens.warm())
+    # the first request should not wait for a vocabulary; start-up must not either
+    served = [entry for entry in settings.models if settings.chains[entry.chain]]
+    background.begin(starting.until(services.tokens.warm(Models().encodings(served))))
     if services.embedding is not None and any(step.needs_embedding for step in steps):
         services.embedding.warm()
-    if services.judge is not None and any(step.needs_judge for step in steps):
+    if isinstance(services.judge, JudgeService) and any(step.needs_judge for step in steps):
         services.judge.warm()
     if services.memories is not None and any(step.needs_memories for step in steps):
         background.begin(_warm(services.memories, index))
@@ -204,6 +232,7 @@ class Lasting:
     telemetry: Telemetry
     records: Records
     counters: Counters
+    meter: Meter
     places: Places
 
 
@@ -213,16 +242,21 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     upstreams = build_upstreams(settings, telemetry, kept)
     routes = Routes(settings, upstreams, profiles(Models()))
     writing = build_writing(settings, routes, lasting.store, telemetry)
-    services = replace(lasting.services, writing=writing)
+    judge = build_small_judge(settings, routes, telemetry)
+    services = replace(lasting.services, writing=writing, judge=judge or lasting.services.judge)
     limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits)
-    gate = Gate(settings, limits, lasting.places) if is_needed(settings) else None
+    gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
     memories = None if services.memories is None else MemoriesApi(settings, services.memories)
     sharing = Sharing(settings, services)
+    # only where clients have keys of Penstock: with others the path is an upstream's
+    usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
 
-    def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "") -> HttpRoute:
+    def endpoint(
+        path: str, handler: Handler, methods: Iterable[str], route: str = "", *, spends: bool = True
+    ) -> HttpRoute:
         shows_path = route not in ("/v1/retrieve/{handle}", "/v1/memories/{id}")
         made = Endpoint(
             handler,
@@ -232,6 +266,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             headers=headers,
             config=config.version,
             gate=gate,
+            spends=spends,
         )
         return HttpRoute(path, made, methods=list(methods))
 
@@ -254,13 +289,14 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
             *(() if memories is None else _of_memories(memories, endpoint)),
+            *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
             endpoint("/v1/{path:path}", api.forward, _METHODS),
         ],
         exception_handlers={HTTPException: http_error},
     )
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts
-    return Generation(config, upstreams, headers, chat.app, rest, drafts)
+    return Generation(config, upstreams, headers, chat.app, rest, drafts, judge)
 
 
 def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:

@@ -64,10 +64,11 @@ class Archives:
         fresh: float = 60.0,
         entries: int = 50_000,
         clock: Callable[[], float] = time.monotonic,
+        wrote: Callable[[], None] = lambda: None,
     ) -> None:
         """`ttl` and `fresh` are in seconds, `largest` in bytes of one content, `entries` bounds the memory.
 
-        `fresh` must be well below the store's protected time.
+        `fresh` must be well below the store's protected time. `wrote` is told of each content that was not there yet.
         """
         self.store = store
         self.ttl = ttl
@@ -75,6 +76,7 @@ class Archives:
         self._fresh = min(fresh, ttl / 10)
         self._entries = entries
         self._clock = clock
+        self.wrote = wrote
         self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
         self._losses = store.losses
         self._warned: dict[tuple[str, str], float] = {}
@@ -118,8 +120,17 @@ class Archives:
             deleted += len(keys)
         while not part and (lost := await self.store.keys(f"handle/{owner}")):
             await self.store.delete(lost)
-        self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
+        self._forget(prefix)
         return deleted
+
+    def forget_seen(self, tenant: str) -> int:
+        """Forget what of a tenant's was seen in the store, because somebody deletes it there; how much that was."""
+        return self._forget(f"archive/{_owner(tenant)}")
+
+    def _forget(self, prefix: str) -> int:
+        before = len(self._seen)
+        self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
+        return before - len(self._seen)
 
     def seen(self, key: str, losses: int) -> None:
         """Remember that a key is in the store now, unless that has lost values since it had lost some so often."""
@@ -185,6 +196,7 @@ class BoundArchive:
             if key not in found:
                 packed = await asyncio.to_thread(_packed, content, archives.largest)
                 await archives.store.put_all({key: packed, pointer: part}, ttl=archives.ttl)
+                archives.wrote()
             elif pointer not in found:
                 with suppress(StoreError):
                     await archives.store.put(pointer, part, ttl=archives.ttl)

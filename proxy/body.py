@@ -83,12 +83,17 @@ class Body:
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
-    def parse(self) -> ChatRequest:
-        """The request, with the shapes of messages and tools checked. Raises `BadRequest`."""
+    def parse(self, most: int | None = None) -> ChatRequest:
+        """The request, with the shapes of messages and tools checked. Raises `BadRequest`.
+
+        `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
+        """
         model = self.model
         self.check_messages()
-        messages = self._list("messages", Message)
-        tools = self._list("tools", Tool) if self._has("tools") else ()
+        messages = self._list("messages", Message, most)
+        tools = self._list("tools", Tool, most) if self._has("tools") else ()
+        if most is not None:
+            _check_length("messages", sum(map(_pieces, messages)), most)
         for index, message in enumerate(messages):
             _check_message(message, f"messages[{index}]")
         for index, tool in enumerate(tools):
@@ -99,11 +104,13 @@ class Body:
         rest = JsonObject({key: _parse(raw, key) for key, raw in raw_rest.items()})
         return ChatRequest(model, messages, tools, rest, tuple(self._fields), raw_rest)
 
-    def _list(self, name: str, kind: type[_Item]) -> tuple[_Item, ...]:
+    def _list(self, name: str, kind: type[_Item], most: int | None) -> tuple[_Item, ...]:
         try:
             raws = _items.decode(self._fields[name])
         except msgspec.ValidationError:
             _wrong(name, "must be a list of objects")
+        if most is not None:
+            _check_length(name, len(raws), most)
         made = []
         for index, raw in enumerate(raws):
             text = bytes(raw)
@@ -146,6 +153,18 @@ def _names_twice(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
         position = found.end() + len(memoryview(value))
         position = _BREAK.match(raw, position).end()  # type: ignore[union-attr]
     return bool(raw[position:].strip(b" \t\r\n}"))
+
+
+def _check_length(name: str, length: int, most: int) -> None:
+    if length > most:
+        told = f"Invalid '{name}': array too long. Expected at most {most:,}, with all parts and calls, got {length:,}."
+        raise BadRequest(told, param=name, code="array_above_max_length")
+
+
+def _pieces(message: Message) -> int:
+    """How many parts and calls a message has."""
+    lists = (message.get("content"), message.get("tool_calls"))
+    return sum(len(each) for each in lists if isinstance(each, list))
 
 
 def _check_message(message: Message, place: str) -> None:

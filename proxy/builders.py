@@ -20,6 +20,9 @@ from proxy.index import VectorIndex
 from proxy.index.points import Bounds
 from proxy.index.service import IndexService
 from proxy.index_settings import NoVectors, QdrantVectors
+from proxy.judge import UpstreamJudge
+from proxy.judge_settings import JudgeSettings, UpstreamJudgeSettings
+from proxy.memories import Told
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
@@ -36,6 +39,7 @@ from proxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from proxy.shared_records import TTL, SharedRecords
 from proxy.state_settings import RedisStateSettings, StateSettings
 from proxy.stores import MemoryStore, Store
 from proxy.telemetry import Telemetry
@@ -64,6 +68,13 @@ def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -
     if isinstance(settings, StateSettings) and settings.kind == "disk":
         return DiskCounters(Path(settings.directory).expanduser() / "counters")
     return MemoryCounters()
+
+
+def build_shared_records(settings: StateSettings | RedisStateSettings, store: Store) -> SharedRecords | None:
+    """What tells other replicas of recent requests; None where there are none, or none that share the state."""
+    if not isinstance(settings, RedisStateSettings):
+        return None
+    return SharedRecords(store, ttl=min(TTL, settings.ttl))
 
 
 def _redis_store(settings: RedisStateSettings) -> Store:
@@ -124,9 +135,16 @@ def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingS
     return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes)
 
 
-def build_judge(settings: Settings) -> JudgeService | None:
-    """What judges contradictions, if a model is named. Nothing is loaded before it is needed."""
-    return None if settings.judge is None else JudgeService(settings.judge)
+def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:
+    """What judges texts in this process, if a model of its own is named. Nothing is loaded before it is needed."""
+    judge = settings.judge
+    return JudgeService(judge, telemetry.metrics.judge.ended) if isinstance(judge, JudgeSettings) else None
+
+
+def build_small_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
+    """What has texts judged by the model of an upstream, if one is named."""
+    judge = settings.judge
+    return UpstreamJudge(judge, routes, telemetry.metrics.judge) if isinstance(judge, UpstreamJudgeSettings) else None
 
 
 def build_memories(
@@ -135,11 +153,12 @@ def build_memories(
     embedding: EmbeddingService | None,
     index: VectorIndex | None,
     threads: Executor,
+    told: Told | None = None,
 ) -> MemoryService:
     """What remembers for users. Nothing is opened or loaded before it is needed."""
-    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users)
+    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=told)
     vectors = MemoryVectors(embedding, index)
-    return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at)
+    return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
 
 
 def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:

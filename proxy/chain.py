@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.context import Context, TokenCount
-from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.policy import MOST_FINDINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.wire import damage, flaws
 
@@ -32,6 +32,8 @@ class Outcome:
     before: TokenCount | None
     after: TokenCount | None
     rejected: Reject | None = None
+    late: bool = False
+    """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
 
 
 async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool = False) -> Outcome:
@@ -45,17 +47,19 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
     request = ctx.incoming
     before = count = await ctx.tokens.count(request)
     steps: list[Step] = []
+    late = False
     for name, policy in chain:
         run_of = _Run(name, policy, request, count, ctx)
         decision = await run_of.decide(strict=strict)
         steps.append(run_of.step)
         if policy.mode == "observe":
             continue
+        late = late or run_of.late
         if run_of.fault is not None and policy.on_error == "reject":
             failure = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
             return Outcome(request, tuple(steps), before, count, failure)
         if isinstance(decision, Reject):
-            return Outcome(request, tuple(steps), before, count, decision)
+            return Outcome(request, tuple(steps), before, count, decision, late)
         if isinstance(decision, Rewrite):
             request, count = decision.request, run_of.after
             if policy.defines_conversation:
@@ -71,6 +75,7 @@ class _Run:
         self._before = self.after = before
         self._started = perf_counter()
         self.fault: str | None = None
+        self.late = False
         self.step: Step
 
     async def decide(self, *, strict: bool) -> Decision | None:
@@ -88,10 +93,10 @@ class _Run:
         except Exception as error:
             if strict:
                 raise
-            self.fault = _fault(error, self._policy.timeout)
+            self.fault, self.late = _fault(error, self._policy.timeout), isinstance(error, TimeoutError)
             self._record("fail", self.fault)
             return None
-        self._record(*_verdict(decision))
+        self._record(*_verdict(decision), findings=decision.findings)
         return decision
 
     def _unmet(self) -> str | None:
@@ -126,7 +131,7 @@ class _Run:
         room = _FULL * self._ctx.model.usable(self._request)
         return self._before.total <= room < self.after.total
 
-    def _record(self, verdict: Verdict, why: str, facts: Any = None) -> None:
+    def _record(self, verdict: Verdict, why: str, facts: Any = None, *, findings: Sequence[str] = ()) -> None:
         if verdict != "rewrite":
             self.after = self._before
         known: dict[str, Fact] = dict(facts or {})
@@ -140,6 +145,7 @@ class _Run:
             facts=known,
             observed=self._policy.mode == "observe",
             started=self._started,
+            findings=_told(findings),
         )
 
 
@@ -151,6 +157,11 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
             return "rewrite", why, facts
         case Reject(why, code):
             return "reject", why, {**decision.facts, "code": code}
+
+
+def _told(findings: Sequence[str]) -> tuple[str, ...]:
+    more = len(findings) - MOST_FINDINGS
+    return (*findings[:MOST_FINDINGS], f"and {more} more") if more > 0 else tuple(findings)
 
 
 def _fault(error: Exception, timeout: float) -> str:

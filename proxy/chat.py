@@ -63,7 +63,28 @@ class JsonObject(dict[str, Any]):
 class Message(JsonObject):
     """One chat message."""
 
-    __slots__ = ()
+    __slots__ = ("_made_of",)
+    _made_of: "Message"
+
+    @property
+    def made_of(self) -> "Message | None":
+        """The message that this is a changed copy of; None for one that was made from nothing."""
+        try:
+            return self._made_of
+        except AttributeError:
+            return None
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with these keys set, which knows what it was made of."""
+        changed = super().with_changes(**changes)
+        changed._made_of = self
+        return changed
+
+    def without(self, *keys: str) -> Self:
+        """A copy that lacks these keys, which knows what it was made of."""
+        changed = super().without(*keys)
+        changed._made_of = self
+        return changed
 
     @property
     def role(self) -> str:

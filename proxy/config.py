@@ -200,7 +200,7 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
     steps = list(first["loc"])
     if steps[:1] == ["upstreams"] and len(steps) > 3:
         del steps[2]  # pydantic's name for the member of the union; no key of the file
-    if steps[:1] in (["embedding"], ["state"], ["auth"]) and len(steps) > 2:
+    if steps[:1] in (["embedding"], ["state"], ["auth"], ["judge"]) and len(steps) > 2:
         del steps[1]
     where = (*place, *steps)
     if first["type"] == "extra_forbidden":
@@ -236,7 +236,7 @@ def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
     if not isinstance(node, dict):
         return {}
     for option in node.get("anyOf", ()):
-        if "$ref" in option:
+        if "$ref" in option or "discriminator" in option:
             node = option
     definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
     reference = node.get("$ref", "")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from proxy.document import Document, Place
+from proxy.judge_settings import UpstreamJudgeSettings
 from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
 
 
@@ -22,13 +23,17 @@ def check_names(document: Document, settings: Settings) -> None:
 
 
 def _check_judge(document: Document, settings: Settings) -> None:
-    """There is a judge where a step asks for one."""
+    """There is a judge where a step asks for one, and the model of an upstream is routed."""
     steps = ((name, n, step) for name, steps in settings.chains.items() for n, step in enumerate(steps))
     for name, index, (policy, step) in steps:
         if step.needs_judge and settings.judge is None:
             raise document.error(
-                ("chains", name, index, policy), "wants a judge: name it in `judge: {model: DIRECTORY}`"
+                ("chains", name, index, policy),
+                "wants a judge: name it in `judge: {model: DIRECTORY}` or `judge: {kind: upstream, model: NAME}`",
             )
+    judge = settings.judge
+    if isinstance(judge, UpstreamJudgeSettings):
+        _check_routed(document, ("judge", "model"), judge.model, settings)
 
 
 def _check_detours(document: Document, index: int, settings: Settings) -> None:
@@ -78,8 +83,12 @@ def _check_writer(document: Document, settings: Settings) -> None:
                     place = ("chains", name, index, policy)
                     raise document.error(place, "wants summaries of a model: name it in `writer: {model: NAME}`")
         return
-    if not any(fnmatchcase(settings.writer.model, glob) for entry in settings.models for glob in entry.match):
-        raise document.error(("writer", "model"), f"no entry of models matches {settings.writer.model!r}")
+    _check_routed(document, ("writer", "model"), settings.writer.model, settings)
+
+
+def _check_routed(document: Document, place: Place, model: str, settings: Settings) -> None:
+    if not any(fnmatchcase(model, glob) for entry in settings.models for glob in entry.match):
+        raise document.error(place, f"no entry of models matches {model!r}")
 
 
 def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:

@@ -4,17 +4,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from proxy.chat import Message
+from proxy.lineage import standing_users
 
 
 def departed(incoming: Sequence[Message], request: Sequence[Message]) -> list[int]:
     """The places of the messages before the last user message that left, in order; system messages are not counted.
 
-    A tool result that stands there in a shorter form has left, too. A call in another form has not: it is found by its
-    id, the newest first, because some clients use an id again.
+    A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
+    one in which something was marked. A call in another form has not: it is found by its id, the newest first, because
+    some clients use an id again.
     """
     there = {id(message) for message in request}
     if all(id(message) in there for message in incoming):
         return []
+    there |= standing_users(request, incoming)
     raws = {message.raw for message in request}
     calls = Counter(call for message in request if message.get("tool_calls") for call in message.call_ids)
     gone: list[int] = []

@@ -59,6 +59,17 @@ class DraftService:
         """The drafts of a tenant; `headers` are for the writer's calls."""
         return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers)
 
+    def forget(self, tenant: str) -> int:
+        """Forget what was settled for a tenant, and stop writing for it; how much that was."""
+        prefix, count = f"summary/{quote(tenant, safe='')}/", 0
+        for key in [key for key in self._settled if key.startswith(prefix)]:
+            del self._settled[key]
+            count += 1
+        for key, task in self._tasks.items():
+            if key.startswith(prefix):
+                task.cancel()
+        return count
+
     async def drain(self) -> None:
         """Wait for what is being written."""
         while self._tasks:

@@ -1,9 +1,12 @@
 """From a stop signal to the end: not ready at once, then no new connections, then the server's own graceful stop."""
 
 import asyncio
+import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
@@ -11,7 +14,10 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Draining:
-    """Stands before the server's handlers of stop signals, and hears SIGHUP."""
+    """Stands before the server's handlers of stop signals, and hears SIGHUP.
+
+    A worker whose parent is gone stops as if it had been told to: nobody else would tell it, and it holds the port.
+    """
 
     def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
         """`begin` is called once when a stop was asked for, and says for how many seconds to go on taking connections;
@@ -21,6 +27,7 @@ class Draining:
         self._begin = begin
         self._reload = reload
         self._before: dict[int, Any] = {}
+        self._parent: BaseProcess | None = None
 
     def install(self) -> None:
         """Hear signals from now on. Does nothing outside the main thread, where a process cannot hear them."""
@@ -31,9 +38,13 @@ class Draining:
             if callable(signal.getsignal(number)):
                 self._before[number] = signal.signal(number, self._stop)
         self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
+        self._parent = multiprocessing.parent_process()
+        if self._parent is not None:
+            self._loop.add_reader(self._parent.sentinel, self._orphaned)
 
     def remove(self) -> None:
         """Give the signals back."""
+        self._forget_parent()
         for number, before in self._before.items():
             signal.signal(number, before)
         self._before.clear()
@@ -49,6 +60,15 @@ class Draining:
             self._loop.call_soon_threadsafe(self._loop.call_later, delay, server, number, None)
         else:
             server(number, frame)
+
+    def _orphaned(self) -> None:
+        self._forget_parent()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _forget_parent(self) -> None:
+        if self._parent is not None:
+            self._loop.remove_reader(self._parent.sentinel)
+            self._parent = None
 
     def _hang_up(self, number: int, frame: FrameType | None) -> None:
         self._loop.call_soon_threadsafe(self._reload)

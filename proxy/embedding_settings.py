@@ -62,17 +62,6 @@ class NoEmbedding(Base):
     kind: Literal["none"]
 
 
-class JudgeSettings(Base):
-    """A model that says whether one sentence contradicts another: `pip install 'penstock[semantic]'`."""
-
-    model: str = Field(min_length=1)
-    """A directory with a cross-encoder for natural-language inference, one of whose labels is `contradiction`. None
-    comes with Penstock."""
-
-    threads: int = Field(default=1, ge=1)
-    """Threads of one computation."""
-
-
 EmbeddingSettings = Annotated[
     SentenceTransformersEmbedding | OpenAIEmbedding | NoEmbedding, Field(discriminator="kind")
 ]

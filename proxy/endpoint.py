@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
@@ -31,14 +32,16 @@ class Endpoint:
         headers: Headers | None = None,
         config: str = "",
         gate: Gate | None = None,
+        spends: bool = True,
     ) -> None:
         """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
 
         `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
-        configuration that serves the exchange. A `gate` says who comes in; without one everybody does.
+        configuration that serves the exchange. A `gate` says who comes in; without one everybody does. What `spends`
+        nothing is open to those who have nothing left.
         """
-        self._gate = gate
-        self._handler = handler
+        self._has_gate = gate is not None
+        self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
         self._telemetry = telemetry
         self._route = route
         self._shows_path = shows_path
@@ -56,7 +59,7 @@ class Endpoint:
             http.headers,
             path=path,
             request_id=http.request_id,
-            tenant="" if self._gate is not None else tenant_of(http.headers),  # the gate knows better
+            tenant="" if self._has_gate else tenant_of(http.headers),  # the gate knows better
             config=self._config,
         )
         await self._serve(http, seen)
@@ -64,7 +67,7 @@ class Endpoint:
     async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
         try:
-            await (self._handler(http, seen) if self._gate is None else self._gate.serve(self._handler, http, seen))
+            await self._handle(http, seen)
         except ClientGone:
             fault = "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over

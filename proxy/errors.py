@@ -6,6 +6,7 @@ PenstockError
 ├── NotFound          404   unknown path or model
 ├── RateLimited       429   more than a key may use
 ├── Overloaded        503   more than this process takes at once
+│   └── NotInTime     503   a prompt was not shortened in time, and does not fit
 ├── Rejected          4xx   a policy said no
 ├── UpstreamFailed    502   the upstream could not be reached, or broke off
 │   ├── UpstreamTimeout 504
@@ -88,6 +89,10 @@ class Overloaded(PenstockError):
     status = 503
     type = "service_unavailable_error"
     code = "server_is_overloaded"
+
+
+class NotInTime(Overloaded):
+    """A prompt does not fit because a step that shortens it was not done in time. It goes on: another try may pass."""
 
 
 class Rejected(PenstockError):

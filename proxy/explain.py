@@ -1,8 +1,9 @@
 """What a chain does to a request, shown without sending it."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +19,9 @@ from proxy.economics import Piece, money, request_cost
 from proxy.errors import BadRequest
 from proxy.identity import ANONYMOUS
 from proxy.models import Models
+from proxy.reach import Pair
 from proxy.routing import Route, Routes
+from proxy.step import Step
 from proxy.stores import MemoryStore
 from proxy.tokens import TokenService
 
@@ -33,6 +36,29 @@ class Explained:
     outcome: Outcome
     usable: int
     seconds: float
+    unasked: Mapping[str, int] = field(default_factory=dict)
+    """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
+
+
+class _SilentJudge:
+    """Stands for the judge: it knows no answer, and notes how much it was asked, and when."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[float, int]] = []
+
+    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        """None for each."""
+        self._asked.append((perf_counter(), len(pairs)))
+        return [None] * len(pairs)
+
+    replacements = contradictions
+
+    def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
+        """How many pairs each step asked about; steps run one after the other."""
+        found: Counter[str] = Counter()
+        for when, count in self._asked:
+            found[[step.policy for step in steps if step.started <= when][-1]] += count
+        return dict(found)
 
 
 async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) -> Explained:
@@ -54,13 +80,15 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     started = perf_counter()
     # what a step archives here is forgotten: nothing is sent that could refer to it
     archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
-    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder)
+    judge = None if settings.judge is None else _SilentJudge()
+    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder, judge=judge)
     outcome = await chain.run(settings.chains[name], ctx)
     seconds = perf_counter() - started
     service.close()
     if embedding is not None:
         await embedding.aclose()
-    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds)
+    unasked = {} if judge is None else judge.by_step(outcome.steps)
+    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds, unasked)
 
 
 def render_table(explained: Explained, *, diff: bool = False) -> str:
@@ -72,6 +100,8 @@ def render_table(explained: Explained, *, diff: bool = False) -> str:
         f"{explained.chain}; window {profile.window} ({profile.source}), usable {explained.usable}",
         "",
         *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
+        *_findings(explained.outcome.steps),
+        *_unasked(explained.unasked),
         "",
         _conclusion(explained, about),
         *_cost(explained),
@@ -97,6 +127,7 @@ def render_json(explained: Explained, *, diff: bool = False) -> str:
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [step.shown() for step in outcome.steps],
+        "judge_not_asked": dict(explained.unasked),
     }
     if diff:
         data["diff"] = _diff(explained.incoming.messages, outcome.request.messages)
@@ -120,10 +151,20 @@ def render_models(config: Config) -> str:
     return "\n".join(_columns(rows))
 
 
-def _row(step: Any) -> tuple[str, ...]:
+def _row(step: Step) -> tuple[str, ...]:
     verdict = f"({step.verdict})" if step.observed else step.verdict
     sizes = ["-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after)]
     return (step.policy, verdict, *sizes, f"{step.seconds * 1000:.2f}", step.why)
+
+
+def _findings(steps: Sequence[Step]) -> list[str]:
+    lines = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
+    return ["", "findings", *lines] if lines else []
+
+
+def _unasked(pairs: Mapping[str, int]) -> list[str]:
+    lines = [f"  {step}: {count} {'pair' if count == 1 else 'pairs'} of texts" for step, count in pairs.items()]
+    return ["", "the judge was not asked here; `penstock serve` would ask it about", *lines] if lines else []
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

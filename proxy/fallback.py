@@ -12,7 +12,7 @@ import orjson
 from proxy.asgi import Exchange
 from proxy.chain import Outcome
 from proxy.context import ModelProfile
-from proxy.errors import NotFound, PenstockError, Rejected, UpstreamFailed, error_body
+from proxy.errors import NotFound, NotInTime, PenstockError, Rejected, UpstreamFailed, error_body
 from proxy.headers import impersonal, relayed
 from proxy.routing import Route, Routes
 from proxy.telemetry.observation import OVERFLOW, Observation
@@ -66,11 +66,11 @@ class Detours:
                 await attempt()
                 return
             except PenstockError as error:
-                if http.status is not None or not (self._is_failure(error) or error.code == OVERFLOW):
+                if http.status is not None or not (self._is_failure(error) or _told(error) == OVERFLOW):
                     raise
                 if told is None or self._is_failure(error):
                     told = error
-                before, reason = self.route, error.code if error.code in _REASONS else str(error.status)
+                before, reason = self.route, _told(error)
             if not self._turn(overflow=reason == OVERFLOW):
                 break
             del http.own_headers[own:]
@@ -142,6 +142,13 @@ class Detours:
                 self.route = route
                 return True
         return False
+
+
+def _told(error: PenstockError) -> str:
+    """The reason in a word: a prompt that was not shortened in time fits a larger model as well as any."""
+    if isinstance(error, NotInTime):
+        return OVERFLOW
+    return error.code if error.code in _REASONS else str(error.status)
 
 
 def same_server(one: Upstream, other: Upstream) -> bool:

@@ -8,6 +8,7 @@ from proxy.asgi import ClientGone, Exchange
 from proxy.callers import Caller, Callers, without_account, without_secrets
 from proxy.errors import Overloaded, PenstockError, RateLimited
 from proxy.limits import Admission, Limits, Terms
+from proxy.metering import Meter
 from proxy.settings import Settings
 from proxy.telemetry.observation import Observation
 from proxy.windows import retry_after
@@ -38,21 +39,36 @@ class Places:
 class Gate:
     """Lets requests in, each for one caller, no more at once than there may be."""
 
-    def __init__(self, settings: Settings, limits: Limits, places: Places | None = None) -> None:
+    def __init__(
+        self, settings: Settings, limits: Limits, places: Places | None = None, meter: Meter | None = None
+    ) -> None:
+        """A `meter` is told what keys of Penstock have used."""
         self._callers = Callers(settings.auth)
+        self._meter = meter
         self._limits = limits
         self._most = settings.limits.max_concurrent
-        self._has_keys = isinstance(settings.auth, KeysAuth)
         self._places = places or Places()
 
-    async def serve(self, handler: Handler, http: Exchange, seen: Observation) -> None:
-        """Handle one exchange for its caller. Raises `Unauthorized`, `RateLimited` or `Overloaded`."""
+    async def serve(self, handler: Handler, http: Exchange, seen: Observation, *, spends: bool = True) -> None:
+        """Handle one exchange for its caller. Raises `Unauthorized`, `RateLimited` or `Overloaded`.
+
+        What `spends` nothing is let in although nothing is left of the day.
+        """
         caller = self._callers.of(http.headers)
         http.caller = caller
         seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None)
         if caller.key is not None:
             # the key has done its work: from here on nothing can forward it
             http.headers, http.query = without_account(http.headers), without_secrets(http.query)
+        try:
+            await self._admitted(caller, handler, http, seen, spends=spends)
+        finally:
+            if self._meter is not None and caller.key is not None and seen.answers:
+                self._meter.note(caller.account, seen.model, seen.answers, seen.cost)
+
+    async def _admitted(
+        self, caller: Caller, handler: Handler, http: Exchange, seen: Observation, *, spends: bool
+    ) -> None:
         terms = self._limits.terms(caller)
         if not terms.are_counted:
             with self._place(caller, terms):
@@ -62,7 +78,7 @@ class Gate:
         try:
             # the place is free before the use is counted: its client may come again as soon as it has its answer
             with self._place(caller, terms):
-                await admission.begin(http)
+                await admission.begin(http, spends=spends)
                 http.admission = admission
                 await handler(http, seen)
         except PenstockError:

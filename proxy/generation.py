@@ -1,21 +1,24 @@
 """What one configuration makes of the app: all that a reload swaps, and who still uses it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.config import Config
 from proxy.drafts import DraftService
 from proxy.headers import Headers
+from proxy.judge_settings import JudgeSettings
 from proxy.settings import Settings
 from proxy.upstream import Upstream
+from proxy.verdicts import VerdictService
 
 FIXED = (
     "server.host",
     "server.port",
     "server.admin_host",
     "server.admin_port",
+    "server.remember_mib",
     "server.keep_alive",
     "server.drain",
     "limits.max_header_bytes",
@@ -47,16 +50,22 @@ class Generation:
         chat: ASGIApp,
         rest: ASGIApp,
         drafts: DraftService | None,
+        judge: VerdictService | None = None,
     ) -> None:
-        """`headers` go out with every answer; `drafts` work in the background."""
+        """`headers` go out with every answer; `drafts` and a `judge` of its own work in the background."""
         self.config = config
         self.upstreams = upstreams
         self._headers = headers
         self._chat = chat
         self._rest = rest
         self._drafts = drafts
+        self._judge = judge
         self._users = 0
         self._unused: asyncio.Event | None = None
+
+    def forget(self, tenant: str) -> int:
+        """Forget what its background work has in memory of a tenant; how much that was."""
+        return 0 if self._drafts is None else self._drafts.forget(tenant)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
         """Serve one exchange."""
@@ -73,11 +82,15 @@ class Generation:
         if self._users:
             self._unused = asyncio.Event()
             await self._unused.wait()
+        if self._judge is not None:
+            await self._judge.aclose()  # nobody waits for its verdicts any more
         if self._drafts is not None:
             await self._drafts.drain()
 
     async def aclose(self) -> None:
         """Drop what it does in the background; its upstreams may be shared and are closed by whoever knows that."""
+        if self._judge is not None:
+            await self._judge.aclose()
         if self._drafts is not None:
             await self._drafts.aclose()
 
@@ -89,12 +102,19 @@ class Generation:
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
     """The settings of `wanted` that only a restart brings into force."""
-    return tuple(name for name in FIXED if _value(running, name) != _value(wanted, name))
+    return tuple(name for name in _fixed(running, wanted) if _value(running, name) != _value(wanted, name))
 
 
 def in_force(running: Settings, wanted: Settings) -> Settings:
     """`wanted` with what cannot change while the process runs as it is."""
-    return wanted.model_copy(update={name: getattr(running, name) for name in FIXED if "." not in name})
+    names = [name for name in _fixed(running, wanted) if "." not in name]
+    return wanted.model_copy(update={name: getattr(running, name) for name in names})
+
+
+def _fixed(running: Settings, wanted: Settings) -> Iterator[str]:
+    """The names of `FIXED`; a judge is one of them only where it is in this process, or is to be."""
+    in_process = any(isinstance(each.judge, JudgeSettings) for each in (running, wanted))
+    return (name for name in FIXED if name != "judge" or in_process)
 
 
 def _value(settings: Settings, name: str) -> object:

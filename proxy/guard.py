@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from proxy.breaker import Breaker
@@ -95,7 +96,8 @@ class GuardedUpstream:
         if reply.chunks is None:
             self._slots.free()
         else:
-            reply.chunks = _Watched(reply, reply.chunks, self._slots.free, lambda: self._breaker.broke_off(ticket))
+            broken = partial(self._breaker.broke_off, ticket)
+            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.free, broken)
         return reply
 
     async def _ask(self, call: Call, ticket: int) -> Reply:
@@ -171,8 +173,11 @@ def _after(seconds: float) -> dict[str, str]:
 class _Watched:
     """A stream that gives its slot back when it is closed, and tells whether it broke off; its chunks cost nothing."""
 
-    def __init__(self, reply: Reply, chunks: ByteStream, ended: Callable[[], None], broken: Callable[[], None]) -> None:
-        self._reply = reply
+    def __init__(
+        self, facts: Mapping[str, Any], chunks: ByteStream, ended: Callable[[], None], broken: Callable[[], None]
+    ) -> None:
+        """`facts` are those of the reply, which has this stream: holding the reply itself would be a cycle."""
+        self._facts = facts
         self._chunks = chunks
         self._ended: Callable[[], None] | None = ended
         self._broken = broken
@@ -190,5 +195,5 @@ class _Watched:
             if ended is not None:
                 ended()
                 # the streams of upstreams that translate end by themselves, and note why
-                if getattr(self._chunks, "broken", False) or self._reply.facts.get("error") in _BROKEN:
+                if getattr(self._chunks, "broken", False) or self._facts.get("error") in _BROKEN:
                     self._broken()

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from proxy.chat import ChatRequest
+from proxy.chat import SYSTEM_ROLES, ChatRequest
 from proxy.context import Identity
 from proxy.names import first_of, key_of, tag_of, text_of
 
@@ -40,7 +40,7 @@ def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: st
     tenant = tenant or tenant_of(headers)
     rest: Mapping[str, Any] = _NOTHING if request is None else request.rest
     metadata = rest.get("metadata")
-    data: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else _NOTHING
+    data: Mapping[str, Any] = metadata if isinstance(metadata, dict) else _NOTHING
     user = headers.get("x-penstock-user") or first_of(rest, "safety_identifier", "user") or first_of(data, "user_id")
     agent = headers.get("x-penstock-agent") or first_of(data, "agent", "agent_id")
     task = headers.get("x-penstock-task") or first_of(data, "task", "task_id") or _tagged(request)
@@ -54,9 +54,9 @@ def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: st
 def tenant_of(headers: Mapping[str, str]) -> str:
     """The tenant behind a client's key, whichever header holds it; of several all count."""
     key = headers.get("authorization")
-    others = "\0".join(f"{name}\0{headers[name]}" for name in _OTHER_KEYS if headers.get(name))
+    others = [f"{name}\0{value}" for name in _OTHER_KEYS if (value := headers.get(name))]
     if others:
-        key = f"{key or ''}\0{others}"
+        key = "\0".join((key or "", *others))
     return _hash(key.encode(errors="surrogateescape")) if key else ANONYMOUS.tenant
 
 
@@ -80,14 +80,23 @@ def _unnamed(request: ChatRequest) -> str:
 
 
 def _opening(request: ChatRequest) -> bytes:
-    first = next((message.raw for message in request.messages if message.role == "user"), b"")
-    return b"\0".join([*(message.raw for message in request.messages if message.is_system), first])
+    """The system messages up to the first user message, and that one: nothing that is said later changes it."""
+    system: list[bytes] = []
+    for message in request.messages:
+        role = message.get("role")
+        if role == "user":
+            return b"\0".join([*system, message.raw])
+        if role in SYSTEM_ROLES:
+            system.append(message.raw)
+    return b"\0".join([*system, b""])
 
 
 def _tagged(request: ChatRequest | None) -> str:
     """The task of the last user message."""
-    messages = () if request is None else request.messages
-    return next((tag_of(message) for message in reversed(messages) if message.get("role") == "user"), "")
+    for message in reversed(() if request is None else request.messages):
+        if message.get("role") == "user":
+            return tag_of(message)
+    return ""
 
 
 def _hash(text: bytes) -> str:

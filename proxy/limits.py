@@ -8,7 +8,7 @@ they are over once what was reported has reached them.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 
 from proxy.access_settings import LimitsSettings
@@ -25,8 +25,9 @@ from proxy.usage import Usage
 from proxy.windows import MINUTE, Window, duration, retry_after
 
 _MINUTES_TTL = 3 * MINUTE
-_DAY = 86400.0
-_DAYS_TTL = 2 * _DAY
+DAY = 86400.0
+"""Seconds of a day (UTC)."""
+_DAYS_TTL = 2 * DAY
 _PATIENCE = 2.0
 """Seconds to wait for counts; longer, and the request passes uncounted."""
 _PAUSE = 1.0
@@ -97,6 +98,13 @@ class Limits:
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
         """Add to counts; None where they cannot be had."""
+        return await self._counted(lambda: self._counters.add(amounts, ttl=ttl))
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float] | None:
+        """What counts are; None where they cannot be had."""
+        return await self._counted(lambda: self._counters.read(keys))
+
+    async def _counted(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
         now = time.monotonic()
         cause = "paused"
         if now >= self._down_until:
@@ -104,7 +112,7 @@ class Limits:
                 self._down_until = now + _PATIENCE + _PAUSE
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    counts = await self._counters.add(amounts, ttl=ttl)
+                    counts = await ask()
                 self._down_until = 0.0
                 return counts
             except (StoreError, TimeoutError) as error:
@@ -134,10 +142,10 @@ class Admission:
         self._usage: Usage | None = Usage()
         self._cost: float | None = None
 
-    async def begin(self, http: Exchange) -> None:
-        """Take the request's place. Raises `RateLimited` where there is none, or nothing is left of the day."""
+    async def begin(self, http: Exchange, *, spends: bool = True) -> None:
+        """Take the request's place. Raises `RateLimited` where there is none, or it `spends` and the day is used up."""
         terms = self._terms
-        if terms.has_day:
+        if terms.has_day and spends:
             await self._check_day(terms)
         if terms.requests_per_minute is not None:
             taken = await self._take("requests", 1, terms.requests_per_minute, http)
@@ -223,15 +231,26 @@ class Admission:
             f"{told} of today; the next day begins at 00:00 UTC.",
             "insufficient_quota",
             code="insufficient_quota",
-            headers={"x-should-retry": "false"},
+            # when it ends is told to whoever reads it, but no SDK must keep its caller waiting until then
+            headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
         )
         raise await self._limits.refuse(error, "budget", {})
 
     def _key(self, what: str, minute: float) -> str:
-        return f"{self._account}/{what}/minute/{minute:.0f}"
+        return minute_key(self._account, what, minute)
 
     def _day(self, what: str) -> str:
-        return f"{self._account}/{what}/day/{self._limits.clock() // _DAY:.0f}"
+        return day_key(self._account, what, self._limits.clock() // DAY)
+
+
+def minute_key(account: str, what: str, minute: float) -> str:
+    """The count of an account's `requests` or `tokens` in a minute since 1970."""
+    return f"{account}/{what}/minute/{minute:.0f}"
+
+
+def day_key(account: str, what: str, day: float) -> str:
+    """The count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
+    return f"{account}/{what}/day/{day:.0f}"
 
 
 def _told(what: str, window: Window, limit: int) -> dict[str, str]:

@@ -10,11 +10,12 @@ import orjson
 from proxy.asgi import Exchange
 from proxy.errors import BadRequest, NotFound, PenstockError
 from proxy.headers import Headers
-from proxy.identity import tenant_of
-from proxy.memories import ID, KIND, Memory, Owner
+from proxy.identity import session_key, tenant_of
+from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
-from proxy.memories.reading import Bounds, Entry, entries, lines
-from proxy.memories.service import Hit, MemoryService
+from proxy.memories.reading import Bounds, Entry, Names, entries, lines, names_of
+from proxy.memories.search import Hit
+from proxy.memories.service import MemoryService
 from proxy.names import key_of
 from proxy.settings import Settings
 from proxy.stores import StoreError
@@ -82,8 +83,9 @@ class MemoriesApi:
         return _summed(await self._added(http, await _read(lines, raw, self._bounds)))
 
     async def _added(self, http: Exchange, found: list[Entry]) -> list[Added]:
-        """What became of each. All users are checked before anything is written."""
-        owners = [self._owner(http, entry.user) for entry in found]
+        """What became of each. All names are checked before anything is written."""
+        known = {names: self._owner(http, names) for names in dict.fromkeys(entry.names for entry in found)}
+        owners = [known[entry.names] for entry in found]
         added: dict[int, Added] = {}
         for owner in dict.fromkeys(owners):
             places = [place for place, each in enumerate(owners) if each == owner]
@@ -92,13 +94,15 @@ class MemoriesApi:
         return [added[place] for place in range(len(found))]
 
     async def _list(self, http: Exchange) -> Any:
-        asked = _query(http, "user", "kind", "query", "limit")
-        owner, kind, query = self._owner(http, asked.get("user", "")), asked.get("kind"), asked.get("query")
+        asked = _query(http, *Names._fields, "scope", "kind", "query", "limit")
+        owner, kind, query = self._asked(http, asked), asked.get("kind"), asked.get("query")
         if kind is not None and not KIND.fullmatch(kind):
             raise BadRequest("kind must be a lower-case word", param="kind", code="invalid_value")
         limit = _limit(asked.get("limit"))
         if query is not None and not query.strip():
             raise BadRequest("query must say something", param="query", code="invalid_value")
+        if query is not None and owner.scope is None:
+            raise BadRequest("a query searches one scope, not all", param="scope", code="invalid_value")
         if query is None:
             memories = [each for each in await self._service.all(owner) if kind in (None, each.kind)]
             data = [_shown(each) for each in memories[:limit]]
@@ -123,8 +127,11 @@ class MemoriesApi:
         return {"id": id, "object": "memory.deleted", "deleted": True}
 
     async def _forget(self, http: Exchange) -> Any:
-        asked = _query(http, "user", "shared")
-        owner = self._owner(http, asked.get("user", ""))
+        asked = _query(http, *Names._fields, "shared")
+        names = _names(asked)
+        owner = self._owner(http, names)
+        if not any(names[1:]):
+            owner = owner.whole
         if not owner.user and asked.get("shared") != "true":
             told = "name a user, or say shared=true to forget what belongs to no user"
             raise BadRequest(told, param="user", code="missing_user")
@@ -133,29 +140,48 @@ class MemoriesApi:
     async def _aggregate(self, http: Exchange) -> Any:
         raw = await http.read(self._limit)
         asked = _object(raw)
-        user, least = asked.get("user", ""), asked.get("similarity")
-        if not isinstance(user, str):
-            raise BadRequest("user must be a string", param="user", code="invalid_type")
+        names, least = names_of(asked), asked.get("similarity")
         is_number = isinstance(least, int | float) and not isinstance(least, bool)
         if least is not None and not (is_number and 0.5 <= least <= 1):
             raise BadRequest("similarity must be from 0.5 to 1", param="similarity", code="invalid_value")
-        merged = await self._service.aggregate(self._owner(http, user), least)
+        merged = await self._service.aggregate(self._owner(http, names), least)
         return {"object": "memories.aggregated", "merged": merged}
 
     def _named(self, http: Exchange) -> tuple[Owner, str]:
         id = http.scope["path_params"].get("id", "")
         if not ID.fullmatch(id):
             raise _unknown()
-        return self._owner(http, _query(http, "user").get("user", "")), id
+        return self._asked(http, _query(http, *Names._fields, "scope")), id
 
-    def _owner(self, http: Exchange, named: str) -> Owner:
-        """Whose memories a request is about. Raises `BadRequest` where header and request name two users."""
+    def _asked(self, http: Exchange, asked: Mapping[str, str]) -> Owner:
+        """Whose memories a query string is about: of one scope, or with `scope=all` of all."""
+        names = _names(asked)
+        owner, scope = self._owner(http, names), asked.get("scope")
+        if scope is None:
+            return owner
+        if scope != "all" or any(names[1:]):
+            told = "scope must be all, without session, agent or task; else name these"
+            raise BadRequest(told, param="scope", code="invalid_value")
+        if any(http.headers.get(f"x-penstock-{kind}") for kind in Names._fields[1:]):
+            told = "who names a session, agent or task by a header may not see those of all others"
+            raise BadRequest(told, param="scope", code="scope_mismatch", status=403)
+        return owner.whole
+
+    def _owner(self, http: Exchange, names: Names) -> Owner:
+        """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
         tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
-        header = http.headers.get("x-penstock-user", "")
-        if named and header and named != header:
-            told = "user is another one than x-penstock-user names"
-            raise BadRequest(told, param="user", code="user_mismatch", status=403)
-        return Owner(tenant, key_of("user", tenant, named or header))
+        for kind, name in zip(Names._fields, names, strict=True):
+            header = http.headers.get(f"x-penstock-{kind}", "")
+            if name and header and name != header:
+                told = f"{kind} is another one than x-penstock-{kind} names"
+                code = "user_mismatch" if kind == "user" else "scope_mismatch"
+                raise BadRequest(told, param=kind, code=code, status=403)
+        scope = scope_of(
+            session_key(names.session) if names.session else "",
+            key_of("agent", tenant, names.agent),
+            key_of("task", tenant, names.task),
+        )
+        return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
 
 
 async def _read(read: Callable[[bytes, Bounds], T], raw: bytes, bounds: Bounds) -> T:
@@ -185,6 +211,11 @@ def _query(http: Exchange, *known: str) -> dict[str, str]:
     return {name: values[0] for name, values in given.items()}
 
 
+def _names(asked: Mapping[str, str]) -> Names:
+    """What a query string names. An empty user is none; an empty scope is a mistake, which might delete too much."""
+    return names_of({name: value for name, value in asked.items() if value or name != "user"})
+
+
 def _limit(text: str | None) -> int:
     if text is None:
         return _LISTED
@@ -194,7 +225,7 @@ def _limit(text: str | None) -> int:
 
 
 def _unknown() -> NotFound:
-    return NotFound("there is no memory with this id for this key and user", code="unknown_memory")
+    return NotFound("there is no memory with this id for this key, user and scope", code="unknown_memory")
 
 
 def _shown(memory: Memory) -> dict[str, Any]:
@@ -209,6 +240,7 @@ def _shown(memory: Memory) -> dict[str, Any]:
         "updated": memory.updated,
         "expires": memory.expires,
         "earlier": [{"id": old.id, "text": old.text, "created": old.created} for old in memory.earlier],
+        "scope": kinds_of(memory.scope),
     }
 
 

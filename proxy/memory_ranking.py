@@ -1,13 +1,15 @@
 """Which of the memories that were found are given to the model, and why others are not. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxy.lexical import terms
 from proxy.remembered import RememberedItem
 
+_NAMED = 10
+"""Memories that are named in the figures, the nearest first."""
 _SHARED = 2
 """Terms that a memory shares with a preference that it matches."""
 
@@ -37,22 +39,14 @@ class Ranking(NamedTuple):
     @property
     def told(self) -> str:
         """Why others stay out, as the end of a clause; empty where none does."""
-        names = {"left_relevance": "not relevant enough", "left_age": "too old", "left_confidence": "not sure enough"}
-        names |= {"left_rank": "behind the best"}
-        told = [f"{self.facts[name]} {text}" for name, text in names.items() if self.facts.get(name)]
+        told = [f"{self.facts[name]} {text}" for name, text in _WHY.items() if self.facts.get(name)]
         return "".join(f", {each}" for each in told) + (", by the fallback" if self.facts.get("fallback") else "")
 
 
 def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:
     """The memories to give."""
-    left: Counter[str] = Counter()
-    fit: list[RememberedItem] = []
-    for item in items:
-        reason = _reason(item, bars)
-        if reason:
-            left[reason] += 1
-        else:
-            fit.append(item)
+    out = {item.id: reason for item in items if (reason := _reason(item, bars))}
+    fit = [item for item in items if item.id not in out]
     scores = _scores(fit, bars)
     order = sorted(fit, key=lambda item: (-scores[item.id], item.age, item.id))
     passing = [item for item in order if scores[item.id] >= bars.threshold]
@@ -60,11 +54,29 @@ def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:
     if not passing:
         passing = [item for item in order if scores[item.id] > bars.fallback]
         chosen = passing[: bars.fallback_top]
-    left["left_relevance"] += len(fit) - len(passing)
-    left["left_rank"] += len(passing) - len(chosen)
+    out |= {item.id: "left_rank" for item in passing[len(chosen) :]}
+    out |= {item.id: "left_relevance" for item in order[len(passing) :]}
     by_fallback = bool(chosen) and scores[chosen[0].id] < bars.threshold
-    facts = {"memories_found": len(items), **{name: count for name, count in left.items() if count}}
+    facts: dict[str, str | int | float | bool] = {"memories_found": len(items), **Counter(out.values())}
+    if chosen:
+        facts["given"] = ", ".join(f"{item.id} {scores[item.id]:.2f}" for item in chosen)
+    if out:
+        facts["left_out"] = _named([item for item in items if item.id in out], out, scores)
     return Ranking(tuple(chosen), {**facts, **({"fallback": True} if by_fallback else {})})
+
+
+def _named(items: Sequence[RememberedItem], out: Mapping[str, str], scores: Mapping[str, float]) -> str:
+    """The nearest of those that stay out, each with its score and why; of one that got none its similarity."""
+    near = sorted(items, key=lambda item: (-scores.get(item.id, item.similarity), item.id))[:_NAMED]
+    return ", ".join(f"{each.id} {scores.get(each.id, each.similarity):.2f} {_WHY[out[each.id]]}" for each in near)
+
+
+_WHY = {
+    "left_relevance": "not relevant enough",
+    "left_age": "too old",
+    "left_confidence": "not sure enough",
+    "left_rank": "behind the best",
+}
 
 
 def _reason(item: RememberedItem, bars: Bars) -> str:

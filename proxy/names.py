@@ -4,14 +4,14 @@ A name counts within its tenant only, and is kept as a hash of both: so it may b
 stored under it tells nobody the name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
 from proxy.chat import Message, encode
 
 TAG = "x_penstock_task"
-"""The key of a message that names its task. No provider knows it: `isolate_tasks` takes it off."""
+"""The key of a message that names its task. No provider knows it: it is taken off before a request is sent."""
 
 SHARED = "shared"
 """The tag of a message that every task sees; so does a message without one."""
@@ -48,6 +48,13 @@ def first_of(fields: Mapping[str, Any], *keys: str) -> str:
 def may_be_shown(name: str) -> bool:
     """Whether a name may stand in a prompt: short, on one line, and made of characters that can be seen."""
     return len(name) <= LONGEST and name.isprintable()
+
+
+def untagged(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages without their tags; the same sequence where none has one."""
+    if not any(TAG in message for message in messages):
+        return messages
+    return [message.without(TAG) if TAG in message else message for message in messages]
 
 
 def tag_of(message: Message) -> str:

@@ -34,6 +34,13 @@ class OnceService:
         """The service for one tenant; no tenant can time what another one's texts cost."""
         return BoundOnce(self, tenant)
 
+    def forget(self, tenant: str) -> int:
+        """Forget what was made of a tenant's texts; how much that was."""
+        gone = [key for key in self._known if isinstance(key, tuple) and key[0] == tenant]
+        for key in gone:
+            self._bytes -= self._known.pop(key)[1]
+        return len(gone)
+
     def close(self) -> None:
         """Stop the thread; work that has not begun is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -14,6 +14,9 @@ from proxy.context import Context
 
 Fact = str | int | float | bool
 
+MOST_FINDINGS = 20
+"""Findings of one step that are told; of more, how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keep:
@@ -23,6 +26,9 @@ class Keep:
     """A lower-case clause for people, with figures and without content: `12 turns`."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     """The same for machines."""
+    findings: Sequence[str] = ()
+    """What was found, each with its place (`messages[3]` of the client's) and the reason, without its text: told by
+    `explain` and to the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class Rewrite:
     """What was done, as in `Keep.why`: `dropped 10 of 47 turns`."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     """The same for machines."""
+    findings: Sequence[str] = ()
+    """As in `Keep`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class Reject:
     param: str | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     """The same for machines, as in `Keep`."""
+    findings: Sequence[str] = ()
+    """As in `Keep`."""
 
 
 Decision = Keep | Rewrite | Reject

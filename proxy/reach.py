@@ -9,6 +9,12 @@ from proxy.remembered import Remembered
 
 Result = TypeVar("Result")
 
+Pair = tuple[str, str]
+"""Two texts, the second to be judged by the first."""
+
+Question = Literal["contradicts", "replaces"]
+"""What a judge is asked: whether the second text contradicts the first, or now holds in its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
@@ -110,12 +116,18 @@ class Embedder(Protocol):
 
 
 class Judge(Protocol):
-    """Whether texts contradict each other, by a model, for one tenant. Verdicts are remembered by content."""
+    """What a model says about pairs of texts, for one tenant. Verdicts are remembered by content."""
 
-    async def contradictions(self, pairs: Sequence[tuple[str, str]], *, wait: float) -> Sequence[float | None]:
+    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
         """How sure the model is, from 0 to 1, that the second text of each pair contradicts the first.
 
         None where that is not known after `wait` seconds, or the model is broken. It never raises.
+        """
+
+    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        """How sure the model is, from 0 to 1, that the second text of each pair now holds in the place of the first.
+
+        0 says that both hold. None as in `contradictions`; it never raises.
         """
 
 

@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
@@ -134,6 +135,12 @@ class RedisServer:
             raise StoreError(self._failed(error)) from None
         finally:
             self._waiting -= 1
+
+    async def look(self) -> None:
+        """Find out whether it still takes writes, where no call would; one that is degraded is looked at anyway."""
+        if self.degraded is None:
+            with suppress(StoreError):
+                await self.run(_PROBE, (self.key("probe"),), ())
 
     async def aclose(self) -> None:
         """Close the connections; what waits for an answer fails."""

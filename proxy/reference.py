@@ -11,6 +11,7 @@ from proxy.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThr
 from proxy.config import policy_class, policy_names
 from proxy.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
 from proxy.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
+from proxy.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.policy import Policy, When
 from proxy.settings import (
     CacheSettings,
@@ -52,6 +53,8 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("vectors: kind: embedded", EmbeddedVectors),
     ("vectors: kind: qdrant", QdrantVectors),
     ("vectors: kind: none", NoVectors),
+    ("judge: kind: cross-encoder", JudgeSettings),
+    ("judge: kind: upstream", UpstreamJudgeSettings),
     ("telemetry", TelemetrySettings),
 )
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, encode
 from proxy.fingerprint import AnswerKeys, next_key
@@ -54,7 +55,7 @@ Record = Callable[[Hidden], Awaitable[None]]
 class Replay:
     """Remembers what was hidden, and restores it.
 
-    `scope` is whose conversation it is: the tenant and, where there is one, the session. Nothing crosses it.
+    `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -68,7 +69,7 @@ class Replay:
         async def record(hidden: Hidden) -> None:
             kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
             try:
-                key = next_key(request.messages, scope, hidden.shown)
+                key = _key(scope, next_key(request.messages, scope, hidden.shown))
                 self._absent.pop(key, None)
                 async with asyncio.timeout(_PATIENCE):
                     await self._memory.put(key, encode(kept))
@@ -80,7 +81,8 @@ class Replay:
     async def restored(self, request: ChatRequest, scope: str) -> ChatRequest:
         """The request with everything hidden put back; the same object where there is nothing. Never fails."""
         try:
-            keys = self._keys.of(request.messages, scope)
+            prints = self._keys.of(request.messages, scope)
+            keys = {place: _key(scope, each) for place, each in prints.items()}
             async with asyncio.timeout(_PATIENCE):
                 found = await self._found([key for key in keys.values() if key not in self._absent])
             hidden = {
@@ -99,6 +101,11 @@ class Replay:
         while len(self._absent) > _ABSENT:
             del self._absent[next(iter(self._absent))]
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+def _key(scope: str, print_: str) -> str:
+    """Where it is kept: under the tenant, so that all of a tenant's can be found."""
+    return f"{quote(scope.partition(chr(0))[0], safe='')}/{print_}"
 
 
 def _read(kept: bytes) -> Hidden | None:

@@ -14,15 +14,14 @@ from proxy.body import Body
 from proxy.callers import BYPASS
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest
-from proxy.context import Context, ModelProfile
+from proxy.context import Context, Identity, ModelProfile
 from proxy.corrections import AnswerWatch, CorrectionService
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
-from proxy.embedding.judging import JudgeService
-from proxy.errors import BadRequest, PenstockError, Rejected
+from proxy.errors import BadRequest, NotInTime, PenstockError, Rejected
 from proxy.headers import without_credentials
 from proxy.identity import identify
-from proxy.memories.service import MemoryService
+from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Policy, Reject
@@ -30,9 +29,11 @@ from proxy.replay import Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
 from proxy.shares import Shares
-from proxy.step import context_header, server_timing
-from proxy.telemetry.observation import Observation
+from proxy.step import context_header, findings_header, server_timing
+from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.tokens import BoundTokens, TokenService
+from proxy.verdicts import BoundJudge, VerdictService
+from proxy.windows import retry_after
 from proxy.writer import Writer
 
 _log = logging.getLogger("penstock.api")
@@ -64,13 +65,19 @@ class Services:
     """Threads in which the parts of archived texts are looked for."""
     writing: Writing | None = None
     embedding: EmbeddingService | None = None
-    judge: JudgeService | None = None
+    judge: VerdictService | None = None
     corrections: CorrectionService | None = None
     memories: MemoryService | None = None
 
     def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
         return None if self.writing is None else self.writing.bound(tenant, route, headers)
+
+    def judging(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
+        """The judge of a request's context, if a model is configured for it."""
+        if self.judge is None:
+            return None
+        return self.judge.bound(tenant, self.judge.authorization(route.upstream, headers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +110,35 @@ class Rewriting:
         self._services = services
 
     def chain_of(self, route: Route, http: Exchange, seen: Observation) -> tuple[str | None, Chain]:
-        """The chain that this request gets and its steps: its model's, that of its own choice, or none at all."""
-        name: str | None = route.chain
-        chosen = http.headers.get("x-penstock-chain")
-        caller = http.caller
-        if chosen is not None and self._server.may_choose_chain:
-            known_to = [each for each in self._chains if caller is None or caller.may_choose(each)]
-            if chosen not in known_to:
-                known = ", ".join(sorted(known_to))
-                raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
-            name = chosen
-        may_bypass = self._server.may_bypass and (caller is None or caller.may_choose(BYPASS))
-        if may_bypass and http.headers.get("x-penstock-bypass", "").lower() == "true":
-            name = None
+        """The chain that this request gets and its steps: its model's, that of its own choice, or none at all.
+
+        Raises `BadRequest` where it asks for what it may not: a client must know that its words were not followed.
+        """
+        chosen, skips = self._chosen(http), self._skips(http)
+        name = None if skips else chosen or route.chain
         seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
         return name, () if name is None else self._chains[name]
+
+    def _chosen(self, http: Exchange) -> str | None:
+        """The chain that a request names, if it names one."""
+        chosen = http.headers.get("x-penstock-chain")
+        if chosen is None:
+            return None
+        if not self._server.may_choose_chain:
+            raise BadRequest("x-penstock-chain is not allowed here; leave it out", code="chain_not_allowed")
+        known_to = [each for each in self._chains if http.caller is None or http.caller.may_choose(each)]
+        if chosen not in known_to:
+            known = ", ".join(sorted(known_to))
+            raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
+        return chosen
+
+    def _skips(self, http: Exchange) -> bool:
+        """Whether a request skips its chain."""
+        if http.headers.get("x-penstock-bypass", "").lower() != "true":
+            return False
+        if not self._server.may_bypass or not (http.caller is None or http.caller.may_choose(BYPASS)):
+            raise BadRequest("x-penstock-bypass is not allowed here; leave it out", code="bypass_not_allowed")
+        return True
 
     async def run(
         self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, *, sends: bool = True
@@ -127,7 +148,7 @@ class Rewriting:
         With `sends`, what the loop of internal tools added to earlier turns is put back first. Without, nothing runs
         these tools, and the steps are told so.
         """
-        sent = incoming = body.parse()
+        sent = incoming = body.parse(self._server.max_messages)
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.scope}"
         declared = (policy.internal_tools for _, policy in steps)
@@ -144,13 +165,13 @@ class Rewriting:
         drafts = self._services.drafts(identity.tenant, route, http.headers)
         embedding = self._services.embedding
         embedder = None if embedding is None else embedding.bound(identity.tenant)
-        judge = None if self._services.judge is None else self._services.judge.bound(identity.tenant)
+        judge = self._services.judging(identity.tenant, route, http.headers)
         runs_tools = sends and sent.rest.get("n") in (None, 1)
         watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
         service = self._services.corrections
         corrections = service.bound(identity.tenant, identity.scope, watching) if service and watching else None
         memories = self._services.memories
-        remembered = None if memories is None else memories.bound(identity.tenant, identity.user)
+        remembered = None if memories is None else _remembered(memories, identity)
         inbox = self._services.shares.inbox(identity)
         ctx = Context(
             incoming,
@@ -174,10 +195,15 @@ class Rewriting:
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
-            raise _refusal(outcome.rejected)
+            raise _refusal(outcome.rejected, late=outcome.late)
         watch = corrections.watch(sent) if corrections is not None and sends else None
         policies = tuple(policy for _, policy in steps)
         return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
+
+
+def _remembered(memories: MemoryService, who: Identity) -> BoundMemories:
+    """What a request may see of memories; a conversation without a name has none of its own."""
+    return memories.bound(who.tenant, who.user, who.session if who.is_named else "", who.agent, who.task)
 
 
 def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:
@@ -189,12 +215,19 @@ def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observa
             (b"x-penstock-context", context_header(before, after, profile.window).encode()),
             (b"server-timing", server_timing(outcome.steps).encode()),
         ]
+    found = findings_header(outcome.steps)
+    if found:
+        http.own_headers.append((b"x-penstock-findings", found.encode()))
     for step in outcome.steps:
         if step.verdict == "fail":
             fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
             _log.warning("policy failed", extra={"fields": fields})
 
 
-def _refusal(verdict: Reject) -> PenstockError:
+def _refusal(verdict: Reject, *, late: bool) -> PenstockError:
+    if late and verdict.code == OVERFLOW:
+        # what was begun in time is remembered when it is done, so that the next try has less to do
+        told = "The prompt does not fit, and a step that shortens it was not done in time. Try again soon."
+        return NotInTime(told, param=verdict.param, headers=retry_after(1.0))
     kind = Rejected if verdict.status < 500 else PenstockError
     return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)

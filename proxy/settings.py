@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
-from proxy.embedding_settings import EmbeddingSettings, JudgeSettings, SentenceTransformersEmbedding
+from proxy.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.index_settings import EmbeddedVectors, VectorSettings
+from proxy.judge_settings import Judge
 from proxy.memory_settings import MemoriesSettings
 from proxy.policy import Policy
 from proxy.state_settings import State, StateSettings
@@ -26,8 +27,16 @@ class Server(Base):
     max_body_mib: float = Field(default=32, gt=0)
     """The largest request body, in MiB. Larger ones get a 413 while they are read."""
 
+    max_messages: int = Field(default=10_000, ge=1)
+    """The most messages of a request for a chain; also the most tools, and the most parts and calls of all its messages
+    together. With more it gets a 400: to read them would hold up all others. Without a chain nothing is read."""
+
     chain_deadline: Seconds = 5.0
     """Seconds that all steps of a chain may take together."""
+
+    remember_mib: int = Field(default=64, ge=1, le=65536)
+    """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. It
+    also remembers 3,000 counts of tokens for each of them, some 0.4 MiB. With less, work is done again more often."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""
@@ -49,13 +58,14 @@ class Server(Base):
     """The address of that port; `host`, if not given."""
 
     admin_key: Key = None
-    """The bearer token for `/admin`. Without one `/admin` and `/ui` are on `admin_port` only, and open there."""
+    """The bearer token for `/admin`, and for `/metrics` where that is on `port`. Without one `/admin` and `/ui` are on
+    `admin_port` only, and open there; so is `/metrics` where clients have keys of Penstock."""
 
     may_bypass: bool = True
-    """Whether the header `x-penstock-bypass: true` skips the chain."""
+    """Whether the header `x-penstock-bypass: true` skips the chain; otherwise it is a 400."""
 
     may_choose_chain: bool = True
-    """Whether the header `x-penstock-chain: NAME` selects another chain."""
+    """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""
 
 
 class EchoUpstream(Base):
@@ -288,8 +298,8 @@ class Settings(Base):
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
     """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
 
-    judge: JudgeSettings | None = None
-    """A model that judges what rules about trusted facts cannot, where `check_facts` asks for it."""
+    judge: Judge | None = None
+    """A model that judges what rules cannot, where `check_facts` or `resolve_clashes` asks for it."""
 
     memories: MemoriesSettings = MemoriesSettings()
     """What applications remember about their users."""

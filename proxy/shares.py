@@ -1,7 +1,8 @@
 """What one agent gives to another: kept for who gets it, under the tenant and the receiver's conversation.
 
 Only who gives names the receiver; nobody can ask for what was not given to it. What is given to a conversation as a
-whole is for all its agents and tasks, what is given to an agent for all its tasks.
+whole is for all its agents and tasks, what is given to an agent for all its tasks. A conversation that was given
+anything has a mark, so that a request of any other costs one look at one key.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ from proxy.stores import Store
 
 MOST = 100
 """What may lie in one conversation at the same time, for all its agents and tasks together."""
+
+_LONGER = 2
+"""Times as long as what was given its mark stays, because looking at one text is a use of that text alone."""
 
 _ANY = "-"
 """Stands for all agents, or all tasks, in a key."""
@@ -71,10 +75,14 @@ class Shares:
         there = await self._store.keys(_all_of(receiver), limit=MOST)
         if len(there) >= MOST and key not in there:
             raise TooMany
+        # first: without what it announces the mark does no harm
+        await self._store.put(_mark_of(receiver), b"1", ttl=self._ttl * _LONGER)
         return _read(await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)) or made
 
     async def received(self, identity: Identity) -> Sequence[Given]:
         """What others gave to a conversation, agent and task, in the order in which it came."""
+        if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
+            return ()
         found = await self._found(await self._keys(identity))
         mine = (given for given in found.values() if given.giver != identity.scope)
         return sorted(mine, key=lambda given: (given.created, given.id))
@@ -120,6 +128,11 @@ class BoundInbox:
 def _all_of(identity: Identity) -> str:
     """What begins the keys of all that was given to a conversation."""
     return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
+
+
+def _mark_of(identity: Identity) -> str:
+    """The key that is there where a conversation was given anything; not among the keys of what it was given."""
+    return _all_of(identity).removesuffix("/")
 
 
 def _bytes(text: str) -> bytes:

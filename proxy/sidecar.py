@@ -55,6 +55,7 @@ class Sidecar:
         _only("GET", http)
         async with http.watch():
             answer, kind = await self._retrieved(http)
+        seen.read_original()
         await http.respond(200, [kind, _PRIVATE], answer)
 
     async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:

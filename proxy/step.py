@@ -1,5 +1,6 @@
 """What one policy did to one request, and how that reads in response headers."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -37,6 +38,8 @@ class Step:
     """What it did, for machines."""
     observed: bool = False
     """Whether it ran in shadow mode: the verdict is what it would have done."""
+    findings: tuple[str, ...] = ()
+    """What it found, each with its place and the reason, without content of the prompt."""
 
     @property
     def compressed(self) -> bool:
@@ -56,6 +59,7 @@ class Step:
             "tokens_after": self.tokens_after,
             "milliseconds": round(self.seconds * 1000, 3),
             "facts": dict(self.facts),
+            "findings": list(self.findings),
         }
 
 
@@ -75,6 +79,22 @@ def server_timing(steps: Iterable[Step]) -> str:
         entries.append(entry)
         room -= len(entry) + len(", ")
     return ", ".join(entries)
+
+
+def findings_header(steps: Iterable[Step]) -> str:
+    """The value of `x-penstock-findings`: JSON in ASCII, `[{"policy": ..., "finding": ...}]`; empty for none.
+
+    At most 1024 characters: what does not fit is left out, and then `explain` knows more.
+    """
+    entries: list[str] = []
+    room = _HEADER_LIMIT - len("[]")
+    for policy, finding in ((step.policy, finding) for step in steps for finding in step.findings):
+        entry = json.dumps({"policy": policy, "finding": finding})
+        room -= len(entry) + len(", ")
+        if room < 0:
+            break
+        entries.append(entry)
+    return f"[{', '.join(entries)}]" if entries else ""
 
 
 def context_header(before: int | None, after: int | None, window: int | None) -> str:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from proxy.chat import Message
 from proxy.context import Archive, Context, Material
 from proxy.extract import TAG, summary
+from proxy.lineage import of_client
 from proxy.pins import compiled, note, pinned
 
 _BYTES = 2.5
@@ -106,8 +107,12 @@ class Written:
 
 def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     """Whether a summary was made in this request: one that the client sends is content like any other."""
-    begins = (message for message in talk[:_FIRST] if message.text.startswith(f"<{TAG}>"))
-    return any(message not in ctx.incoming.messages for message in begins)
+    first = talk[:_FIRST]
+    begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{TAG}>")]
+    if not begins:
+        return False
+    sent = of_client(first, ctx.incoming.messages)
+    return any(place not in sent and first[place] not in ctx.incoming.messages for place in begins)
 
 
 async def read_ahead(sent: Sequence[Message], ctx: Context) -> None:

@@ -32,16 +32,6 @@ _LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
 
-class Scored(NamedTuple):
-    """A tool and how well it fits."""
-
-    place: int
-    """Its place among the tools that were ranked."""
-    tool: Tool
-    score: float
-    """From 0 to about 1.5; below `NOTHING` it is not about the query."""
-
-
 class Pool(NamedTuple):
     """Tools that are ready to be ranked."""
 
@@ -64,27 +54,6 @@ class Relevance(NamedTuple):
     """Whether every vector was there; the next time it may be otherwise."""
     has_meaning: bool
     """Whether any was there."""
-
-
-async def ranked_tools(
-    query_parts: Sequence[str],
-    tools: Sequence[Tool],
-    ctx: Context,
-    wait: float,
-    examples: Mapping[str, Sequence[str]] | None = None,
-) -> list[Scored]:
-    """The tools by how well they fit the best fitting of some queries, the best first; equals in the client's order.
-
-    `examples` are things that people say when they need a tool, by globs of its name; `wait` the seconds for which
-    missing vectors are waited for.
-    """
-    if not tools:
-        return []
-    pool = await pooled(tools, ctx, examples or {}, {})
-    each = await asyncio.gather(*(relevance(query, pool, ctx, wait) for query in query_parts))
-    scores = [max((one.scores[place] for one in each), default=0.0) for place in range(len(tools))]
-    order = sorted(range(len(tools)), key=lambda place: (-scores[place], place))
-    return [Scored(place, tools[place], scores[place]) for place in order]
 
 
 async def pooled(

@@ -2,95 +2,60 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.claims.sentences import stated
+from proxy.document import Document
 
 TAG = "known_user_facts"
 _LONGEST = 8000
 """Characters of a message that are read: more is a pasted document, which is not about the user."""
 _LONGEST_VALUE = 120
 
-_VALUE = r"(?P<value>[^,;.!?()\n]{1,80}?)"
-_UPPER = r"(?-i:[A-ZÁÉÍÓÚÑÜ])"
-_MORE = rf"(?:\s+(?:de la |del |de |la |von |van )?{_UPPER}[\w'’-]*){{0,3}}"
-_PROPER = rf"{_UPPER}[\w'’-]*{_MORE}"
-"""A name with its capitals, though patterns do not look at case otherwise."""
-_END = (
-    r"(?=\s*(?:$|[,;.!?()\n]"
-    r"|\b(?:and|but|so|because|now|since|for|with|last|this|next|y|e|pero|porque|así que|ahora|desde|con)\b))"
-)
-_NOT = (
-    r"(?!(?:not|no|new|on|in|at|the|my|an?|here|there|very|also|too|important|taken|wrong|missing|hard|only|now|active"
-    r"|still|always|never|already|often|just|both|all|el|la|un|una|mi|aquí|allí|muy|también|solo|nuevo|nueva|que"
-    r"|\w+ing|\w+ed|\w+ly)\b)"
-)
-_NAME = rf"(?P<value>{_PROPER}|{_NOT}[^\W\d_]{{2,20}}{_END})"
-_PLACE = rf"(?:la |el )?{_NAME}"
-_CAPITAL = rf"(?P<value>{_PROPER})"
-_WORD = rf"{_NOT}(?P<value>@?\w[\w.+-]{{0,60}})"
-_SERVICE = "(?P<service>github|gitlab|bitbucket|twitter|slack|discord|reddit|linkedin|telegram|instagram|mastodon)"
-_MAIL = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4})"
+_PART = re.compile(r"<([A-Z_]+)>")
+_FILE = "user_facts.yaml"
 
-SHIPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Name": (
-            rf"\bmy (?:full |first )?name(?:'s| is) {_NAME}",
-            rf"\b(?:call me|i am called|i'm called|i go by) {_CAPITAL}",
-            rf"\b(?:me llamo|mi nombre es) {_NAME}",
-            rf"\b(?:puedes llamarme|llámame|me dicen) {_CAPITAL}",
-        ),
-        "{service} username": (
-            rf"\bmy {_SERVICE} (?:user ?name|user|handle|login|id) (?:is|:) {_WORD}",
-            rf"\b(?:i am|i'm) {_WORD} on {_SERVICE}\b",
-            rf"\bmi (?:nombre de )?(?:usuario|cuenta) (?:de|en) {_SERVICE} es {_WORD}",
-            rf"\ben {_SERVICE} (?:soy|me llamo) {_WORD}",
-        ),
-        "Username": (rf"\bmy user ?name is {_WORD}", rf"\bmi (?:nombre de )?usuario es {_WORD}"),
-        "Email": (
-            rf"\bmy (?:e-?mail|email address|e-mail address)(?: address)? (?:is|:) {_MAIL}",
-            rf"\bmi (?:correo electrónico|correo|e-?mail) es {_MAIL}",
-        ),
-        "Lives in": (
-            rf"\b(?:i live|i'm living|i am living|i'm based|i am based) in {_PLACE}",
-            rf"\b(?:i|i just|i've|i have) moved to {_PLACE}",
-            rf"\b(?:vivo|estoy viviendo|resido) en {_PLACE}",
-            rf"\bme (?:mudé|he mudado|acabo de mudar) a {_PLACE}",
-        ),
-        "From": (rf"\b(?:i'm|i am|i come) (?:originally )?from {_CAPITAL}", rf"\bsoy de {_CAPITAL}"),
-        "Works at": (rf"\bi work (?:at|for) {_CAPITAL}", rf"\btrabajo (?:en|para) {_CAPITAL}"),
-        "Time zone": (
-            rf"\bmy time ?zone is {_VALUE}{_END}",
-            rf"\bmi (?:zona horaria|huso horario) es {_VALUE}{_END}",
-        ),
-        "Preferred {thing}": (
-            rf"\bmy (?:favou?rite|preferred) (?P<thing>[a-z]{{1,20}}(?: [a-z]{{1,20}})?) is {_VALUE}{_END}",
-            rf"\bmi (?P<thing>[a-záéíóúñ]{{1,20}}) (?:favorit[oa]|preferid[oa]) es {_VALUE}{_END}",
-        ),
-        "Prefers": (
-            rf"\bi (?:much |really |always )?prefer (?!not\b|that\b|it\b|if\b|to not\b|this\b){_VALUE}{_END}",
-            rf"\bprefiero (?!no\b|que\b|esto\b|eso\b){_VALUE}{_END}",
-        ),
-        "Allergic to": (
-            rf"\b(?:i'm|i am) allergic to {_VALUE}{_END}",
-            rf"\bsoy alérgic[oa] a(?:l| la| los| las)? {_VALUE}{_END}",
-        ),
-        "Diet": (
-            r"\b(?:i'm|i am) (?:a )?(?P<value>vegan|vegetarian|pescatarian|celiac|gluten[- ]free|lactose intolerant)\b",
-            r"\bsoy (?P<value>vegan[oa]|vegetarian[oa]|celíac[oa]|intolerante a la lactosa)\b",
-        ),
-        "Deadline": (
-            rf"\b(?:the|my|our) deadline (?:is now|is|was moved to|has moved to) (?:on |by )?{_NOT}{_VALUE}{_END}",
-            rf"\b(?:it's|is|must be|has to be|needs to be) (?:due|done|finished|ready) (?:on|by) {_VALUE}{_END}",
-            rf"\b(?:la|mi|nuestra) fecha (?:límite|de entrega) (?:es|será) (?:el )?{_VALUE}{_END}",
-            rf"\b(?:tengo|tenemos) (?:hasta|de plazo hasta) (?:el )?{_VALUE}{_END}",
-            rf"\b(?:hay que|tengo que|tenemos que) entregar(?:lo|la)? (?:antes del|el|para el) {_VALUE}{_END}",
-        ),
-    }
-)
-"""Patterns by the name of what they find. A name may have a group of the pattern in braces."""
+Patterns = Mapping[str, Sequence[str]]
+"""Regular expressions by the name of what they find. A name may have a group of the pattern in braces."""
+
+
+class _Shipped(NamedTuple):
+    parts: Mapping[str, str]
+    patterns: Patterns
+
+
+@cache
+def _shipped() -> _Shipped:
+    """What `data/user_facts.yaml` says, each part without others in it."""
+    read: Any = Document(Path(_FILE), (files("proxy") / "data" / _FILE).read_text(encoding="utf-8"), {}).data
+    parts: dict[str, str] = {}
+    for name, part in read["parts"].items():
+        parts[name] = _filled(part, parts)
+    return _Shipped(MappingProxyType(parts), MappingProxyType({n: tuple(each) for n, each in read["patterns"].items()}))
+
+
+def shipped() -> Patterns:
+    """The patterns that come with Penstock; read once, from a file."""
+    return _shipped().patterns
+
+
+def whole(pattern: str) -> str:
+    """A pattern with what its parts stand for: `<NAME>`, `<PLACE>` and others (`data/user_facts.yaml`)."""
+    return _filled(pattern, _shipped().parts) if _PART.search(pattern) else pattern
+
+
+def outline(pattern: str) -> str:
+    """A pattern with a repetition for each part: what may take forever with one may do so with them."""
+    return _PART.sub(lambda found: ".+" if found[1] in _shipped().parts else found[0], pattern)
+
+
+def _filled(pattern: str, parts: Mapping[str, str]) -> str:
+    """The same with its parts; what is none stays as it is."""
+    return _PART.sub(lambda found: parts.get(found[1], found[0]), pattern)
 
 
 class UserFact(NamedTuple):
@@ -98,12 +63,18 @@ class UserFact(NamedTuple):
 
     name: str
     value: str
+    kind: str = ""
+    """The name as the pattern has it, without anything that the user said."""
 
 
-def facts_in(text: str, patterns: Mapping[str, Sequence[str]] = SHIPPED) -> tuple[UserFact, ...]:
-    """What a user's message says about the user, in order. Questions, suppositions and quotations say nothing."""
+def facts_in(text: str, patterns: Patterns | None = None) -> tuple[UserFact, ...]:
+    """What a user's message says about the user, in order, by the shipped patterns if none are given.
+
+    Questions, suppositions and quotations say nothing.
+    """
     if len(text) > _LONGEST:
         return ()
+    patterns = shipped() if patterns is None else patterns
     compiled = _compiled(tuple((name, tuple(each)) for name, each in patterns.items()))
     found: list[UserFact] = []
     for sentence in stated_by_user(text):
@@ -111,7 +82,7 @@ def facts_in(text: str, patterns: Mapping[str, Sequence[str]] = SHIPPED) -> tupl
         for match, name in sorted(matches, key=lambda each: each[0].start()):
             value = _ARTICLE.sub("", " ".join(match["value"].split()).strip(" .'\""))
             if value and len(value) <= _LONGEST_VALUE and not _BLANK.search(value):
-                found.append(UserFact(_named(name, match), value))
+                found.append(UserFact(_named(name, match), value, name))
     return tuple(found)
 
 
@@ -160,4 +131,4 @@ def _title(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _compiled(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((name, re.compile(each, re.IGNORECASE)) for name, every in patterns for each in every)
+    return tuple((name, re.compile(whole(each), re.IGNORECASE)) for name, every in patterns for each in every)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -130,6 +130,17 @@ class TestAFault:
     async def test_in_shadow_mode_rejects_nothing(self, act: str, why: str) -> None:
         outcome = await ran(Scripted(act=act, timeout=0.01, mode="observe", on_error="reject"))
         assert outcome.rejected is None
+
+
+@pytest.mark.parametrize(
+    ("act", "mode", "late"), [("wait", "enforce", True), ("wait", "observe", False), ("raise", "enforce", False)]
+)
+async def test_a_rejection_says_whether_a_step_before_it_was_late(
+    act: str, mode: Literal["enforce", "observe"], late: bool
+) -> None:
+    outcome = await ran(Scripted(act=act, timeout=0.01, mode=mode), Scripted(act="reject"))
+    assert outcome.rejected is not None
+    assert outcome.late is late
 
 
 async def test_a_policy_whose_job_is_to_add_may_grow() -> None:

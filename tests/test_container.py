@@ -145,6 +145,8 @@ def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:
     assert not re.search(r"(?<!\$)(\$\$)*\$(?!\$)", text), "compose itself would fill this in"
     (tmp_path / "config.yaml").write_text(text.replace("$$", "$"))
     settings = load(tmp_path / "config.yaml", {}).settings
+    shipped = load(ROOT / "config.yaml", {}).settings
+    assert [name for name, _ in settings.chains["default"]] == [name for name, _ in shipped.chains["default"]]
     grace = int(COMPOSE["services"]["penstock"]["stop_grace_period"].removesuffix("s"))
     assert settings.server.drain + 10 <= grace
     hosts = set(re.findall(r"//(\w+):\d+", text))

@@ -51,6 +51,15 @@ async def test_a_count_is_forgotten_so_long_after_it_was_last_added_to(counters:
     assert await counters.add({"a": 1}, ttl=60) == {"a": 1}
 
 
+async def test_reading_adds_nothing_and_prolongs_nothing(counters: Counters, clock: Clock) -> None:
+    await counters.add({"a": 2, "b": 0.25}, ttl=60)
+    clock.now += 59
+    assert await counters.read(["b", "a", "none"]) == {"b": 0.25, "a": 2, "none": 0}
+    assert await counters.read([]) == {}
+    clock.now += 1
+    assert await counters.read(["a"]) == {"a": 0}
+
+
 async def test_no_addition_is_lost_among_many_at_once(counters: Counters) -> None:
     given = await asyncio.gather(*(counters.add({"a": 1, f"own{n}": 1}, ttl=60) for n in range(100)))
     assert sorted(each["a"] for each in given) == list(range(1, 101))
@@ -60,6 +69,8 @@ async def test_closed_counters_say_so(counters: Counters) -> None:
     await counters.aclose()
     with pytest.raises(StoreError, match="closed"):
         await counters.add({"a": 1}, ttl=60)
+    with pytest.raises(StoreError, match="closed"):
+        await counters.read(["a"])
     await counters.aclose()
 
 

@@ -1,6 +1,8 @@
 """The bounds in front of an upstream, on an upstream that the test holds in its hand."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -218,3 +220,16 @@ async def test_a_stream_that_is_translated_notes_how_it_ended() -> None:
 def test_statuses() -> None:
     down = [status for status in range(400, 600) if is_down(status)]
     assert down == [502, 503, 504, *range(506, 600)]
+
+
+async def test_a_stream_that_is_over_is_gone_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        reply = await guarded(Scripted([b"x"])).send(CALL)
+        assert reply.chunks is not None
+        stream = weakref.ref(reply.chunks)
+        await reply.chunks.aclose()
+        del reply
+        assert stream() is None
+    finally:
+        gc.enable()

@@ -57,7 +57,10 @@ def test_a_tenant_is_a_hash_that_can_be_part_of_a_key_or_a_path() -> None:
         pytest.param("s u1", "s u1 a1 u2", True, id="its next turn"),
         pytest.param("s u1 a1 u2", "s u1 a1! t1 a1 u3", True, id="a branch of it"),
         pytest.param("s u1", "s u2", False, id="another first question"),
+        pytest.param("s u1", "s u1 a1 u2 s2", True, id="instructions that come later"),
         pytest.param("s u1", "sother u1", False, id="other instructions"),
+        pytest.param("s u1", "s s2 u1", False, id="more instructions"),
+        pytest.param("s a1", "s a2", True, id="no question yet"),
     ],
 )
 def test_a_conversation_is_told_by_its_opening(one: str, other: str, same: bool) -> None:

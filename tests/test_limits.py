@@ -165,7 +165,8 @@ async def test_a_day_is_over_once_it_is_used_up(limit: dict[str, float], usage: 
     await first.settle()
     error = await world.refused()
     assert (error.type, error.code) == ("insufficient_quota", "insufficient_quota")
-    assert error.headers == {"x-should-retry": "false"}
+    until_midnight = {"retry-after": "86400", "retry-after-ms": "86400000"}
+    assert error.headers == {"x-should-retry": "false", **until_midnight}
     second.note(usage, cost)
     await second.settle()
     world.now += 86399

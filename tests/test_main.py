@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,26 @@ class TestExplain:
         costs = f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}"
         assert costs in capsys.readouterr().out
 
+    def test_says_where_a_judge_would_have_been_asked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        facts = "facts: [Ada Lovelace was an English mathematician.], judge: 0.5"
+        text = (folder / "config.yaml").read_text()
+        text = text.replace(
+            "empty: []", f"facts: [consolidate_system: {{}}, check_facts: {{{facts}}}, reject_oversize: {{}}]"
+        )
+        (folder / "config.yaml").write_text(text + "judge: {kind: upstream, model: echo}\n")
+        said = "Ada Lovelace wrote the first cookbook of Norwick."
+        for content, asked in [(said, {"check_facts": 1}), ("The weather is fine.", {})]:
+            messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "Hm."}]
+            (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
+            arguments = ("explain", str(folder / "request.json"), "--chain", "facts")
+            assert run(folder, *arguments, "--json") == 0
+            assert json.loads(capsys.readouterr().out)["judge_not_asked"] == asked
+            assert run(folder, *arguments) == 0
+            shown = capsys.readouterr().out
+            told = "the judge was not asked here; `penstock serve` would ask it about\n  check_facts: 1 pair of texts\n"
+            assert (told in shown) is bool(asked)
+            assert ("judge" in shown) is bool(asked)
+
     def test_of_another_chain(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
         assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
@@ -149,25 +170,21 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
 
 
 class Served:
-    """A `penstock serve` of its own process."""
+    """A `penstock serve` of its own process group, which ends as a whole: workers hold its pipes open otherwise."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "proxy",
-            "serve",
-            "--config",
-            str(folder / "config.yaml"),
-            "--port",
-            "0",
-            *arguments,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", "0"]
+        self._log = folder / "log"
+        with self._log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert found is not None, line
+        if found is None:
+            self.kill()
+        assert found is not None, line + self._log.read_text()
         self.base = found[0]
 
     def get(self, path: str) -> str:
@@ -176,10 +193,17 @@ class Served:
             try:
                 with urllib.request.urlopen(self.base + path, timeout=5) as response:
                     return str(response.read().decode())
-            except urllib.error.URLError:
+            except OSError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+    def wait_for(self, metric: str) -> None:
+        """Wait until the metrics have this line: a request is counted behind its answer."""
+        deadline = time.monotonic() + 30
+        while metric not in (told := self.get("/metrics")):
+            assert time.monotonic() < deadline, told
+            time.sleep(0.05)
 
     def ask(self) -> str:
         body = json.dumps(REQUEST).encode()
@@ -187,26 +211,34 @@ class Served:
             return str(response.read().decode())
 
     def stop(self) -> tuple[int, str]:
+        """Its exit code and what it had written to its log, once it has ended as it was told to."""
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, errors
+        code = self.process.wait(timeout=60)
+        return code, self._log.read_text()
+
+    def kill(self) -> None:
+        """End what is left of it, workers too, and wait for no more than the process itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 @pytest.fixture(params=[(), ("--workers", "2")], ids=["one process", "two workers"])
 def served(folder: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
     made = Served(folder, *request.param)
-    yield made
-    if made.process.poll() is None:
-        made.process.kill()
-    made.process.communicate()
+    try:
+        yield made
+    finally:
+        made.kill()
 
 
 def test_serve_answers_counts_and_stops(served: Served) -> None:
     assert json.loads(served.get("/readyz"))["status"] == "ready"
     for _ in range(4):
         assert "2 messages" in served.ask()
-    metrics = served.get("/metrics")
-    assert 'penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0' in metrics
+    served.wait_for('penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0')
     code, errors = served.stop()
     assert code == 0
     assert "say one" not in errors
@@ -214,14 +246,16 @@ def test_serve_answers_counts_and_stops(served: Served) -> None:
 
 def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:
     first = Served(folder)
-    port = first.base.rpartition(":")[2]
-    second = subprocess.run(
-        [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    first.stop()
+    try:
+        port = first.base.rpartition(":")[2]
+        second = subprocess.run(
+            [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        first.kill()
     assert second.returncode == 1
     assert second.stderr == f"penstock: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
 
@@ -241,6 +275,10 @@ def test_starting_loads_no_heavy_library(folder: Path) -> None:
 
 
 def test_a_new_key_is_shown_once_with_the_lines_that_let_it_in(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "a b", "-a", "a" * 65, "a:b", "a\n"):
+        with pytest.raises(SystemExit):
+            main(["keys", "new", f"--name={name}"])
+    assert "a letter or digit first" in capsys.readouterr().err
     assert main(["keys", "new", "--name", "ann", "--tenant", "acme"]) == 0
     lines = capsys.readouterr().out.splitlines()
     entry = "\n".join(lines[3:])

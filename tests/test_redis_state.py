@@ -69,6 +69,20 @@ async def test_a_server_that_is_away_is_found_again(running: RedisProcess) -> No
     await store.aclose()
 
 
+async def test_a_look_finds_out_what_no_call_would(running: RedisProcess) -> None:
+    store = running.store()
+    await store.look()
+    assert store.degraded is None
+    running.stop()
+    await store.look()
+    assert store.degraded == "unreachable"
+    running.start()
+    await is_well(store)
+    assert await store.keys("") == (), "nothing of it stays"
+    await store.aclose()
+    await store.look()
+
+
 async def test_nothing_waits_for_a_server_that_sleeps(running: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     store = running.store(timeout=0.05)
     await store.put("a", b"1", ttl=100)
@@ -372,6 +386,9 @@ async def test_counts_are_exact_for_all_who_share_them(running: RedisProcess) ->
         "new": -2.0,
     }
     assert await counters[0].add({}, ttl=100) == {}
+    many = [f"other{n}" for n in range(600)]
+    assert await counters[1].read(["t/cost", *many, "new"]) == {"t/cost": 30.5, **dict.fromkeys(many, 0.0), "new": -2.0}
+    assert await counters[1].read([]) == {}
     with running.admin() as admin:
         assert 99_000 < admin.pttl("penstock:count:t/cost") <= 100_000
         admin.pexpire("penstock:count:t/cost", 1)
@@ -408,6 +425,7 @@ async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) 
     await store.delete(["a"])
     assert await store.latest("", limit=5) == ("b",)
     assert await RedisCounters(store.server).add({"n": 1}, ttl=1000) == {"n": 1.0}
+    assert await RedisCounters(store.server).read(["n"]) == {"n": 1.0}
     assert (store.losses, store.degraded) == (0, None)
     await store.aclose()
 

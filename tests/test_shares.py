@@ -22,6 +22,22 @@ def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") 
     return Identity(tenant, f"named-{session}", **named)
 
 
+class Looked(MemoryStore):
+    """Notes how it was looked into."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(max_bytes)
+        self.looks: list[str] = []
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        self.looks.append("get")
+        return await super().get(key, ttl=ttl)
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        self.looks.append("keys")
+        return await super().keys(prefix, limit=limit)
+
+
 @pytest.fixture
 def shares() -> Shares:
     return Shares(MemoryStore(2**24), ttl=60, clock=Clock())
@@ -100,3 +116,27 @@ async def test_only_a_conversation_with_a_name_has_an_inbox(shares: Shares) -> N
     await give(shares, who(agent="a"), who(agent="b"))
     (found,) = await inbox.received()
     assert (found.sender, found.content) == ('agent "a"', "c")
+
+
+async def test_who_was_given_nothing_costs_one_look_at_one_key() -> None:
+    store = Looked(2**20)
+    shares = Shares(store, ttl=60)
+    assert await contents(shares, who()) == []
+    assert store.looks == ["get"]
+    await give(shares, who("elsewhere"), who("another"))
+    assert await contents(shares, who()) == []
+    assert store.looks[1:].count("keys") == 1, "of who gave, and of nobody else"
+
+
+async def test_a_mark_lasts_longer_than_what_it_announces() -> None:
+    time = [0.0]
+    store = MemoryStore(2**20, clock=lambda: time[0])
+    shares = Shares(store, ttl=60)
+    id_ = await give(shares, who("elsewhere"), who())
+    time[0] = 59.0
+    assert not await shares.take_back(who(agent="b", task="x"), "0" * 32)
+    assert await contents(shares, who()) == ["c"]
+    time[0] = 118.0
+    assert await contents(shares, who()) == ["c"]
+    assert await shares.take_back(who(), id_)
+    assert await contents(shares, who()) == []

@@ -1,8 +1,10 @@
 """One list of steps, rendered as response headers."""
 
+import json
+
 import pytest
 
-from proxy.step import Step, Verdict, context_header, server_timing
+from proxy.step import Step, Verdict, context_header, findings_header, server_timing
 
 
 def step(
@@ -82,3 +84,29 @@ def test_the_context_header_has_a_dash_for_what_nobody_counted() -> None:
 )
 def test_a_compression_is_a_rewrite_that_made_the_prompt_smaller(given: Step, compressed: bool) -> None:
     assert given.compressed is compressed
+
+
+def test_findings_are_told_as_json_in_ascii_with_the_policy_that_has_them() -> None:
+    steps = [
+        step("check_facts", findings=('messages[1] says "ñ"\r\nx: y',)),
+        step(),
+        step("clash", findings=("a", "b")),
+    ]
+
+    header = findings_header(steps)
+
+    assert header.isascii()
+    assert header.isprintable()
+    assert json.loads(header) == [
+        {"policy": "check_facts", "finding": 'messages[1] says "ñ"\r\nx: y'},
+        {"policy": "clash", "finding": "a"},
+        {"policy": "clash", "finding": "b"},
+    ]
+
+
+def test_no_findings_make_no_header_and_many_make_a_kilobyte_of_whole_ones() -> None:
+    header = findings_header([step(findings=tuple(f"{n} {'x' * 100}" for n in range(20)))])
+
+    assert findings_header([step()]) == ""
+    assert len(header) <= 1024
+    assert len(json.loads(header)) == 6

@@ -13,7 +13,7 @@ from proxy.once import OnceService
 from proxy.spanish import english
 from proxy.testing import context, tool
 from proxy.tool_groups import grouped
-from proxy.tool_ranking import NOTHING, pooled, ranked_tools, relevance
+from proxy.tool_ranking import NOTHING, pooled, relevance
 from proxy.tool_text import told
 
 CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")
@@ -48,30 +48,33 @@ class Meaning:
         raise AssertionError
 
 
+async def ranked(
+    query: str, tools: Sequence[Tool] = TOOLS, *, examples: Mapping[str, Sequence[str]] | None = None, **more: Any
+) -> list[tuple[Tool, float]]:
+    """The tools with their scores, the best first; equals in the client's order."""
+    ctx = context(**more)
+    found = await relevance(query, await pooled(tools, ctx, examples or {}, {}), ctx, 0.0)
+    return sorted(zip(tools, found.scores, strict=True), key=lambda each: -each[1])
+
+
 async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[str]:
-    return [each.tool.name for each in await ranked_tools([query], tools, context(**more), 0.0)]
+    return [each.name for each, _ in await ranked(query, tools, **more)]
 
 
-async def test_words_rank_and_equals_keep_the_clients_order() -> None:
+async def test_words_rank() -> None:
     assert await names("set the alarm to seven") == ["set_alarm", "turn_on", "sendEmail"]
     assert await names("send an email") == ["sendEmail", "set_alarm", "turn_on"]
 
 
 async def test_meaning_ranks_what_shares_no_word() -> None:
     near = Meaning({"wake me": {"set alarm": 0.6, "turn on": 0.1}})
-    found = await ranked_tools(["wake me early"], TOOLS, context(embedder=near), 0.0)
-    assert found[0].tool is CLOCK
-    assert found[0].score >= NOTHING > found[1].score
-
-
-async def test_the_best_of_several_queries_counts() -> None:
-    found = await ranked_tools(["the alarm", "an email"], TOOLS, context(), 0.0)
-    assert {each.tool.name for each in found[:2]} == {"set_alarm", "sendEmail"}
+    (first, best), (_, second), *_ = await ranked("wake me early", embedder=near)
+    assert first is CLOCK
+    assert best >= NOTHING > second
 
 
 async def test_nothing_fits_what_has_nothing_to_do_with_any_tool() -> None:
-    found = await ranked_tools(["who wrote Don Quixote?"], TOOLS, context(embedder=Meaning()), 0.0)
-    assert max(each.score for each in found) < NOTHING
+    assert max(score for _, score in await ranked("who wrote Don Quixote?", embedder=Meaning())) < NOTHING
 
 
 @pytest.mark.parametrize(
@@ -87,14 +90,13 @@ async def test_spanish_finds_english_tools(query: str, first: str) -> None:
 
 
 async def test_examples_speak_for_a_tool() -> None:
-    found = await ranked_tools(["wake up call"], TOOLS, context(), 0.0, {"sendE*": ["wake up call please"]})
-    assert found[0].tool is MAIL
+    assert (await names("wake up call", examples={"sendE*": ["wake up call please"]}))[0] == MAIL.name
 
 
 async def test_an_examples_vector_counts_for_its_tool() -> None:
     near = Meaning({"despiértame": {"levántame": 0.8}})
-    found = await ranked_tools(["despiértame"], TOOLS, context(embedder=near), 0.0, {"set_alarm": ["levántame pronto"]})
-    assert found[0].tool is CLOCK
+    found = await names("despiértame", examples={"set_alarm": ["levántame pronto"]}, embedder=near)
+    assert found[0] == CLOCK.name
 
 
 async def test_a_tool_without_its_vector_still_ranks_by_words() -> None:
@@ -105,7 +107,7 @@ async def test_a_tool_without_its_vector_still_ranks_by_words() -> None:
 async def test_a_tool_gains_by_the_company_of_the_best() -> None:
     tools = [tool("bank_pay", "Pays a bill."), tool("zoo_feed", "Feeds."), tool("bank_balance", "Says what is there.")]
     tools += [tool(f"other{n}", "Something else.") for n in range(3)]
-    scores = {each.tool.name: each.score for each in await ranked_tools(["pay my bill"], tools, context(), 0.0)}
+    scores = {each.name: score for each, score in await ranked("pay my bill", tools)}
     assert scores["bank_balance"] > scores["zoo_feed"] == 0.0
 
 
@@ -130,10 +132,6 @@ async def test_tenants_share_nothing() -> None:
 
 async def test_long_queries_are_read_from_both_ends() -> None:
     assert (await names("zzz " * 1000 + "send an email"))[0] == "sendEmail"
-
-
-async def test_no_tools_are_no_ranking() -> None:
-    assert await ranked_tools(["x"], (), context(), 0.0) == []
 
 
 def odd(**inner: Any) -> Tool:
@@ -161,7 +159,7 @@ ODD = [
 @pytest.mark.parametrize("each", ODD, ids=lambda each: each.name or "nameless")
 async def test_odd_definitions_are_ranked_and_left_as_they_are(each: Tool) -> None:
     before = json.dumps(each)
-    assert len(await ranked_tools(["anything"], [each, CLOCK], context(), 0.0)) == 2
+    assert len(await ranked("anything", [each, CLOCK])) == 2
     assert json.dumps(each) == before
 
 
@@ -180,8 +178,7 @@ def test_what_is_read_for_meaning_is_bounded() -> None:
 
 async def test_clashing_names_are_two_tools() -> None:
     twice = [tool("look", "Finds a book."), tool("look", "Finds a whale.")]
-    found = await ranked_tools(["whale"], twice, context(), 0.0)
-    assert [each.place for each in found] == [1, 0]
+    assert [each is twice[1] for each, _ in await ranked("whale", twice)] == [True, False]
 
 
 async def test_two_thousand_tools() -> None:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.claims.quantities import value
-from proxy.claims.vocabulary import INNER, NOT_ONE, PLACE_RELATIONS, RELATIONS
+from proxy.claims.vocabulary import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
 from proxy.claims.words import folded
 
 IN = "in"
@@ -23,9 +23,9 @@ _MADE_ES = "(?P<author>escrit[oa])|(?P<director>dirigid[oa])|(?P<founder>fundad[
 _FORMS = {  # a space stands for any white space
     "en": (
         rf"(?:the |its )?(?P<r>{_RELATION}) (?:of|for) (?P<s>{_NAME}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
-        rf"(?P<s>{_NAME})['’]s (?P<r>{_RELATION}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
+        rf"(?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
         rf"(?P<o>{_NAME}) (?:is|was|serves as|acts as|remains) the (?P<r>{_RELATION}) of (?P<s>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:is|was|serves as|remains) (?P<s>{_NAME})['’]s (?P<r>{_RELATION})",
+        rf"(?P<o>{_NAME}) (?:is|was|serves as|remains) (?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION})",
         rf"(?P<s>{_NAME}) (?:is|was|lies) (?:an?|one of the) {_KIND}(?:located )?(?:in|of) (?P<p>{_NAME})",
         rf"(?P<s>{_NAME}) (?:is (?:located |situated |found )?in|lies in|belongs to) (?P<p>{_NAME})",
         rf"(?P<s>{_NAME}) (?:has|had|uses) (?:the )?(?P<o>{_NAME}) (?:as|for) (?:its|a|the) (?P<r>{_RELATION})",
@@ -139,7 +139,7 @@ def _is_named(sentence: str, found: str) -> bool:
     """Whether a found object is written like a name or a number, not like a description."""
     plain = folded(sentence)
     at = plain.find(found)
-    if at < 0 or len(plain) != len(sentence) or len(found.split()) > 4:
+    if at < 0 or found in NATIONS or len(plain) != len(sentence) or len(found.split()) > 4:
         return False
     return all(
         each[0].isupper() or each[0].isdigit() or each in INNER for each in sentence[at : at + len(found)].split()

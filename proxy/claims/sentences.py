@@ -9,8 +9,11 @@ LONGEST = 400
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTED = re.compile(r"“[^”]*”?|«[^»]*»?|\"[^\"\n]*\"|(?m:^[ \t]*>.*$)|(?<!\w)'[^'\n]{2,}'(?!\w)|‘[^‘’\n]*’(?!\w)")
-_ABBREVIATED = r"(?<!\b[A-Z])(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No))(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e))"
-_ENDS = re.compile(rf"{_ABBREVIATED}(?<![.!?…])[.!?…]++(?=[\s\"”»)]|$)|\n+")
+_MARKS = re.compile(r"[“«\">‘']")
+"""Without any of these nothing is quoted."""
+# what may not stand in front of a full stop is looked for behind it: so only full stops are looked at
+_ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
+_ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
 
 _QUESTION = re.compile(
     r"^(?:who|what|when|where|why|which|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|isn't"
@@ -27,11 +30,12 @@ _SUPPOSED = re.compile(
     r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
     r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
     r"|once upon a time"
-    r"|in (?:my|the|this|our|a) (?:novel|story|game|film|movie|book|dream|fiction|universe|fantasy|quiz)"
+    r"|in (?:my|the|this|our|a) (?:story|game|dream|fiction|universe|fantasy|quiz)"
+    r"|in (?:my|this|our) (?:novel|film|movie|book)|^in (?:the|a) (?:novel|film|movie|book)"
     r"|si|supongamos|suponiendo|supón|supon|imagina|imaginemos|imagine|finge|hipotéticamente|quizá|quizás|tal vez|acaso"
     r"|podría|podrían|sería|serían|tendría|estaría|ojalá|digamos|como si|fuera|fuese|estuviera|puede que|érase una vez"
-    r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:novela|historia|cuento|juego|película|libro|sueño|ficción"
-    r"|universo))\b",
+    r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:historia|cuento|juego|sueño|ficción|universo)"
+    r"|en (?:mi|esta|este|nuestra) (?:novela|película|libro)|^en (?:el|la|un|una) (?:novela|película|libro))\b",
     re.IGNORECASE,
 )
 _REPORTED = re.compile(
@@ -58,7 +62,8 @@ class Sentence(NamedTuple):
 
 def sentences(text: str) -> Iterator[Sentence]:
     """The sentences of a text in order, however they are meant. What is quoted or code is blanked out in them."""
-    blanked = _QUOTED.sub(_blank, _FENCE.sub(_blank, text))
+    blanked = _FENCE.sub(_blank, text) if "`" in text else text
+    blanked = _QUOTED.sub(_blank, blanked) if _MARKS.search(blanked) else blanked
     start = 0
     for found in [*_ENDS.finditer(blanked), None]:
         end = len(blanked) if found is None else found.end()

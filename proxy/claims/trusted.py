@@ -7,22 +7,32 @@ or names a thing that no fact knows, is left alone.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from proxy.claims.json_strings import is_json, strings
 from proxy.claims.places import lies
-from proxy.claims.prose import Prose, is_about, verdict
+from proxy.claims.plain import Plain, compare
+from proxy.claims.plain_reading import plain
+from proxy.claims.prose import Prose, is_about, together, verdict
 from proxy.claims.quantities import differ, value
-from proxy.claims.reading import prose, subject_of, turned
+from proxy.claims.reading import denies, prose
 from proxy.claims.relations import Claim, claim, cues, given, is_place, name, relation_named
 from proxy.claims.sentences import is_stated, sentences
-from proxy.claims.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH
+from proxy.claims.subjects import subject_of, turned
+from proxy.claims.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 from proxy.claims.words import folded
 
 _MOST_CONCERNED = 3
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
+_QUOTES = re.compile(r"[\"“”«»]|``|''")
+_SPACE = re.compile(r"\s+")
+_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
+_SENTENCE = word_set("by in with who which that has had have is was were from as por en con que tiene fue era")
+"""Words that stand in no name."""
+_TITLES = word_set("mr mr. mrs mrs. ms ms. dr dr. prof prof. sr sr. sra sra.")
+_APOSTROPHE = re.compile(r"['’]")
 _POSSESSIVE = re.compile(r"['’]s$")
 
 
@@ -64,6 +74,8 @@ class Trusted:
         """The relations and languages in which a subject has a fact."""
         self._prose: list[Prose] = []
         self._by_word: dict[str, list[int]] = defaultdict(list)
+        self._plain: dict[str, list[tuple[Plain, str]]] = defaultdict(list)
+        """Plain sentences with the facts that they are of, by a word of their subject."""
         known = list(facts)
         for fact in known:
             self._add(fact)
@@ -73,6 +85,8 @@ class Trusted:
         """Stands for all of them."""
 
     def _add(self, fact: Fact) -> None:
+        if not fact.relation:
+            self._add_plain(fact.text)
         made = _claim_of(fact)
         if made is None:
             self._add_prose(fact.text)
@@ -84,12 +98,19 @@ class Trusted:
         self._domain[made.relation, made.language].add(made.subject)
         self._relations[made.subject].add((made.relation, made.language))
 
+    def _add_plain(self, text: str) -> None:
+        for each in _in_full(text):
+            read = plain(each, language_of(_tokens(each)))
+            if read is not None and read.key:
+                self._plain[read.key].append((read, text))
+
     def _add_prose(self, text: str) -> None:
-        for each in sentences(text):
-            read = prose(each.text)
-            for word in read.names:
-                self._by_word[word].append(len(self._prose))
-            self._prose.append(read)
+        for each in _in_full(text):
+            for form in dict.fromkeys((each, turned(each))):
+                read = prose(form)._replace(text=text)
+                for word in read.names:
+                    self._by_word[word].append(len(self._prose))
+                self._prose.append(read)
 
     def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
         found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -118,8 +139,11 @@ class Trusted:
     def _concerned(self, sentence: str) -> list[str]:
         """The facts about the subjects of a sentence, but for those that it repeats."""
         said, written_in = prose(sentence), language_of(_tokens(sentence))
-        near = [self._prose[place] for place in self._near(sentence)]
-        facts = [fact.text for fact in near if is_about(said.subject, fact) and verdict(said, fact) == "unclear"]
+        facts = [
+            fact.text
+            for fact in self._near(sentence)
+            if is_about(said.subject, fact) and verdict(said, fact) == "unclear"
+        ]
         for one in self._mentions(_tokens(sentence)):
             known = sorted(self._relations.get(one.name, ()))
             facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
@@ -134,11 +158,29 @@ class Trusted:
         tokens = _tokens(sentence)
         mentions = self._mentions(tokens)
         by_relation = any(one.name in self._relations for one in mentions)
-        if not by_relation and not self._near(sentence):
+        near = [] if self._by_word.keys().isdisjoint(tokens) else self._near(sentence)
+        is_plain = not self._plain.keys().isdisjoint(tokens)
+        if not (by_relation or near or is_plain) or not is_stated(sentence):
             return None
-        if not is_stated(sentence):
-            return None
-        return (self._by_relation(sentence, tokens, mentions) if by_relation else None) or self._by_prose(sentence)
+        against = self._by_relation(sentence, tokens, mentions) if by_relation else None
+        if against is None and is_plain:
+            against, settled = self._by_plain(sentence, tokens)
+            near = [fact for fact in near if fact.text not in settled]
+        return against or (_by_prose(sentence, near) if near else None)
+
+    # --- plain sentences --------------------------------------------------------------------------------------------
+
+    def _by_plain(self, sentence: str, tokens: Sequence[str]) -> tuple[str | None, set[str]]:
+        """The fact that a plain sentence contradicts, and the facts that it says nothing against."""
+        said = plain(sentence, language_of(tokens))
+        if said is None:
+            return None, set()
+        known = [each for token in dict.fromkeys(tokens) for each in self._plain.get(token, ())]
+        verdicts = [(compare(said, fact), text) for fact, text in known]
+        settled = {text for verdict, text in verdicts if verdict in ("agrees", "apart")}
+        if any(verdict == "agrees" for verdict, _ in verdicts):
+            return None, {text for _, text in verdicts}
+        return next((text for verdict, text in verdicts if verdict == "contradicts"), None), settled
 
     # --- relations --------------------------------------------------------------------------------------------------
 
@@ -157,12 +199,14 @@ class Trusted:
 
     def _mentions(self, tokens: Sequence[str]) -> list[_Mention]:
         found: list[_Mention] = []
-        at = 0
-        while at < len(tokens):
-            longest = next((n for n in self._names.get(tokens[at], ()) if tuple(tokens[at : at + len(n)]) == n), None)
+        behind = 0
+        for at, token in enumerate(tokens):
+            if token not in self._names or at < behind:
+                continue
+            longest = next((n for n in self._names[token] if tuple(tokens[at : at + len(n)]) == n), None)
             if longest:
-                found.append(_Mention(" ".join(longest), at, at + len(longest)))
-            at += len(longest) if longest else 1
+                behind = at + len(longest)
+                found.append(_Mention(" ".join(longest), at, behind))
         return found
 
     def _said(
@@ -208,25 +252,21 @@ class Trusted:
 
     # --- prose ------------------------------------------------------------------------------------------------------
 
-    def _by_prose(self, sentence: str) -> str | None:
-        near = self._near(sentence)
-        if not near:
-            return None
-        said = prose(turned(sentence))
-        against: str | None = None
-        for place in near:
-            found = verdict(said, self._prose[place])
-            if found == "agrees":
-                return None
-            if found == "contradicts":
-                against = against or self._prose[place].text
-        return against
+    def _near(self, sentence: str) -> list[Prose]:
+        """The facts in prose about what a sentence begins with; if it denies something, any that names a part of it."""
+        subject = subject_of(turned(sentence))
+        places = sorted({place for word in subject for place in self._by_word.get(word, ())})
+        known = [self._prose[place] for place in places]
+        return known if known and denies(sentence) else [fact for fact in known if is_about(subject, fact)]
 
-    def _near(self, sentence: str) -> list[int]:
-        """The facts in prose that have a word of the name with which a sentence begins."""
-        if not self._prose:
-            return []
-        return sorted({place for word in subject_of(turned(sentence)) for place in self._by_word.get(word, ())})
+
+def _by_prose(sentence: str, facts: Sequence[Prose]) -> str | None:
+    """The first of some facts in prose that a sentence contradicts, unless it agrees with another one."""
+    said = prose(turned(sentence))
+    verdicts = [verdict(said, fact) for fact in facts]
+    if "agrees" in verdicts or "contradicts" not in verdicts:
+        return None
+    return next((fact.text for fact in together(said.subject, facts) if verdict(said, fact) == "contradicts"), None)
 
 
 def _claim_of(fact: Fact) -> Claim | None:
@@ -235,12 +275,31 @@ def _claim_of(fact: Fact) -> Claim | None:
         language = fact.language or (read.language if read else "en")
         relation = relation_named(fact.relation)
         return Claim(name(fact.subject), relation, name(fact.object), language)
-    return read if read is not None and len(read.subject.split()) <= 6 and len(read.object.split()) <= 6 else None
+    return read if read is not None and all(_is_name(each) for each in (read.subject, read.object)) else None
+
+
+def _is_name(text: str) -> bool:
+    """Whether the subject or object of a claim may be a name or value, and not a part of a longer sentence."""
+    parts = text.split()
+    return len(parts) <= 6 and not set(parts) & _SENTENCE
+
+
+def _in_full(text: str) -> Iterator[str]:
+    """The sentences of a fact; titles in it are names, and `It` at the beginning is what the one before is about."""
+    name = ""
+    for each in sentences(_SPACE.sub(" ", _QUOTES.sub(" ", text)).strip()):
+        pronoun = _PRONOUN.match(each.text)
+        full = f"{name} {each.text[pronoun.end() :]}" if pronoun and name else each.text
+        begins = re.match(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|were|has|had|\()\b)", full)
+        name = begins[0].strip() if begins else name
+        yield full
 
 
 def _tokens(text: str) -> list[str]:
     """The words of a text, folded; a possessive `'s` is none."""
-    return [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(folded(text))]
+    plain = folded(text)
+    tokens = _TOKEN.findall(plain)
+    return [_POSSESSIVE.sub("", token) for token in tokens] if _APOSTROPHE.search(plain) else tokens
 
 
 def language_of(tokens: Sequence[str]) -> str:
@@ -254,5 +313,7 @@ def _same(one: str, other: str) -> bool:
     first, second = value(one), value(other)
     if first is not None and second is not None:
         return not differ(first, second)
-    left, right = set(one.split()), set(other.split())
+    left, right = (
+        {word for word in name.split() if len(word.rstrip(".")) > 1 and word not in _TITLES} for name in (one, other)
+    )
     return left <= right or right <= left

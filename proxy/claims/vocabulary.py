@@ -75,6 +75,13 @@ ph: filipino filipina
 pk: pakistani
 cu: cuban cubano cubana
 jm: jamaican jamaicano jamaicana
+gh: ghanaian ghanes ghanesa
+hr: croatian croata
+rs: serbian serbio serbia
+is: icelandic islandes islandesa
+ma: moroccan marroqui
+et: ethiopian etiope
+id: indonesian indonesio indonesia
 """
 )
 
@@ -84,18 +91,22 @@ film: film movie pelicula largometraje
 series: series sitcom telenovela serie show
 music: album song single ep cancion disco sencillo
 book: novel book memoir novela libro
-band: band duo orchestra banda
+band: band duo orchestra group banda grupo
 game: videogame game videojuego juego
 video: video
 city: city town village ciudad pueblo
 country: country nation pais
-river: river lake mountain rio lago montana
+river: river rio
+lake: lake lago
+mountain: mountain volcano montana volcan
+island: island isla
 party: party partido
-company: company corporation brand empresa compania marca
+company: company corporation corp brand bakery empresa compania marca
 language: language idioma lengua
 person: person actor actress singer writer author politician musician player footballer president scientist painter
 person: director producer rapper model comedian engineer architect lawyer poet philosopher businessman businesswoman
 person: performer artist composer drummer guitarist journalist athlete boxer wrestler chef soldier king queen doctor
+person: governor senator mayor astronaut magician dentist
 person: persona actriz cantante escritor escritora politico politica musico jugador futbolista presidente cientifico
 person: pintor pintora artista compositor periodista atleta boxeador rey reina medico abogado ingeniero arquitecto
 building: building tower bridge stadium museum hotel restaurant studio club nightclub facility space venue
@@ -126,7 +137,7 @@ written: written wrote escrito escrita escribio
 discovered: discovered descubierto descubierta descubrio
 invented: invented inventado inventada invento
 shot: shot filmed rodado rodada filmado filmada
-located: located situated situado situada ubicado ubicada
+located: located lies stands sits situated situado situada ubicado ubicada
 built: built construido construida construyo
 painted: painted pintado pintada pinto
 composed: composed compuesto compuesta compuso
@@ -147,6 +158,10 @@ held: held celebrado celebrada
 raised: raised criado criada
 buried: buried enterrado enterrada sepultado sepultada
 recorded: recorded grabado grabada
+formed: formed formado formada
+acquired: acquired bought purchased adquirido adquirida comprado comprada
+distributed: distributed
+portrayed: portrayed
 """
 )
 """What happens to a thing once: it has one place, one time and one author."""
@@ -173,6 +188,8 @@ zero cero|one uno|two dos|three tres|four cuatro|five cinco|six seis|seven siete
 |eleven once|twelve doce
 """
 NUMBERS = {word: number for number, both in enumerate(_COUNTED.split("|")) for word in both.split()}
+_TENS = "twenty veinte|thirty treinta|forty cuarenta|fifty cincuenta|sixty sesenta|seventy setenta|eighty|ninety"
+NUMBERS |= {word: 10 * number for number, both in enumerate(_TENS.split("|"), 2) for word in both.split()}
 
 UNITS: Mapping[str, tuple[str, float]] = {
     form: (unit, float(times))
@@ -185,6 +202,8 @@ UNITS: Mapping[str, tuple[str, float]] = {
         ("metre", 1, "meter meters metre metres metro metros m"),
         ("person", 1, "people inhabitants personas habitantes"),
         ("metre", 1000, "km kilometer kilometers kilometre kilometres kilometro kilometros"),
+        ("acre", 1, "acre acres"), ("hectare", 1, "hectare hectares"), ("copy", 1, "copy copies"),
+        ("kilogram", 1, "kilogram kilograms kg kilo kilos"), ("ton", 1, "ton tons tonne"), ("foot", 1, "foot feet"),
         ("dollar", 1, "dollar dollars dolar dolares"), ("euro", 1, "euro euros"),
     )
     for form in forms.split()
@@ -247,6 +266,7 @@ uno parte algunos muchos todos tipo clase miembro resto ejemplo ciudad pais pueb
 """What stands before `of` and names nothing that a subject has one of."""
 PLACE_RELATIONS = word_set("in located_in location located continent country place part_of city_of region")
 RELATIONS = {
+    **dict.fromkeys(("ceo", "chief executive", "chief executive officer"), "ceo"),
     **dict.fromkeys(("due date", "fecha limite", "fecha de entrega"), "deadline"),
     **_table(
         """

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_POSSESSIVE = re.compile(r"(?<=.)['’]s$")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _ENDINGS = (
     "ations", "ation", "ments", "ment", "ings", "ing", "iers", "ier", "ers", "ies", "ied", "ists", "ist", "ians", "ian",
@@ -22,7 +23,9 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words of a text, folded, in order; a possessive `'s` is no part of one."""
-    return [word for each in _WORD.findall(folded(text)) if (word := re.sub(r"['’]s$", "", each))]
+    plain = folded(text)
+    found: list[str] = _WORD.findall(plain)
+    return [_POSSESSIVE.sub("", word) for word in found] if "'" in plain or "’" in plain else found
 
 
 @lru_cache(maxsize=65_536)

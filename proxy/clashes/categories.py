@@ -21,7 +21,8 @@ _LANGUAGES = (
 )
 _CUISINES = (
     "italian, italiana | chinese, china | thai, tailandesa | japanese, japonesa, sushi | mexican, mexicana | indian, "
-    "hindu | french, francesa | spanish, espanola | greek, griega | barbecue, barbacoa | korean, coreana | vietnamese, "
+    "hindu | french, francesa | spanish, espanola | greek, griega | barbecue, barbacoa | korean, coreana |"
+    " vietnamese, "
     "vietnamita | american, americana | peruvian, peruana | turkish, turca | seafood, marisco |"
     " asian, asiatica | pizza | burger, burgers, hamburguesa, hamburguesas | "
     "breakfast, brunch, desayuno | ramen, noodles | mediterranean, mediterranea | latin american | taiwanese |"
@@ -56,9 +57,28 @@ _GROUPS = (
            "seat|asiento|sit|sent|prefer|prefier"),
     _Group("size", "small, compact, little, pequeno, pequena, chico, chica, compacto | medium, mid-size, midsize, "
            "mediano, mediana | intermediate, intermedio | standard, estandar | full-size, full size | "
-           "large, big, grande | suv | minivan | extra large",
+           "large, big, grande | extra large",
            "car|cars|shirt|size|pizza|box|room|table|coffee|vehicle|rental|coche|coches|carro|talla|camisa|caja|"
            "mesa|tamano"),
+    _Group("car", "hatchback | sedan, berlina | suv, todoterreno | minivan, van, furgoneta |"
+        " convertible, descapotable | "
+           "pickup truck, pickup | compact car, compacto | full-size car | standard car | sports car, deportivo"),
+    _Group("home", "house, casa | apartment, flat, condo, piso, apartamento | townhouse, adosado | studio, estudio",
+                        "want|look|find|prefer|rather|show|search|buy|rent|interested|busc|quiero|mejor|alquil|compr"),
+    _Group("deal", "rent, renting, rental, alquilar, alquiler | buy, buying, purchase, for sale, comprar, compra",
+                        "house|apartment|home|place|property|flat|casa|piso|apartamento|vivienda"),
+    _Group("show", "3d | imax | 2d | regular", "show|movie|film|screening|sesion|pelicula|see|watch|ver"),
+    _Group("fare", "value | flexible | premium | saver, basic", "fare|ticket|tarifa|billete"),
+    _Group("airline", "united, united airlines | delta | american, american airlines | southwest | alaska | jetblue | "
+           "ryanair | iberia | vueling | lufthansa | klm | air france | british airways | easyjet",
+                        "fly|flight|airline|vuel|volar|aerolinea|have"),
+    _Group("visibility", "private, privately, privada, privado | public, publicly, publica, publico",
+                        "payment|transaction|request|visib|transfer|pago|make it|hazl"),
+    _Group("sight", "museum, museo | park, parque | theme park, parque tematico | historical landmark, landmark, "
+           "monument, monumento | garden, jardin | place of worship, church, temple, iglesia, templo | shopping area, "
+           "shopping mall, mall, centro comercial | nature preserve, nature reserve | stadium, estadio | zoo | "
+           "aquarium, acuario | art gallery, gallery, galeria | beach, playa",
+                        "visit|see|attraction|sight|interested|find|something|look|search|ver|visitar|busc"),
     _Group("film", "adventure, aventura, aventuras | drama, dramatic, dramatica | comedy, funny, comedia, comic | "
            "horror, scary, terror, miedo | thriller, suspense | romance, romantic, love story, romantica |"
            " documentary, "
@@ -87,7 +107,8 @@ _GROUPS = (
            "escribeme|habla|hablame|idioma|translate|traduce|version"),
     _Group("cuisine", _CUISINES,
                         "food|restaurant|restaurants|cuisine|eat|dinner|lunch|comida|cocina|restaurante|cenar|comer"),
-    _Group("programming language", "python | java | javascript, js | typescript | golang, in go, en go, to go instead, "
+    _Group("programming language", "python | java | javascript, js | typescript |"
+        " golang, in go, en go, to go instead, "
            "use go, usa go | rust | c\\+\\+ | c# | ruby | php | kotlin | swift | scala | perl | haskell | elixir"),
     _Group("database", "postgresql, postgres | mysql | sqlite | mongodb, mongo | mariadb | oracle | dynamodb |"
                        " cassandra"),
@@ -161,7 +182,15 @@ _WORD = re.compile(r"[a-z0-9]+")
 _SHORT = 6
 """Words of a clause that may be an answer and no more."""
 _NON = re.compile(r"\b(?:no|not|non|sin|without|nada de|except|menos)[ -]+(?:\w+ )?$")
-_FIRST = frozenset(word for _, _, names, _ in _READ for name in names for word in _WORD.findall(name)[:1])
+
+
+def _by_word() -> dict[str, frozenset[int]]:
+    begins = [frozenset(_WORD.findall(name)[0] for name in names) for _, _, names, _ in _READ]
+    return {word: frozenset(at for at, of in enumerate(begins) if word in of) for word in frozenset().union(*begins)}
+
+
+_BY_WORD = _by_word()
+"""The places in `_READ` of the groups that have a name which begins with a word."""
 
 
 def members(clause: str, *, alone: bool = False) -> tuple[Value, ...]:
@@ -170,15 +199,15 @@ def members(clause: str, *, alone: bool = False) -> tuple[Value, ...]:
     Where the word is missing that a group asks for, a short clause has its members as `weak`, which is their part; with
     `alone`, any clause has them, and not as weak.
     """
-    if _FIRST.isdisjoint(_WORD.findall(clause)):
-        return ()
+    said = _WORD.findall(clause)
+    named = {at for word in said if word in _BY_WORD for at in _BY_WORD[word]}
     found: list[Value] = []
-    for group, pattern, names, beside in _READ:
+    for group, pattern, names, beside in map(_READ.__getitem__, sorted(named)):
         for match in pattern.finditer(clause):
             weak = beside is not None and not (
                 beside.search(clause[: match.start()] + "~" + clause[match.end() :]) or beside.search(match[0], 1)
             )
-            if weak and not alone and len(_WORD.findall(clause)) > _SHORT:
+            if weak and not alone and len(said) > _SHORT:
                 break
             if not _NON.search(clause[max(0, match.start() - 32) : match.start()]):
                 part = "weak" if weak and not alone else ""

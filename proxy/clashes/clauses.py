@@ -20,7 +20,7 @@ _LINES = re.compile(r"`[^`\n]*`|^(?:>|\|).*$", re.MULTILINE)
 _QUOTED = re.compile(r"\"[^\"\n]{12,400}\"|“[^”\n]{12,400}”|«[^»\n]{12,400}»|(?<!\w)'[^'\n]{20,400}'(?!\w)")
 _SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[\w]))+[.!?;]*")
 _JOINT = re.compile(
-    r",?\s+(?:but|however|although|though|whereas|so (?=i\b|we\b|can\b|could\b|my\b|please\b)|because|pero|"
+    r",?\s+(?:but|however|although|though|whereas|so(?= (?:i|i'm|i've|we|can|could|my|please)\b)|because|pero|"
     r"aunque|porque|ya que|asi que|sin embargo|mientras que)\s+|"
     r",\s+(?:and|which|while|y|then|especially since|considering(?: that)?|given that|since)\s+|,\s+(?=(?:i|i'm|"
     r"i've|we|he|she|they|you|it|my|can|could|would|will|should|do|does|is|are|what|how|yo|mi|"
@@ -30,10 +30,14 @@ _JOINT = re.compile(
 _REQUEST = re.compile(
     r"^\W*(?:(?:yes|yeah|yup|yep|no|nope|ok|okay|great|thanks|thank you|sorry|alright|actually|well|please|wait|hmm+|"
     r"sure|not bad|sounds good|that works|si|vale|perfecto|gracias|bueno|now|and|y|oye|perdon)\W+(?:then )?)*"
-    r"(?:can|could|would|will) (?:you|i|we)\b|^\W*(?:me )?(?:puedes|podrias|puede|podria)\b|"
-    r"^\W*y (?:en|a|al|el|la|los|las|para|desde|hacia|con|de)\b(?=[^,.]{1,30}$)|\b(?:how|what) about\b|"
-    r"\bwhat else\b|\b(?:que tal|y si)\b|^\W*(?:any|do you have|are there|is there|otro|"
-    r"algun)\b|\b(?:can|could|would|will) you\b|\bwhat (?:is|will|would) (?:it|the|my)\b"
+    r"(?:can|could|would|will) (?:you|i|we)\b|^\W*(?:(?:me )?(?:puedes|podrias|puede|podria)\b|"
+    r"y (?:en|a|al|el|la|los|las|para|desde|hacia|con|de)\b(?=[^,.]{1,30}$)|"
+    r"(?:any|do you have|are there|is there|otro|algun)\b|(?:what|which) (?:\w+ ){0,2}(?:ones|options)\b|"
+    r"what (?:does|do|else does|else do) \w+(?: \w+)? have\b|"
+    r"(?:is|would|does) [^?]{2,40} (?:possible|available|ok|okay|work|fine)\W*$|"
+    r"and (?:my|on|in|at|for|from|to|the|next|this)\b.{1,30}$)|"
+    r"\b(?:(?:how|what) about|what else|que tal|y si|(?:can|could|would|will) you|what (?:is|will|would) (?:it|the|"
+    r"my))\b"
 )
 _ASKING = re.compile(
     r"^\W*(?:(?:and|but|so|or|y|pero|yes|no|ok|okay|well|hey|hi)\W+)*(?:what|how|why|when|where|who|whom|whose|"
@@ -50,7 +54,8 @@ _SUPPOSED = re.compile(
 _WISHED = re.compile(r"\bi wish\b(?! to\b)|\bif only\b|\bojala\b|\bwould have\b|\bhubiera\b|\bused to\b|\bsolia\b")
 _REPORTED = re.compile(
     r"\b(?:he|she|they|someone|people|everyone|everybody|(?:my|our|the|his|her|your) [a-z]+(?: [a-z]+)?|[A-Z][a-z]+)"
-    r"(?:'s)? (?:says?|said|thinks?|thought|tells?|told|claims?|claimed|believes?|believed|argues?|argued|wrote|writes|"
+    r"(?:'s)? (?:says?|said|thinks?|thought|tells?|told|claims?|claimed|believes?|believed|argues?|argued|wrote|"
+    r"writes|"
     r"suggests?|suggested|recommends?|recommended|insists?|insisted|asked|asks|wants|wanted|prefers|preferred|"
     r"mentioned)\b|"
     r"\baccording to\b|\b(?:dice|dicen|dijo|dijeron|cree|creen|piensa|piensan|opina|opinan|afirma|afirman|afirmo|"
@@ -67,8 +72,6 @@ class Clause(NamedTuple):
     folded: str
     """In lower case, without accents, negations written out."""
     kind: Kind
-    only: bool
-    """Whether it is the whole sentence."""
 
 
 def clauses(text: str) -> Iterator[Clause]:
@@ -98,7 +101,7 @@ def _of_sentence(text: str, start: int, end: int) -> Iterator[Clause]:
         asking = asking or (asked and (bool(_ASKING.search(folded)) or len(pieces) == 1 or "¿" in whole[a:b]))
         kind: Kind = "request" if _REQUEST.search(folded) else "question" if asking else "statement"
         lead = len(whole[a:b]) - len(whole[a:b].lstrip(" ,"))
-        yield Clause(start + a + lead, start + b, folded, kind, len(pieces) == 1)
+        yield Clause(start + a + lead, start + b, folded, kind)
 
 
 def _blank(match: re.Match[str]) -> str:

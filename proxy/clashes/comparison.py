@@ -1,13 +1,16 @@
 """Whether a later statement of a user's takes the place of an earlier one. Pure; when in doubt it does not."""
 
-import re
-
+from proxy.clashes.agreement import may_both_hold
+from proxy.clashes.alignment import other_end, parallel, swapped, turned
 from proxy.clashes.cues import IMPLIED
+from proxy.clashes.denials import negation, never, not_every
+from proxy.clashes.differing import comparable, differ
 from proxy.clashes.opposites import opposed
 from proxy.clashes.statements import Statement
+from proxy.clashes.subjects import about_others, at_other_times, others, told_apart
 from proxy.clashes.terms import stem, telling
 from proxy.clashes.traits import TRAITS
-from proxy.clashes.values import NUMBERS, Value, comparable, differ, unit_terms
+from proxy.clashes.values import NUMBERS, Value, unit_terms
 
 _SAME = 0.6
 """The part of the shorter statement's terms that both have, for what they say to be about the same."""
@@ -17,16 +20,15 @@ _SURE = 0.75
 """The same for statements about the world: there is much to say of one thing."""
 _MANY = 4
 """Terms that both have, of which half are enough."""
-_FAR = 0.4
-"""The same where all that is denied by the one stands in the other."""
-TYPED = NUMBERS | {"date", "time", "place", "email"}
+TYPED = NUMBERS | {"date", "time", "place", "email", "rate", "century"}
 """Kinds of values that are no members of a group."""
 _EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
 """Groups of which one asks for a member only to have it, whatever else is said."""
+_OF_THE_WORLD = frozenset({"negation", "opposite", "value"})
+"""Reasons that are not enough for statements about the world: see `agreement`."""
 _FEW = 3
 LONG = 200
 """Characters of a clause that is more than a request for something."""
-_YEAR = re.compile(r"(?:1\d|20)\d\d")
 _PAIR = 2
 COMMON = frozenset(
     {"people", "day", "week", "month", "year", "hour", "minute", "ms", "gb", "mb", "kb", "kg", "km", "x"}
@@ -36,20 +38,20 @@ COMMON = frozenset(
 
 def clash(old: Statement, new: Statement) -> str | None:
     """Why the later of two statements contradicts the earlier one; None where it does not, or not surely."""
-    if _says(old) == _says(new):
-        return None
-    if "question" in (old.kind, new.kind):
+    if old.terms == new.terms and _says(old) == _says(new):
+        return "swapped" if _swapped(old, new) else None
+    if old.kind == "question" or new.kind == "question":
         told_so = all(each.past for each in (old, new) if each.kind == "question")
-        return "never" if told_so and _never(old, new) else None
-    asked = "request" in (old.kind, new.kind)
-    for reason, rule in _RULES[:_OF_REQUESTS] if asked else _RULES:
+        return "never" if told_so and never(old, new) else None
+    asked = old.kind == "request" or new.kind == "request"
+    for reason, rule in _RULES_OF_REQUESTS if asked else _RULES:
         if rule(old, new):
-            return reason
+            return None if reason in _OF_THE_WORLD and may_both_hold(old, new, reason) else reason
     return None
 
 
 def _says(one: Statement) -> tuple[object, ...]:
-    return (one.terms, one.negative, one.values, one.relations, one.has, one.lacks)
+    return (one.terms, one.negative, one.values, one.relations, one.has, one.lacks, one.words, one.not_every)
 
 
 def _relation(old: Statement, new: Statement) -> bool:
@@ -70,23 +72,15 @@ def _replaced(old: Statement, new: Statement) -> bool:
 
 def _value(old: Statement, new: Statement) -> bool:
     """Both give a value of the same thing, and not the same value."""
-    if not new.values or not old.values or new.another or old.refused != new.refused or told_apart(old, new):
+    if old.slots.isdisjoint(new.slots) or new.another or old.refused != new.refused or about_others(old, new):
         return False
     if not (old.first or new.first or new.updated or new.correcting) and (old.nearly or new.nearly):
         return False
     if "request" in (old.kind, new.kind) and max(old.end - old.start, new.end - new.start) > LONG:
         return False  # what is to be worked out with a value is no choice of it
-    if not (new.correcting or new.updated) and _at_other_times(old, new):
+    if not (new.correcting or new.updated) and at_other_times(old, new):
         return False
     return any(_same_subject(old, new, value) for value in new.values if _overtaken(old, new, value))
-
-
-def _at_other_times(old: Statement, new: Statement) -> bool:
-    """Whether both name years, and not the same, or days on which they did something."""
-    mine, theirs = (frozenset(filter(_YEAR.fullmatch, each.terms)) for each in (old, new))
-    if old.past_tense and new.past_tense:
-        mine, theirs = mine | _days(old), theirs | _days(new)
-    return bool(mine) and bool(theirs) and mine.isdisjoint(theirs)
 
 
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
@@ -95,6 +89,8 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
         return True
     if value.kind not in TYPED and (old.likes or new.likes):
         return False  # one may like many things
+    if _otherwise_apart(old, new, value):
+        return False
     unit = unit_terms(value) if value.unit else frozenset()
     mine, theirs = old.about - unit, new.about - unit
     changed = new.correcting or new.updated
@@ -103,8 +99,21 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     if value.unit not in COMMON and not mine and not (old.has & new.has).isdisjoint(unit):
         return True  # of what one has there are so many, whatever else is said of them
     if mine.isdisjoint(theirs):
-        return changed and bool(value.unit) and value.unit not in COMMON and not mine.difference(unit)
+        return changed and bool(value.unit) and value.unit not in COMMON and not (mine and theirs)
     return _alike(old, new, value, mine, theirs)
+
+
+def _otherwise_apart(old: Statement, new: Statement, value: Value) -> bool:
+    """Whether one says so many of this, and the other so many of that: with a choice, the numbers differ too."""
+    if new.correcting or new.updated or not (value.kind in NUMBERS or value.kind not in TYPED):
+        return False
+    mine, theirs = (
+        {each.slot: each.value for each in one.values if (each.kind in NUMBERS) != (value.kind in NUMBERS)}
+        for one in (old, new)
+    )
+    return any(
+        theirs.get(slot, said) != said for slot, said in mine.items() if slot[0] not in ("date", "time", "place")
+    )
 
 
 def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], theirs: frozenset[str]) -> bool:
@@ -119,24 +128,26 @@ def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], t
         return False
     if value.kind == "place" and mine == theirs:
         return changed or (old.first and new.first)
-    return _telling_enough(value, alike, len(shared), changed)
+    return _telling_enough(value, alike, len(shared), changed, old.first and new.first)
 
 
 def _overtaken(old: Statement, new: Statement, value: Value) -> bool:
-    held = [each for each in old.values if each.slot == value.slot]
+    held = [each for each in old.values if each.kind == value.kind and each.unit == value.unit]
+    if not any(differ(each, value) and comparable(each, value) for each in held):
+        return False
     mine = {each.value for each in new.values if each.slot == value.slot}
-    return any(differ(each, value) and comparable(each, value) for each in held) and mine.isdisjoint(
-        each.value for each in held
-    )
+    return mine.isdisjoint(each.value for each in held)
 
 
-def _telling_enough(value: Value, alike: float, shared: int, changed: bool) -> bool:
+def _telling_enough(value: Value, alike: float, shared: int, changed: bool, said: bool) -> bool:
     if value.kind == "percent" and (shared < _PAIR or alike < _ALIKE):
         return False
     if value.kind in NUMBERS:
         if value.kind == "count" and not value.unit:
             return changed and alike >= _SAME and shared >= 2
-        return alike >= _SAME or (changed and (alike >= 0.2 or shared >= 2))
+        return (
+            alike >= _SAME or (changed and (alike >= 0.2 or shared >= 2)) or (said and shared > _PAIR and alike >= 0.4)
+        )
     if value.kind == "place":
         return changed and alike >= _ALIKE
     return alike >= (_ALIKE if changed else _SAME)
@@ -144,68 +155,56 @@ def _telling_enough(value: Value, alike: float, shared: int, changed: bool) -> b
 
 def _attitude(old: Statement, new: Statement) -> bool:
     """The one likes what the other does not."""
+    if not (old.dislikes or new.dislikes):
+        return False
     return _meets(old.likes, new.dislikes) or _meets(old.dislikes, new.likes)
 
 
 def _possession(old: Statement, new: Statement) -> bool:
     """The one has what the other does not have."""
+    if not (old.lacks or new.lacks):
+        return False
     met = (old.lacks & new.has) | (old.has & new.lacks)
-    return bool(met & TRAITS if old.restricted or new.restricted else met)
+    if old.restricted or new.restricted:
+        return any(each in TRAITS or " over " in each for each in met)
+    return bool(met)
 
 
 def _meets(one: frozenset[str], other: frozenset[str]) -> bool:
+    if one.isdisjoint(other):
+        return False
     shared = one & other
-    return (
-        bool(shared) and len(shared) * 2 >= min(len(one), len(other)) and len(shared) * 3 >= max(len(one), len(other))
-    )
-
-
-def _negation(old: Statement, new: Statement) -> bool:
-    """The same with `not`, and what is denied stands in both."""
-    if old.negative == new.negative or new.following or old.restricted or new.restricted or told_apart(old, new):
-        return False
-    denied, told = (old, new) if old.negative else (new, old)
-    if denied.never and told.learning and not told.done:
-        return False
-    if _days(denied) - _days(told):
-        return False
-    if denied.universal and telling(denied.terms) and telling(denied.terms) <= telling(told.terms):
-        return True
-    if not denied.scope or not (denied.scope & told.terms):
-        return False
-    mine, theirs = telling(denied.terms), telling(told.terms)
-    shared = mine & theirs
-    whole = len(denied.scope) >= 2 and denied.scope <= told.terms
-    part = len(shared) / max(1, min(len(mine), len(theirs)))
-    if len(shared) < 2:
-        return bool(shared) and denied.scope <= told.terms and max(len(mine), len(theirs)) <= 2
-    if not (old.first or new.first):
-        return ((whole or len(shared) >= _MANY) and part >= _ALIKE) or mine == theirs
-    return part >= (_FAR if whole else _SAME)
-
-
-def _days(one: Statement) -> frozenset[str]:
-    return frozenset(value.value for value in one.values if value.kind == "date")
+    return len(shared) * 3 >= max(len(one), len(other), 1) and (len(shared) >= _PAIR or shared in (one, other))
 
 
 def _opposite(old: Statement, new: Statement) -> bool:
     """The same with an opposite word."""
-    if told_apart(old, new) or not old.words or not new.words:
+    if old.counterparts.isdisjoint(new.poles) or told_apart(old, new):
         return False
     pair = opposed(old.words, new.words)
     # of `rejected`, being an opposite is what makes it a denial
     if pair is None or (old.negative != new.negative) != any(map(IMPLIED.search, pair)):
         return False
-    mine, theirs = telling(old.terms - {stem(pair[0])}), telling(new.terms - {stem(pair[1])})
+    besides = frozenset(map(stem, pair))
+    if about_others(old, new) and not {old.head, new.head} <= besides:
+        return False
+    # `A lies before B` and `B lies after A` are the same
+    if parallel(old.order, new.order, besides) or turned(old.order, new.order):
+        return False
+    mine, theirs = old.telling - {stem(pair[0])}, new.telling - {stem(pair[1])}
     shared = mine & theirs
     if mine == theirs:
         return bool(mine)
-    return len(shared) >= 2 and len(shared) / min(len(mine), len(theirs)) >= _SAME
+    if old.head == new.head and stem(pair[0]) in old.described and stem(pair[1]) in new.described:
+        return True
+    return len(shared) >= 2 and len(shared) / min(len(mine), len(theirs)) >= (
+        _SAME if old.first or new.first else _SURE
+    )
 
 
 def _prefixed(old: Statement, new: Statement) -> bool:
     """The same, with a denying prefix in one: `necessary`, `unnecessary`."""
-    if old.negative != new.negative or told_apart(old, new):
+    if not (old.prefixed or new.prefixed) or old.negative != new.negative or about_others(old, new):
         return False
     return any(
         one.terms - {denied} == other.terms - {bare} and denied not in other.terms and bare in other.terms
@@ -214,46 +213,43 @@ def _prefixed(old: Statement, new: Statement) -> bool:
     )
 
 
-def _never(old: Statement, new: Statement) -> bool:
-    """One says that it never was, the other that it is, of who says it."""
-    if bool(old.never) == bool(new.never) or not (old.first and new.first):
+def _swapped(old: Statement, new: Statement) -> bool:
+    """The same, with those of whom it is said the other way round."""
+    if old.terms != new.terms or old.negative != new.negative or old.passive != new.passive:
         return False
-    denied, told = (old, new) if old.never else (new, old)
-    if _of_others(denied, told):
-        return False
-    if told.negative or (told is new and not told.done) or (told.learning and not told.done):
-        return False
-    shared = denied.never & told.terms
-    part = len(shared) / len(denied.never)
-    return part >= _ALIKE or (len(shared) >= 2 and part >= 1 / 3)
+    return swapped(old.order, new.order)
 
 
-def _of_others(denied: Statement, told: Statement) -> bool:
-    """Whether what was never done was done by others, or with others than those who are named."""
-    if (denied.people and denied.people.isdisjoint(told.people)) or (told.people and not told.done and not told.past):
-        return True
-    return bool(denied.names) and bool(told.names) and denied.names.isdisjoint(told.terms)
-
-
-def told_apart(old: Statement, new: Statement) -> bool:
-    """Whether both name somebody or something, and not the same."""
-    if new.correcting:
+def _another_one(old: Statement, new: Statement) -> bool:
+    """Of what there is one only, something else is said to be it."""
+    if not (old.unique and new.unique) or old.first or new.first or old.negative or new.negative:
         return False
-    if (old.people or new.people) and old.people.isdisjoint(new.people):
-        return True
-    return bool(old.names) and bool(new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
+    return not others(old, new) and other_end(old.order, new.order)
+
+
+def _another_year(old: Statement, new: Statement) -> bool:
+    """What happens once is said to have been in another year, all else being the same."""
+    if not (old.happens_once and new.happens_once) or old.negative != new.negative or told_apart(old, new):
+        return False
+    mine, theirs = old.years, new.years
+    rest = old.terms - mine
+    return len(mine) == len(theirs) == 1 and mine != theirs and len(rest) > 1 and rest == new.terms - theirs
 
 
 _RULES = (
     ("relation", _relation),
     ("replaced", _replaced),
     ("value", _value),
-    ("never", _never),
+    ("never", never),
     ("attitude", _attitude),
     ("possession", _possession),
-    ("negation", _negation),
+    ("negation", negation),
     ("opposite", _opposite),
     ("opposite", _prefixed),
+    ("swapped", _swapped),
+    ("one only", _another_one),
+    ("one only", _another_year),
+    ("not all", not_every),
 )
-_OF_REQUESTS = 4
-"""So many of them hold for what is asked for, too."""
+_RULES_OF_REQUESTS = _RULES[:4]
+"""Those that hold for what is asked for, too."""

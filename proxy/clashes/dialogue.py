@@ -1,12 +1,16 @@
 """Which of a user's messages in a conversation are overtaken by later ones, turn by turn. Pure."""
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from proxy.clashes.comparison import LONG, TYPED, clash, told_apart
+from proxy.clashes.agreement import narrower
+from proxy.clashes.comparison import LONG, TYPED, clash
+from proxy.clashes.differing import comparable, differ
 from proxy.clashes.statements import Said, Statement
+from proxy.clashes.subjects import at_other_times, told_apart
 from proxy.clashes.terms import terms
-from proxy.clashes.values import NUMBERS, SLOT_UNITS, Value, comparable, differ, unit_terms
+from proxy.clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
 
 _FAR = 10
 """User messages that a value of a task is looked for in."""
@@ -20,6 +24,7 @@ _BRIEF = 80
 """Characters of a clause that asks for what there is at a place, and no more."""
 _WEATHER = "weather"
 _WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast rain raining tiempo temperatura lluvia")
+_LOOKED_UP = frozenset({"place", "account"})
 _NEXT = 2
 """User messages within which one member of a group takes the place of another without further signs."""
 _LATEST = 20
@@ -53,11 +58,12 @@ class Turn(NamedTuple):
 
 def clashes(turns: Sequence[Turn], wanted: Sequence[int]) -> list[tuple[Clash, ...]]:
     """What the messages of the wanted turns, indexes in rising order, overtake in themselves and in those before."""
-    index, found, at = _Index(), list[tuple[Clash, ...]](), 0
+    looked_up = (one.keys for at in wanted for one in turns[at].said.statements)
+    index, found, at = _Index(frozenset().union(*looked_up)), list[tuple[Clash, ...]](), min(wanted, default=0)
+    index.add_before(turns[:at])
     for last in wanted:
-        while at < last:
-            index.add_all(turns[at])
-            at += 1
+        for turn in turns[at:last]:
+            index.add_all(turn)
         found.append(_of_turn(turns, last, index))
         at = last + 1
     return found
@@ -69,19 +75,34 @@ def first_only(found: Sequence[tuple[Clash, ...]]) -> list[Clash]:
     kept: list[Clash] = []
     for of_turn in found:
         fresh = [each for each in of_turn if (each.older, each.older_start) not in gone]
-        # of what one statement overtakes, the latest tells most
-        taken = {each.newer_start: sorted({one.older for one in fresh})[-_AT_ONCE:] for each in fresh}
-        kept += [each for each in fresh if each.older in taken[each.newer_start]]
+        # of what one message overtakes, the latest tells most
+        taken = sorted({one.older for one in fresh})[-_AT_ONCE:]
+        kept += [each for each in fresh if each.older in taken]
         gone.update((each.older, each.older_start) for each in fresh if each.solvable)
     return kept
 
 
 class _Index:
-    """Statements by what they must share with one that clashes with them: the latest for each."""
+    """Statements by what they must share with one that clashes with them, of what is looked up: the latest for each."""
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, list[tuple[int, Turn, Statement]]] = {}
+    def __init__(self, looked_up: frozenset[str]) -> None:
+        self._looked_up = looked_up
+        self._by_key: dict[str, deque[tuple[int, Turn, Statement]]] = defaultdict(lambda: deque(maxlen=_LATEST))
         self._count = 0
+
+    def add_before(self, turns: Sequence[Turn]) -> None:
+        """Add turns to an empty index, from the end: what is looked up is mostly there soon."""
+        wanted, number = set(self._looked_up), 0
+        for turn in reversed(turns):
+            for statement in reversed(turn.said.statements):
+                number -= 1
+                if wanted.isdisjoint(statement.keys):
+                    continue
+                for key in wanted & statement.keys:
+                    known = self._by_key[key]
+                    known.appendleft((number, turn, statement))
+                    if len(known) == _LATEST:
+                        wanted.remove(key)
 
     def add_all(self, turn: Turn) -> None:
         for statement in turn.said.statements:
@@ -90,12 +111,12 @@ class _Index:
     def add(self, turn: Turn, statement: Statement) -> None:
         self._count += 1
         entry = (self._count, turn, statement)
-        for key in statement.keys:
-            self._by_key.setdefault(key, []).append(entry)
+        for key in statement.keys & self._looked_up:
+            self._by_key[key].append(entry)
 
     def near(self, statement: Statement) -> list[tuple[Turn, Statement]]:
         """Those that may clash with a statement, in their order."""
-        found = {entry[0]: entry for key in statement.keys for entry in self._by_key.get(key, ())[-_LATEST:]}
+        found = {entry[0]: entry for key in statement.keys for entry in self._by_key.get(key, ())}
         return [found[number][1:] for number in sorted(found)]
 
 
@@ -129,9 +150,13 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
             continue
         short = new.end - new.start <= _SHORT
         for value in new.values:
-            if new.kind == "question" and value.kind != "place":
+            if new.kind == "question" and not _asked_with(new, value):
                 continue
-            if value.kind == "count" and value.unit not in SLOT_UNITS and not (short and tone.correcting):
+            if (
+                value.kind == "count"
+                and value.unit not in SLOT_UNITS
+                and not (short and (tone.correcting or new.correcting))
+            ):
                 continue
             held = _held(turns, last, value)
             if held is not None and held.statement.terms != new.terms and _overtakes(held, new, value, tone):
@@ -140,10 +165,17 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
 
 
 def _asks(statement: Statement) -> bool:
-    """Whether it asks, other than for what there is at a place: `what is the weather in Rome` is a request."""
+    """Whether it asks, other than to look something up: `what is the weather in Rome` is a request."""
     if statement.kind != "question":
         return False
-    return statement.end - statement.start > _BRIEF or not any(each.kind == "place" for each in statement.values)
+    return statement.end - statement.start > _BRIEF or not any(
+        _asked_with(statement, each) for each in statement.values
+    )
+
+
+def _asked_with(statement: Statement, value: Value) -> bool:
+    """Whether one asks with a value as one requests: what there is at a place or in an account, the weather."""
+    return value.kind in _LOOKED_UP or (value.kind == "date" and not _WEATHER_TERMS.isdisjoint(statement.about))
 
 
 class _Held(NamedTuple):
@@ -191,17 +223,18 @@ def _same_unit(held: Value, value: Value) -> bool:
 
 def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant in the place of the one that is held."""
-    if not differ(held.value, value):
+    if not differ(held.value, value) or at_other_times(held.statement, new):
         return False
-    if value.part == "weak" and not (_spoken_of(tone, value) or (held.distance <= _NEXT and _wanted(new, tone))):
+    near = held.distance <= _NEAR
+    if value.part == "weak" and not (_spoken_of(tone, value) or (near and _wanted(new, tone))):
         return False
     if tone.heard.confirming and _repeated(tone.heard, held.value, value):
         return True
-    near, shared = held.distance <= _NEAR, bool(held.statement.about & new.about)
+    shared = bool(held.statement.about & new.about)
     if new.correcting or tone.correcting:
         return near or shared
     if not comparable(held.value, value):
-        return near and new.following
+        return near and (new.following or new.wanting)
     if near and (new.following or tone.following):
         return shared or value.kind not in NUMBERS
     return _goes_on(held, new, value, tone)
@@ -219,13 +252,18 @@ def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant so, though nothing says that it is changed."""
     if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
         return False
+    if held.statement.kind == new.kind == "statement" and not new.own and narrower(held.statement, new):
+        return False
     if value.kind in TYPED:
         bare = not new.about or (held.distance == 1 and not held.statement.about and new.wanting)
         if _WEATHER in _topic(held.statement, value) & _topic(new, value):
             return held.distance <= _NEAR and new.end - new.start <= _BRIEF
         elliptic = bare and value.kind not in tone.heard.asked
         return held.distance <= _NEAR and (elliptic or (bool(value.unit) and value.unit == held.value.unit))
-    return held.distance <= _NEXT and not (held.statement.likes or new.likes) and value.kind not in _MANY
+    lately = held.distance <= (_NEAR if _wanted(new, tone) else _NEXT)
+    if not (new.first or new.end - new.start <= _SHORT or new.kind == "request" or _wanted(new, tone)):
+        return False  # a statement about the world
+    return lately and not (held.statement.likes or new.likes) and value.kind not in _MANY
 
 
 def _of_another(held: _Held, new: Statement, value: Value) -> bool:
@@ -240,10 +278,10 @@ def _of_another(held: _Held, new: Statement, value: Value) -> bool:
 
 def _topic(statement: Statement, value: Value) -> frozenset[str]:
     """What a statement is about, with what it says besides the value: of a place, what is there."""
+    topic = frozenset(_WEATHER if each in _WEATHER_TERMS else each for each in statement.about)
     if value.kind != "place":
-        return statement.about
-    topic = {_WEATHER if each in _WEATHER_TERMS else each for each in statement.about}
-    return frozenset(topic) | {each.value for each in statement.values if each.kind not in TYPED and not each.part}
+        return topic
+    return topic | {each.value for each in statement.values if each.kind not in TYPED and not each.part}
 
 
 def _repeated(heard: Said, held: Value, value: Value) -> bool:

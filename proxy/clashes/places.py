@@ -3,7 +3,7 @@
 import re
 
 from proxy.clashes.categories import members
-from proxy.clashes.terms import fold
+from proxy.clashes.terms import fold, words
 from proxy.clashes.values import Value
 
 _PLACE = re.compile(
@@ -36,6 +36,7 @@ _KNOWN = (
     "delhi|mumbai|bangkok|singapore|hong kong|tokyo|tokio|osaka|seoul|beijing|shanghai|sydney|melbourne|bogota|lima|"
     "quito|santiago|buenos aires|montevideo|caracas|la habana|guadalajara|monterrey|rio de janeiro|sao paulo"
 )
+_BEGINS = frozenset(name.split()[0] for name in [*_KNOWN.split("|"), "nyc", "san", "philly"])
 _CITY = re.compile(rf"(?:\b(?P<p>from|to|desde|hacia|a)\s+)?\b(?P<x>{_KNOWN}|nyc|san fran|philly)\b")
 
 
@@ -47,8 +48,11 @@ def places(text: str) -> list[Value]:
         if name and not _NO_PLACE.search(name) and not _is_member(name):
             part = _PARTS.get(match["p"], "in")
             found.append(Value("place", part, "", _ALIASES.get(name, name), match.start("x"), match.end("x")))
+    folded = fold(text)
+    if _BEGINS.isdisjoint(words(folded)):
+        return found
     taken = {place for value in found for place in range(value.start, value.end)}
-    for match in _CITY.finditer(fold(text)):
+    for match in _CITY.finditer(folded):
         if match.start("x") not in taken:
             name, part = match["x"], _PARTS.get(match["p"] or "", "in")
             found.append(Value("place", part, "", _ALIASES.get(name, name), match.start("x"), match.end("x")))

@@ -6,42 +6,49 @@ from typing import NamedTuple
 from proxy.clashes.terms import stem, terms, words
 
 _ADVERB = r"(?:now |currently |actually |really |still |also |just |already )?"
-_OBJECT = r"(?P<o>[^,.;:!?]{1,60})"
+_OBJECT = r"(?P<o>(?:[^,.;:!?]|[.,](?=\d)){1,60})"
 _NOW = r"(?:ahora |actualmente |todavia |tambien )?"
 
 _PATTERNS = tuple(
-    (name, re.compile(pattern))
-    for name, pattern in (
-        ("my", rf"\b(?:my|our) (?P<s>[a-z' ]{{2,40}}?) (?:is|are|will be|should be|ends in|ends with|has changed to|"
+    (name, frozenset(having.split()), re.compile(pattern))
+    for name, having, pattern in (
+        ("my", "my our", rf"\b(?:my|our) (?P<s>[a-z' ]{{2,40}}?) (?:is|are|will be|should be|ends in|ends with|"
+               rf"has changed to|"
              rf"changed to|"
-               rf"became) {_ADVERB}{_OBJECT}"),
-        ("my", rf"\b(?:mi|mis|nuestro|nuestra) (?P<s>[a-z ]{{2,40}}?) (?:es|son|sera|seran|esta en|termina en|"
+               rf"became|went (?:up|down) to|rose to|fell to|dropped to|increased to|grew to|reached) "
+               rf"{_ADVERB}(?:(?:up|down)? ?(?:to|at) )?{_OBJECT}"),
+        ("my", "mi mis nuestro nuestra", rf"\b(?:mi|mis|nuestro|nuestra) (?P<s>[a-z ]{{2,40}}?) (?:es|son|sera|"
+               rf"seran|esta en|termina en|"
              rf"acaba en|ha cambiado a|"
                rf"cambia a|paso a ser|pasa a ser|ha pasado a ser) {_NOW}{_OBJECT}"),
-        ("called", rf"\b(?:my|our|the) (?P<s>[a-z' ]{{2,30}}?) (?:is|are) (?:called|named) {_OBJECT}"),
-        ("called", rf"\b(?:mi|mis|nuestr[oa]|el|la) (?P<s>[a-z ]{{2,30}}?) se llaman? {_OBJECT}"),
-        ("number", r"\b(?:the|el|la) (?P<s>[a-z' ]{2,30}?) (?:is|es) (?:now |"
+        ("called", "called named", rf"\b(?:my|our|the) (?P<s>[a-z' ]{{2,30}}?) (?:is|are) (?:called|named) {_OBJECT}"),
+        ("called", "llama llaman", rf"\b(?:mi|mis|nuestr[oa]|el|la) (?P<s>[a-z ]{{2,30}}?) se llaman? {_OBJECT}"),
+        ("number", "is es", r"\b(?:the|el|la) (?P<s>[a-z' ]{2,30}?) (?:is|es) (?:now |"
                    r"ahora )?(?P<o>[a-z]{0,3}-?\d[\d -]*\d)(?=$|[.,;!?]| instead| now)"),
-        ("live", rf"\b(?:i|we)(?:'m| am|'ve| have)? {_ADVERB}(?:live|living|reside|based|moved|relocated|"
+        ("live", "i we", rf"\b(?:i|we)(?:'m| am|'ve| have)? {_ADVERB}(?:live|living|reside|based|moved|relocated|"
                  rf"settled) {_ADVERB}(?:in|to) {_OBJECT}"),
-        ("live", rf"\b(?:vivo|vivimos|resido|me mude|me he mudado|me acabo de mudar|acabo de mudarme|nos mudamos|"
+        ("live", "vivo vivimos resido me nos acabo", rf"\b(?:vivo|vivimos|resido|me mude|me he mudado|"
+               rf"me acabo de mudar|acabo de mudarme|nos mudamos|"
              rf"nos hemos mudado) {_NOW}(?:en|"
                  rf"a) {_OBJECT}"),
-        ("work", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}(?:at|for) {_OBJECT}"),
-        ("work", rf"\btrabajo {_NOW}(?:en|para) {_OBJECT}"),
-        ("profession", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}as an? {_OBJECT}"),
-        ("profession", rf"\btrabajo {_NOW}(?:de|como) {_OBJECT}"),
-        ("name", rf"\b(?:call me|my name is|me llamo|llamame) {_OBJECT}"),
-        ("origin", rf"\b(?:i'm|i am|i come) from {_OBJECT}"),
-        ("origin", rf"\b(?:soy|vengo) de {_OBJECT}"),
-        ("drive", rf"\bi {_ADVERB}drive an? {_OBJECT}"),
-        ("drive", rf"\bconduzco {_NOW}una? {_OBJECT}"),
-        ("study", rf"\bi(?:'m| am)? {_ADVERB}(?:study|studying|majoring in|major in) {_OBJECT}"),
-        ("study", rf"\bestudio {_NOW}(?!(?:en|por|para|con|desde|mucho|todos|todas|a|al|de)\b){_OBJECT}"),
-        ("prefer", rf"\b(?:i|we)(?:'d| would)? {_ADVERB}(?:prefer|rather have) {_OBJECT}"),
-        ("prefer", rf"\b(?:prefiero|preferimos|preferiria) {_NOW}{_OBJECT}"),
+        ("work", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}(?:at|for) {_OBJECT}"),
+        ("work", "trabajo", rf"\btrabajo {_NOW}(?:en|para) {_OBJECT}"),
+        ("profession", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}as an? {_OBJECT}"),
+        ("profession", "trabajo", rf"\btrabajo {_NOW}(?:de|como) {_OBJECT}"),
+        ("name", "call my me llamame", rf"\b(?:call me|my name is|me llamo|llamame) {_OBJECT}"),
+        ("origin", "i", rf"\b(?:i'm|i am|i come) from {_OBJECT}"),
+        ("birth", "i", rf"\bi was born (?:and raised )?in {_OBJECT}"),
+        ("birth", "yo naci", rf"\b(?:yo )?naci en {_OBJECT}"),
+        ("origin", "soy vengo", rf"\b(?:soy|vengo) de {_OBJECT}"),
+        ("drive", "i", rf"\bi {_ADVERB}drive an? {_OBJECT}"),
+        ("drive", "conduzco", rf"\bconduzco {_NOW}una? {_OBJECT}"),
+        ("study", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:study|studying|majoring in|major in) {_OBJECT}"),
+        ("study", "estudio", rf"\bestudio {_NOW}(?!(?:en|por|para|con|desde|mucho|todos|todas|a|al|de)\b){_OBJECT}"),
+        ("prefer", "i we", rf"\b(?:i|we)(?:'d| would)? {_ADVERB}(?:prefer|rather have) {_OBJECT}"),
+        ("prefer", "prefiero preferimos preferiria", rf"\b(?:prefiero|preferimos|preferiria) {_NOW}{_OBJECT}"),
     )
 )  # fmt: skip
+"""Names of relations, words of which one stands in what is found, and patterns."""
 _FAVOURITE = re.compile(
     rf"\b(?P<o>[^,.;:!?]{{2,40}}?) (?:is|are) {_ADVERB}my (?P<s>favou?rite [a-z' ]{{2,30}}?)(?=$|[,.;!?]| (?:now|"
     rf"and|of)\b)|"
@@ -55,6 +62,12 @@ _AGE = re.compile(
     rf"\bi(?:'m| am| just turned| turned|'ve turned|'ve just turned) (?:now |only |already )?(?P<o>{_COUNTED})"
     r"(?: years? old| years| yrs)?(?=$|\W*$|[,.;!] | now| and| last| this| today| so| but)|"
     rf"\b(?:tengo|acabo de cumplir|cumpli|he cumplido) (?:ya )?(?P<p>{_COUNTED})(?: anos)(?! de\b)"
+)
+_LOOKS = re.compile(r"\b(?:i have|i've got|my (?:hair|eyes)|(?<!no )tengo|mis ojos|mi pelo)\b")
+_COLOUR_OF = re.compile(
+    r"\b(?P<o>blond|blonde|brown|black|red|grey|gray|blue|green|hazel|dark)(?: \w+)? (?P<s>hair|eyes)\b|"
+    r"\b(?P<t>hair|eyes) (?:is|are) (?P<p>blond|blonde|brown|black|red|grey|gray|blue|green|hazel|dark)\b|"
+    r"\b(?P<u>pelo|ojos) (?:es |son )?(?P<q>rubio|castano|negro|moreno|pelirrojo|azules|verdes|marrones|negros)\b"
 )
 _JOBS = (
     "accountant|actor|actress|architect|artist|baker|banker|barber|barista|bartender|butcher|carpenter|cashier|chef|"
@@ -126,7 +139,8 @@ _LOOSE = frozenset(
             "dad father brother sister son "
             "daughter wife parents padre padres hermano hermana mujer novia novio "
             "girlfriend boyfriend perro piso roommate "
-            "school team town trabajo vida work amigo amiga teacher doctor neighbor neighbour body child children baby "
+            "school team town trabajo vida work amigo amiga teacher doctor neighbor neighbour body child "
+            "children baby "
             "company business day problem question experience background code project app data "
         ),
     )
@@ -140,6 +154,7 @@ _BEHIND = re.compile(
 )
 _EXACT = re.compile(r"(?:(?:el|the|at) )?(?:[\w.+-]+@[\w.-]+\w|\+?\d[\d ()-]{3,}\d|[a-z]\w*[_.-]\w[\w.-]*)(?![\w'])")
 """An address or a number that is a name: another one is another."""
+_DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _SPANISH = re.compile(r"\b(?:prefiero|preferimos|preferiria)\b")
 _GENERIC = frozenset({"goal", "plan", "questi", "proble", "issue", "idea", "point", "thing", "favori", "next", "thank"})
 
@@ -160,14 +175,15 @@ class Relation(NamedTuple):
 def relations(clause: str, names: frozenset[str] = frozenset()) -> tuple[Relation, ...]:
     """The relations that a folded clause states; `names` are the stems of the names in it."""
     found: list[Relation] = [*_of_people(clause), *_events(clause)]
-    for name, pattern in _PATTERNS:
-        for match in pattern.finditer(clause):
+    said = frozenset(words(clause))
+    for name, having, pattern in _PATTERNS:
+        for match in pattern.finditer(clause) if not having.isdisjoint(said) else ():
             exact = _EXACT.match(clause, match.start("o"))
-            said = _BEHIND.sub("", match["o"])
-            target = frozenset({exact[0]}) if exact else terms(said) or frozenset(words(said)[-1:])
+            what = _BEHIND.sub("", match["o"])
+            target = frozenset({exact[0]}) if exact else terms(what) or frozenset(words(what)[-1:])
             if not target:
                 continue
-            found += _relation(name, match, said, target, names)
+            found += _relation(name, match, what, target, names)
     return tuple(found)
 
 
@@ -179,7 +195,12 @@ def _of_people(clause: str) -> list[Relation]:
         said = _BEHIND.sub("", match["o"] or match["p"]) if match else ""
         if said and not _ARTICLE.match(said):
             found.append(Relation(name, frozenset(words(said)[:2]) if name == "age" else terms(said)))
-    match = _FAVOURITE.search(clause)
+    if _LOOKS.search(clause):
+        found += [
+            Relation(f"looks {each['s'] or each['t'] or each['u']}", frozenset({each["o"] or each["p"] or each["q"]}))
+            for each in _COLOUR_OF.finditer(clause)
+        ]
+    match = _FAVOURITE.search(clause) if "favo" in clause else None
     if match:
         found += _favourite(match["s"] or match["t"], match["o"] or match["p"])
     found += [Relation(f"job {match['k'] or 'i'}", frozenset({stem(match["o"])})) for match in _JOB.finditer(clause)]
@@ -225,11 +246,12 @@ def _relation(
         if not subject or subject <= _GENERIC:
             return []
         shape = _shape(subject, said, target, names) if name == "my" and _FAVORITE not in subject else ""
+        target = frozenset(_DIGITS.findall(said)) if shape == "number" and not _EXACT.match(said) else target
         return [] if shape is None else [Relation(f"{name} {shape} {' '.join(sorted(subject))}", target)]
     if name == "live":
         said = _WITHIN.sub("", said)
         target = terms(said)
-    if name in ("live", "origin", "work"):
+    if name in ("live", "origin", "work", "birth"):
         return [Relation(f"{name} {'a' if _ARTICLE.match(said) else ''}", target)]
     if name == "prefer":
         content = [word for word in words(said) if terms(word)]

@@ -6,7 +6,8 @@ from hashlib import blake2b
 
 from proxy.chat import Message
 from proxy.clashes.dialogue import Clash, Turn, clashes, first_only
-from proxy.clashes.statements import Said, read
+from proxy.clashes.reading import read
+from proxy.clashes.statements import Said
 from proxy.context import Once
 
 _PAIR = 4
@@ -32,7 +33,12 @@ async def found(messages: Sequence[Message], once: Once) -> tuple[Clash, ...]:
             known[at] = result
             once.remember(keys[at], result)
     places = [place for place, _ in talk]
-    return tuple(each._replace(older=places[each.older], newer=places[each.newer]) for each in first_only(known))
+    return tuple(_at_places(each, places) for each in first_only(known))
+
+
+def _at_places(clash: Clash, places: Sequence[int]) -> Clash:
+    older, start, end, newer, newer_start, newer_end, reason, solvable = clash
+    return Clash(places[older], start, end, places[newer], newer_start, newer_end, reason, solvable)
 
 
 def _turns(

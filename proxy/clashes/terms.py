@@ -29,7 +29,7 @@ ninguna ninguno no nos nosotros nuestra nuestro nunca jamas o os otra otras otro
 que quien quiero quiere quiera quisiera necesito se sea sean segun ser sera seran seremos si sido siempre sin sino
 sobre solo son soy su sus tal tambien tampoco tan tanto te tener tengo ti tiene tienen toda todas todavia todo todos
 tras tu tus u un una unas uno unos usted va vale vamos van y ya yo voy haz hacer hago hace gracias favor ahora
-realmente
+realmente estuvo estuvieron tuvo tuvieron tenia tenian hizo hicieron hubo
 """
 _STOP = frozenset(_STOP_WORDS.split())
 _LIGHT_WORDS = """
@@ -41,12 +41,38 @@ quisiera gusta gustan gustaria uso usa usamos usar using pasado pasar envialo en
 february march april may june july august september october november december enero febrero marzo abril mayo junio
 julio agosto septiembre octubre noviembre diciembre one two three four five six seven eight nine ten eleven twelve dos
 tres cuatro cinco seis siete ocho nueve diez once doce next last proximo proxima encanta encantan odio detesto cambia
-cambiar pasa dia hora fecha numero manana hoy favor total maybe perhaps guess quiza quizas vez
+cambiar pasa dia hora fecha numero manana hoy favor total better best nicer rather maybe perhaps guess quiza quizas vez
 """
 """What a request may say whatever it is about."""
 
 _CONTRACTED = re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n[' ]?t\b")
 _ODD = ((re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"), (re.compile(r"\bwon[' ]?t\b"), "will not"))
+_ALIKE = {
+    name: word
+    for word, names in {
+        "mother": "mom mum mommy mummy mama", "father": "dad daddy papa", "grandmother": "grandma granny nana",
+        "grandfather": "grandpa granddad", "children": "kids kid", "television": "tv tele",
+        "bike": "bicycle bicycles motorbike motorcycle bikes", "car": "automobile auto vehicle", "movie": "film",
+        "movies": "films", 
+        "job": "occupation", "photo": "photograph picture", "photos": "photographs pictures",
+        "buy": "purchase", "bought": "purchased", "college": "university", "dinner": "supper",
+        "enterrado": "sepultado", "enterrada": "sepultada", "comenzo": "empezo", "comienza": "empieza",
+        "vencio": "derroto", "pelicula": "filme film",
+        "alumno": "estudiante", "alumnos": "estudiantes", "coche": "carro", "construyo": "edifico erigio",
+        "emplear": "utilizar", "logro": "consiguio", "habitantes": "pobladores", "batalla": "combate",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+_NAMED = re.compile(rf"\b(?:{'|'.join(_ALIKE)})\b")
+_PHRASES = (
+    (re.compile(r"\bpass(?:ed|es)? away\b"), "died"),
+    (re.compile(r"\b(?:is|are|am|'m|'re|was|were) (?:(?:totally|strongly|completely|firmly) )?against\b"), "opposes"),
+    (re.compile(r"\b(?:is|are|am|'m|'re|was|were) (?:all )?(?:in favou?r of)\b"), "supports"),
+    (re.compile(r"\b(?:esta|estan|estoy|estaba|estaban) en contra de\b"), "rechaza"),
+    (re.compile(r"\b(?:esta|estan|estoy|estaba|estaban) a favor de\b"), "apoya"),
+)
+"""Words for the same, in the form that is compared."""
+_OF_PHRASES = re.compile(r"away|against|favo|contra")
 _SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
 _WRITTEN = ((re.compile(r"\bi ?m\b"), "i'm"), (re.compile(r"\bi ?ve\b"), "i've"))
 
@@ -62,7 +88,10 @@ def expanded(folded: str) -> str:
     folded = _SPACED.sub("", folded)
     for pattern, full in (*_ODD, *_WRITTEN):
         folded = pattern.sub(full, folded)
-    return _CONTRACTED.sub(r"\1 not", folded)
+    folded = _NAMED.sub(lambda match: _ALIKE[match[0]], _CONTRACTED.sub(r"\1 not", folded))
+    for pattern, word in _PHRASES if _OF_PHRASES.search(folded) else ():
+        folded = pattern.sub(word, folded)
+    return folded
 
 
 def words(folded: str) -> list[str]:
@@ -70,12 +99,19 @@ def words(folded: str) -> list[str]:
     return _WORD.findall(folded)
 
 
+_ENDINGS = (
+    ("ing", 6), ("ies", 5), ("ed", 5), ("ens", 6), ("ans", 6), ("es", 5), ("s", 4), ("ar", 5), ("er", 6), ("ir", 5),
+    ("ieron", 7), ("aron", 6), ("iendo", 7), ("ando", 6), ("ban", 6), ("an", 5), ("en", 5),
+)  # fmt: skip
+"""Endings that tell nothing, each with the least letters of a word that has it."""
+
+
 def stem(word: str) -> str:
     """About the stem of a word: enough for `hotels` and `hoteles`, `live` and `living`, `viajo` and `viajar`."""
     if word.isdigit() or len(word) <= _SHORT:
         return word
-    for ending, least in (("ing", 6), ("ies", 5), ("ed", 5), ("es", 5), ("s", 4), ("ar", 5), ("er", 6), ("ir", 5)):
-        if word.endswith(ending) and len(word) >= least:
+    for ending, least in _ENDINGS if word[-1] in "gsdrno" else ():
+        if word.endswith(ending) and len(word) >= least and not (ending == "s" and word[-2] in "isu"):
             word = word[: -len(ending)]
             break
     word = word[:_STEM]
@@ -86,7 +122,17 @@ def stem(word: str) -> str:
 
 def terms(folded: str) -> frozenset[str]:
     """The stems of the words that say something."""
-    return frozenset(stem(word) for word in words(folded) if word not in _STOP and (len(word) > 1 or word.isdigit()))
+    return frozenset(ordered(folded))
+
+
+def ordered(folded: str) -> tuple[str, ...]:
+    """The same in their order."""
+    return tuple(stem(word) for word in words(folded) if is_term(word))
+
+
+def is_term(word: str) -> bool:
+    """Whether a word says something."""
+    return word not in _STOP and (len(word) > 1 or word.isdigit())
 
 
 _LIGHT = frozenset(stem(word) for word in _LIGHT_WORDS.split())

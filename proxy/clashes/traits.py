@@ -20,7 +20,8 @@ _PLAYED = (
 )
 _EATING = (
     r"\b(?:i|we) (?:really |also |still |usually |often |always |just |only |mostly |absolutely )*(?:eat|ate|had|have|"
-    r"love|like|enjoy|cook|grill|ordered|order)\b[^.,;]{0,30}\b(?:X)\b|\b(?:i'm|i am|we're) (?:eating|grilling|cooking|"
+    r"love|like|enjoy|cook|grill|ordered|order)\b[^.,;]{0,30}\b(?:X)\b|\b(?:i'm|i am|we're) (?:eating|grilling|"
+    r"cooking|"
     r"having)\b[^.,;]{0,30}\b(?:X)\b|\bmy favou?rite (?:food|meal|dish)[^.,;]{0,20} (?:is|are) [^.,;]{0,20}\b(?:X)\b|"
     r"\b(?:X) (?:is|are) my favou?rites?\b|"
     r"\b(?:como|comemos|comi|comimos|cene|ceno|desayune|desayuno|he comido|he cenado|me comi|me comere|me encantan?|"
@@ -41,10 +42,29 @@ class _Trait(NamedTuple):
     name: str
     has: re.Pattern[str]
     lacks: re.Pattern[str]
+    begins: frozenset[str]
+    """What one of a clause's words begins with, for either pattern to be found."""
+
+
+_LETTERS = 3
+"""Of a word, so many tell whether a pattern may be found."""
+_WORD = re.compile(r"[a-z]{3,}")
+_EVERYWHERE = (
+    "really also still usually often always just only any the not never can did longer ever actually strict have had "
+    "love like enjoy ordered order and for now"
+)
+_ANYWHERE = frozenset(word[:_LETTERS] for word in _EVERYWHERE.split())
+"""What most clauses have: no pattern is made of it alone."""
+
+
+def _begins(*patterns: str) -> frozenset[str]:
+    """The first letters of the words in patterns, less those that are everywhere."""
+    plain = " ".join(re.sub(r"\\.", " ", pattern) for pattern in patterns)
+    return frozenset(word[:_LETTERS] for word in _WORD.findall(plain)) - _ANYWHERE
 
 
 _TRAITS = tuple(
-    _Trait(name, re.compile(has), re.compile(lacks))
+    _Trait(name, re.compile(has), re.compile(lacks), _begins(has, lacks))
     for name, has, lacks in (
         ("eats meat", _eaten(_FLESH),
          _VEGAN + r"(?:vegetarian|vegan|vegetarian[oa]s?|vegan[oa]s?)\b|" + _NO + r"(?:eat|touch|like) (?:any |red )?"
@@ -69,7 +89,8 @@ _TRAITS = tuple(
          r"siblings?)\b(?!'s? wife|[- ]in[- ]| company)|"
          r"\bi(?: also)? have (?:an? |one |two |three |four |five |six |\d )(?:older |younger |little |big |"
          r"twin )*(?:brothers?|sisters?|siblings?)\b|"
-         r"\bi(?:'m| am) the (?:youngest|oldest|middle|eldest|second) (?:of|child)\b|\bmis? (?:\w+ )?herman[oa]s?\b|"
+         r"\bi(?: also)? have [^.,;]{0,30}\b(?:brothers?|sisters?)\b|\bi(?:'m| am) the (?:youngest|oldest|middle|"
+         r"eldest|second) (?:of|child)\b|\bmis? (?:\w+ )?herman[oa]s?\b|"
          r"\btengo (?:un|una|dos|tres|cuatro|cinco|\d) herman[oa]s?\b",
          r"\bonly child\b|\b(?:do not|never) (?:have|had) (?:any )?(?:siblings|brothers or sisters|"
          r"sisters or brothers)\b|"
@@ -97,9 +118,59 @@ _TRAITS = tuple(
          r"\btrabajo (?:de|como|en|para)\b",
          r"\b(?:i|we)(?:'m| am)(?: currently| still| now)? (?:unemployed|jobless|out of work|retired)\b|"
          r"\bi (?:do not|never) have a job\b|"
-         r"\bi have no job\b|\b(?:estoy|sigo) (?:en (?:el )?paro|sin trabajo|desemplead[oa]|jubilad[oa])\b|"
+         r"\bi have no job\b|\bi do not work (?:at the moment|right now|anymore|currently)|\b(?:estoy|"
+         r"sigo) (?:en (?:el )?paro|sin trabajo|desemplead[oa]|jubilad[oa])\b|"
          r"\bno tengo trabajo\b|"
          r"\bno trabajo\W*$"),
+        ("a younger brother or sister",
+         r"\b(?:my|our|have an?|have \w+|(?:one|two|three|\d) of my) (?:\d |two |three |four )?(?:younger|little|"
+         r"baby|kid) "
+         r"(?:brothers?|sisters?|siblings?)\b|\bi(?:'m| am) the (?:oldest|eldest)(?! friend)\b|"
+         r"\bmis? herman[oa]s? (?:pequen[oa]|menor)",
+         r"\bi(?:'m| am) the (?:youngest|baby of)\b|\bsoy (?:el|la) (?:menor|pequen[oa])\b"),
+        ("an older brother or sister",
+         r"\b(?:my|our|have an?|have \w+) (?:\d |two |three |four )?(?:older|big|elder) (?:brothers?|sisters?|"
+         r"siblings?)\b|"
+         r"\bi(?:'m| am) the (?:youngest|baby of)\b|\bmis? herman[oa]s? (?:mayor|mayores)\b",
+         r"\bi(?:'m| am) the (?:oldest|eldest)(?! friend)\b|\bsoy (?:el|la) mayor\b"),
+        ("early hours",
+         r"\b(?:early bird|(?<!not a )(?<!not really a )morning person|early riser)\b|\bi (?:\w+ )?(?:wake|"
+         r"get) up (?:\w+ )?"
+         r"(?:early|at [3-6](?::\d\d)? ?a)|\b(?:madrugo|me levanto (?:muy |siempre )*temprano)\b",
+         r"\b(?:night owl|not (?:really )?a morning person|noctambul[oa]|ave nocturna)\b|"
+         r"\bi (?:\w+ )?sleep (?:in\b|late|(?:until|till)"
+         r" (?:noon|late|1\d|midday))|\bi (?:\w+ )?stay up (?:late|all night)|\b(?:nunca|no) madrugo\b|"
+         r"\bme levanto (?:muy )?tarde\b"),
+        ("moved here", r"\b(?:i|we)(?:'ve)? (?:just |recently |have )*(?:moved|relocated) (?:here|to|from)\b|"
+         r"\bme (?:he mudado|mude)\b|\bacabo de mudarme\b",
+         r"\b(?:i|we)(?:'ve| have)? (?:always )?(?:lived|been) (?:here|in [a-z ]{2,20}|there) (?:all my|"
+         r"my (?:whole|entire)) life\b|"
+         r"\bi(?:'ve| have) never (?:lived|moved) (?:anywhere|away|out)\b|\b(?:llevo|"
+         r"he vivido) (?:aqui )?toda (?:la|mi) vida\b"),
+        ("high school", r"\bi(?:'m| am)(?: still| currently)? (?:in|an? (?:\w+ )?(?:freshman|sophomore|junior|"
+            r"senior|student) (?:in|at)) "
+         r"(?:high|middle) ?school\b|\bi(?:'m| am) in (?:the )?(?:\d+th|eighth|ninth|tenth|eleventh) grade\b",
+         r"\bi (?:just )?(?:graduated|finished|dropped out)(?: \w+)? (?:of |from )?(?:high ?school|college|"
+         r"university)\b|"
+         r"\bi(?:'m| am) (?:retired|in college|in grad school|a (?:college|university|grad) student)\b"),
+        ("college", r"\bi(?:'m| am)(?: still| currently)? (?:in|at|going to|attending|"
+            r"a (?:\w+ )?student at) (?:\w+ \w+ \w+ of )?"
+         r"(?:college|uni|university)\b|\bi (?:went to|attended|graduated from|"
+         r"study at) (?:a )?(?:\w+ )?(?:college|university)\b|"
+         r"\bi(?:'m| am) (?:in my \w+ year of|a) (?:college|university)\b|\bestudi(?:o|e) en la universidad\b",
+         r"\b(?:did not|never) (?:go|went|gone|been|attend|attended) (?:to )?(?:college|university|uni)\b|"
+         r"\b(?:nunca|no) (?:fui|he ido) a la universidad\b"),
+        ("smoking", r"\bi (?:\w+ )?smoke\b|\bmy cigarettes\b|\bi(?:'m| am) a smoker\b|(?<!no )(?<!nunca )\bfumo\b",
+         r"\b(?:do not|never|stopped|quit|hate) (?:smoke|smoked|smoking)\b|\bi(?:'m| am) (?:not a|"
+         r"a non[- ]?) ?smoker\b|"
+         r"\b(?:no|nunca) (?:fumo|he fumado)\b|\bdeje de fumar\b"),
+        ("exercise", r"\bi (?:\w+ )?(?:go to the gym|work out|exercise|jog|lift weights)\b|\bvoy al gimnasio\b",
+         r"\b(?:hate|never|do not|despise)(?: like| ever| really| to)* (?:exercis\w+|work(?:ing)? out|"
+         r"go(?:ing)? to the gym)\b|\bcouch potato\b|"
+         r"\b(?:no|nunca) (?:hago ejercicio|voy al gimnasio)\b"),
+        ("a home of one's own", r"\bi own (?:a|my) (?:house|home|condo)\b|\bmy mortgage\b|\bwe bought (?:a|"
+            r"our) (?:house|home)\b",
+         r"\bi(?:'m| am)? (?:still )?rent(?:ing)? (?:an? |my )|\bmy landlord\b|\bvivo de alquiler\b|\bmi caser[oa]\b"),
         ("driving", r"\b(?:i|we) (?:always |usually |often |still |also )*(?:drive|drove)\b(?! (?:me|him|her|people|"
              r"my \w+) (?:crazy|mad))|"
          r"\bmy (?:car|truck|motorcycle)\b|\bconduzco\b|\bmi (?:coche|furgoneta)\b|\bvoy en mi coche\b",
@@ -135,7 +206,11 @@ _TRAITS = tuple(
 )  # fmt: skip
 TRAITS = frozenset(trait.name for trait in _TRAITS)
 """The names of the traits."""
-_ANY = re.compile(r"\b(?:i|i'm|i've|we|my|our|soy|no|nunca|mis?|vivo|voy|tengo|hij[oa]|me|como|[a-z]+[eio])\b")
+_ANY = re.compile(
+    r"\b(?:i|i'm|i've|we|we're|my|our|only child|husband|wife|soy|no|nunca|mis?|nuestr[oa]s?|hij[oa]|me|he|hemos|"
+    r"[a-z]{3,}o|comi|"
+    r"bebi|tome|cene|desayune|deje|fui|estudie|som[eo]s|[a-z]+[ei]mos)\b"
+)
 _NOT_SO = re.compile(
     r"\b(?:vegan|veggie|vegetarian|tofu|plant|faux|fake|used to|would|if|almost|wish|solia|vegetal|vegan[oa])\b"
 )
@@ -146,10 +221,12 @@ def traits(clause: str) -> tuple[frozenset[str], frozenset[str]]:
     """The traits that a folded clause shows of who says it, and those that it rules out."""
     if not _ANY.search(clause):
         return frozenset(), frozenset()
-    lacks = {trait.name for trait in _TRAITS if trait.lacks.search(clause)}
+    begins = frozenset(word[:_LETTERS] for word in _WORD.findall(clause))
+    near = [trait for trait in _TRAITS if not trait.begins.isdisjoint(begins)]
+    lacks = {trait.name for trait in near if trait.lacks.search(clause)}
     has = set[str]()
-    if not _NOT_SO.search(clause):
-        for trait in _TRAITS:
+    if near and not _NOT_SO.search(clause):
+        for trait in near:
             match = trait.has.search(clause)
             if match and not _ENDED.search(clause[: match.end()]):
                 has.add(trait.name)

@@ -111,7 +111,7 @@ _TIME = re.compile(
     rf"(?P<w4>noon|midday|midnight|mediodia|medianoche)|"
     rf"(?:a|para|sobre) las?\s+(?P<h5>{_NUM})(?::(?P<n5>\d\d)| y (?P<f5>media|cuarto)| menos (?P<g5>cuarto))?|"
     rf"(?:at\s+)?(?P<h6>{_NUM})\s+(?:o'?clock|in the (?:{_PART_OF_DAY})|de la (?:{_PART_OF_DAY}))|"
-    rf"at\s+(?P<h8>\d{{1,2}}|{'|'.join(_NUMBERS)})(?=\s*(?:$|[.,!?]|now|please|instead|on\b|tomorrow|today|"
+    rf"at\s+(?P<h8>\d{{1,2}}|{'|'.join(_NUMBERS)})(?=\s*(?:$|[.,!?](?!\d)|now|please|instead|on\b|tomorrow|today|"
     rf"tonight|in the))|"
     rf"(?:{_PART_OF_DAY})\s+(?:at\s+)?(?P<h7>\d{{1,2}}(?::(?P<n7>\d\d))?|"
     rf"{'|'.join(n for n in _NUMBERS if n not in _UNCERTAIN)})\b)"
@@ -122,22 +122,25 @@ _MONEY = re.compile(
     r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
     r"(?:de )?(?:dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$)"
 )
+_DIGIT = re.compile(r"\d")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
 _COUNT = re.compile(
-    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d)"
+    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d|(?<=[a-z])[a-z])"
     r"(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|x)\b|(?=[ -]+(?P<a>[a-z']+)"
     r"(?:[ -]+(?P<b>[a-z']+))?(?:[ -]+(?P<c>[a-z']+))?))?"
 )
 _NO_UNITS = """
 and or but of to in on at for from with the a an is are was were it that this i you we he she they please instead now
+long tall high wide deep old away left ago early late
 y o pero de en a al con para por que es son el la los las un una me am pm per more less most times th st nd rd than
 which what so if just because actually only total altogether tonight today tomorrow mejor ahora hoy manana solo maximo
 """
 _NOT_UNITS = frozenset(_NO_UNITS.split())
 _END = re.compile(
     r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]?out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
-    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due)\b[^.]{0,36}$"
+    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due|plazo|entrega|acaba|termina|finaliza|vence)\b"
+    r"[^.]{0,36}$"
 )
 _WE_ARE = re.compile(r"\b(?:somos|seremos|eramos|we are|we're|we'll be|we will be|party of|mesa para|table for)\s+$")
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:(?:,\d{3})+|(?:\.\d{3})+|(?: \d{3})+))([.,]\d+)?")
@@ -149,12 +152,11 @@ _BIRTH = re.compile(r"\b(?:born|birthday|anniversary|nac[ií]\w*|cumpleanos|aniv
 
 def values(clause: str) -> tuple[Value, ...]:
     """The values in a folded clause, in the order of the kinds; what one kind has read no other reads again."""
-    found, taken = list[Value](), list(clause)
-    for read in (_emails, _money, _percents, _times, _dates, _counts):
-        text = "".join(taken)
+    found, text = list[Value](), clause
+    for read in _READERS if _DIGIT.search(clause) else _READERS_OF_WORDS:
         for value in read(text):
             found.append(value)
-            taken[value.start : value.end] = "~" * (value.end - value.start)
+            text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
     return tuple(found)
 
 
@@ -172,7 +174,8 @@ def number(word: str) -> str | None:
 
 
 def _emails(text: str) -> list[Value]:
-    return [Value("email", "", "", each[0], each.start(), each.end()) for each in _EMAIL.finditer(text)]
+    found = _EMAIL.finditer(text) if "@" in text else ()
+    return [Value("email", "", "", each[0], each.start(), each.end()) for each in found]
 
 
 def _money(text: str) -> list[Value]:
@@ -248,13 +251,9 @@ def _counts(text: str) -> list[Value]:
         unit = match["u0"] or _unit(following)
         if not unit and (_WE_ARE.search(text[: match.start()]) or _FOR.search(text[: match.start()])):
             unit = "people"
-        if (
-            count is None
-            or (not unit and _YEAR.fullmatch(count))
-            or (match["n"] in _UNCERTAIN and unit not in _UNITS.values())
-        ):
-            continue
-        if match["n"] in ("un", "una") and unit in ("day", "week", "month", "year", "hour", "room", "table"):
+        article = match["n"] in ("un", "una") and unit in ("day", "week", "month", "year", "hour", "room", "table")
+        uncertain = match["n"] in _UNCERTAIN and unit not in _UNITS.values()
+        if count is None or article or uncertain or (not unit and _YEAR.fullmatch(count)):
             continue
         unit, count = _in_bytes(unit, count)
         found.append(Value("count", "", unit, count, match.start(), match.end("n")))
@@ -285,36 +284,14 @@ def _part(text: str, start: int) -> str:
     return "end" if _END.search(text[max(0, start - 40) : start]) else ""
 
 
-_OF_UNIT = {"year": frozenset({"year", "old", "ano", "edad"}), "people": frozenset({"peopl", "person"})}
+_READERS = (_emails, _money, _percents, _times, _dates, _counts)
+_READERS_OF_WORDS = (_emails, _times, _dates, _counts)
+"""Those that find something in a clause without digits."""
+_OF_UNIT = {
+    unit: frozenset(stem(word) for word, named in _UNITS.items() if named == unit) | {unit} for unit in SLOT_UNITS
+} | {"year": frozenset({"year", "old", "ano", "edad"}), "people": frozenset({"peopl", "person"})}
 
 
 def unit_terms(value: Value) -> frozenset[str]:
     """The stems of the words that name the unit of a value."""
-    return _OF_UNIT.get(value.unit) or frozenset(stem(word) for word, unit in _UNITS.items() if unit == value.unit) | {
-        value.unit
-    }
-
-
-def differ(old: Value, new: Value) -> bool:
-    """Whether two values of a slot are not the same; two dates may still be, see `comparable`."""
-    return (
-        old.value != new.value and (old.part == new.part or "weak" in (old.part, new.part)) and not _one_day(old, new)
-    )
-
-
-def comparable(old: Value, new: Value) -> bool:
-    """Whether two dates are said alike: a weekday may be the same day as a number."""
-    return old.kind != "date" or (
-        bool(_number_of(old.value)) == bool(_number_of(new.value))
-        and (bool(_number_of(old.value)) or (old.value[0] == "w") == (new.value[0] == "w"))
-    )
-
-
-def _one_day(old: Value, new: Value) -> bool:
-    """Whether one says the day, and the other the same with its month."""
-    day = _number_of(old.value)
-    return bool(day) and day == _number_of(new.value) and (old.value[0] == "m") != (new.value[0] == "m")
-
-
-def _number_of(value: str) -> str:
-    return found[1] if (found := re.fullmatch(r"(?:m\d+)?d(\d+)", value)) else ""
+    return _OF_UNIT.get(value.unit) or frozenset({value.unit})

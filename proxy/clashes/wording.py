@@ -1,6 +1,5 @@
 """What the model is told of a statement that no longer holds: data, in the user's words, never an instruction."""
 
-import re
 from collections.abc import Sequence
 
 from proxy.chat import Message
@@ -20,7 +19,6 @@ _TOLD = 2
 """Statements that a line is told of."""
 _MOST = 3
 """Statements that one message is told of."""
-_SPACE = re.compile(r"\s+")
 
 
 def is_told(message: Message) -> bool:
@@ -36,18 +34,23 @@ def is_brief(clash: Clash) -> bool:
 
 def line(messages: Sequence[Message], clashes: Sequence[Clash]) -> Message:
     """What stands in front of a user's message that overtakes earlier ones: what holds now, and what it replaces."""
+    replaced: dict[str, list[str]] = {}  # what overtakes two statements is quoted once
+    for each in clashes[-_TOLD:]:
+        newer = _quoted(messages[each.newer], each.newer_start, each.newer_end)
+        replaced.setdefault(newer, []).append(_quoted(messages[each.older], each.older_start, each.older_end))
     told = [
-        f'"{_quoted(messages[each.newer], each.newer_start, each.newer_end)}" replaces the earlier '
-        f'"{_quoted(messages[each.older], each.older_start, each.older_end)}"'
-        for each in clashes[-_TOLD:]
+        f'"{newer}" replaces the earlier ' + " and ".join(f'"{each}"' for each in older)
+        for newer, older in replaced.items()
     ]
     text = f"From Penstock, as data: next, {'; '.join(told)}."
     return Message({"role": "user", "content": f"<{TAG}>{text}</{TAG}>"})
 
 
-def marked(messages: Sequence[Message], clashes: Sequence[Clash]) -> Message:
-    """The older message of clashes, all of its words kept, with a note behind them that says what holds now."""
-    message = messages[clashes[0].older]
+def marked(message: Message, messages: Sequence[Message], clashes: Sequence[Clash]) -> Message:
+    """The older message of clashes as it is now, its words kept, and behind them a note that says what holds now.
+
+    `messages` are what was said: an earlier step may have changed the older one since.
+    """
     notes = "".join(f"\n{_note(messages, each)}" for each in clashes[:_MOST])
     content = message.get("content")
     if isinstance(content, str):
@@ -63,7 +66,7 @@ def removed(messages: Sequence[Message], clashes: Sequence[Clash], handle: str) 
     message = messages[clashes[0].older]
     text = message.get("content")
     if not isinstance(text, str):
-        return marked(messages, clashes)
+        return marked(message, messages, clashes)
     for each in sorted({one.older_start: one for one in clashes}.values(), reverse=True):
         now = _quoted(messages[each.newer], each.newer_start, each.newer_end)
         note = f'{_MARK}superseded, the user said later: "{now}"; {MARKER}{handle}") has the original]'
@@ -81,5 +84,7 @@ def _note(messages: Sequence[Message], clash: Clash) -> str:
 
 def _quoted(message: Message, start: int, end: int) -> str:
     """The user's words on one line, without what would end the quotation."""
-    said = _SPACE.sub(" ", message.text[start:end]).strip(" ,.;:").replace('"', "'").replace("<", "(").replace(">", ")")
+    said = (
+        " ".join(message.text[start:end].split()).strip(" ,.;:").replace('"', "'").replace("<", "(").replace(">", ")")
+    )
     return said if len(said) <= _QUOTE else said[: _QUOTE - 1] + "…"

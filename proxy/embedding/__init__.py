@@ -65,6 +65,11 @@ class EmbeddingService:
         """Wait until the model is loaded, or cannot be."""
         await asyncio.wait({self._making.load()})
 
+    def forget(self, tenant: str) -> int:
+        """Forget the vectors of a tenant's texts, but for those in the index; how many there were."""
+        self._stacks.forget(tenant)
+        return self._remembered.forget(tenant)
+
     async def aclose(self) -> None:
         """Stop the work; whoever waits gets what there is."""
         for task in self._looking:

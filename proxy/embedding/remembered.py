@@ -45,6 +45,11 @@ class Stacks:
         while self._bytes > self._max_bytes:
             self._bytes -= _room(*self._known.popitem(last=False))
 
+    def forget(self, tenant: str) -> None:
+        """Forget those of a tenant."""
+        for key in [key for key in self._known if key[0] == tenant]:
+            self._bytes -= _room(key, self._known.pop(key))
+
 
 def _room(key: tuple[str, tuple[str, ...]], stack: Stack) -> int:
     return _ENTRY + stack.size + 2 * sum(map(len, key[1]))
@@ -102,6 +107,14 @@ class Remembered:
             self._unwritten[key] = packed
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.get_running_loop().create_task(self._write(self._index))
+
+    def forget(self, tenant: str) -> int:
+        """Forget a tenant's vectors, but for those in the index; how many there were."""
+        gone = [key for key in self._known if key.tenant == tenant]
+        for key in gone:
+            self._bytes -= _ENTRY + len(self._known.pop(key))
+        self._unwritten = {key: packed for key, packed in self._unwritten.items() if key.tenant != tenant}
+        return len(gone)
 
     async def aclose(self) -> None:
         """Write what waits, if the index takes it. It is somebody else's to close."""

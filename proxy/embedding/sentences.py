@@ -20,6 +20,7 @@ from typing import Any
 from proxy.embedding.backend import EmbeddingFailed
 from proxy.embedding.vectors import pack
 from proxy.embedding_settings import SentenceTransformersEmbedding
+from proxy.index.products import one_thread
 
 logger = logging.getLogger("penstock.embedding")
 
@@ -121,6 +122,7 @@ def libraries() -> tuple[Any, Any]:
     """Torch and sentence-transformers, imported; some seconds the first time. Raises `EmbeddingFailed`."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    one_thread()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)  # it logs the model's path
     try:
         return import_module("torch"), import_module("sentence_transformers")

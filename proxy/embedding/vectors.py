@@ -11,6 +11,7 @@ from math import isnan
 from typing import Any
 
 from proxy.index.packed import dimension
+from proxy.index.products import one_thread
 
 MOST = 255
 """Vectors that one text may have."""
@@ -19,7 +20,7 @@ _BLOCK = 512
 
 def pack(vectors: Any) -> bytes:
     """The rows of a matrix, or of a list of lists, as bytes. Raises `ValueError` for what is no matrix of numbers."""
-    numpy: Any = import_module("numpy")
+    numpy = _numpy()
     try:
         rows = numpy.asarray(vectors, dtype=numpy.float32)
     except TypeError as error:
@@ -50,7 +51,7 @@ class Stack:
         self._near = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
         if not self._near:
             return
-        numpy: Any = import_module("numpy")
+        numpy = _numpy()
         chosen = [texts[place] or b"" for place in self._near]
         self._rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
         self._starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
@@ -74,12 +75,17 @@ class Stack:
         found: list[float | None] = [None] * self._count
         if self._rows is None or not self.fits(query):
             return found
-        numpy: Any = import_module("numpy")
+        numpy = _numpy()
         asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
         nearest = numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
         for place, cosine in zip(self._near, nearest.tolist(), strict=True):
             found[place] = None if isnan(cosine) else cosine
         return found
+
+
+def _numpy() -> Any:
+    one_thread()
+    return import_module("numpy")
 
 
 def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:
@@ -93,7 +99,7 @@ def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = No
     known = [place for place in known if dimension(texts[place] or b"") == width]
     if len(known) < 2:
         return []
-    numpy: Any = import_module("numpy")
+    numpy = _numpy()
     packed = b"".join((texts[place] or b"")[1 : 1 + 2 * width] for place in known)
     rows = numpy.frombuffer(packed, "<f2").astype("f4").reshape(-1, width)
     found: list[tuple[float, int, int]] = []

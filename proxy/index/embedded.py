@@ -30,6 +30,9 @@ class Embedded:
         """Import what a search needs."""
         self._search.warm()
 
+    def look(self) -> None:
+        """There is no server."""
+
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points, in one transaction."""
         self._points.put(scope, points)

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from proxy.index import IndexFailed
+from proxy.index.products import one_thread
 
 T = TypeVar("T")
 
@@ -40,14 +41,19 @@ class Client:
     def __init__(self, url: str | None = None, api_key: str | None = None, timeout: float = 1.0) -> None:
         """Without a URL it is the local mode, in memory. `timeout` is in seconds; the library rounds it up."""
         self._lock: AbstractContextManager[Any] = Lock() if url is None else nullcontext()
+        one_thread()
         try:
             self._library: Any = import_module("qdrant_client")
             self._models: Any = import_module("qdrant_client.models")
             self._errors: Any = import_module("qdrant_client.http.exceptions")
         except ImportError:
             raise IndexFailed("not_installed") from None
+        self._asked: Callable[[Sequence[float]], Any] = list
         if url is None:
             self._client = self._library.QdrantClient(":memory:")
+            # a list becomes double precision, for which the local mode would convert all that it holds, each time
+            single = partial(import_module("numpy").asarray, dtype="float32")
+            self._asked = lambda vector: self._models.NearestQuery.model_construct(nearest=single(vector))
         else:
             limits = import_module("httpx").Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
             self._client = self._library.QdrantClient(
@@ -116,7 +122,7 @@ class Client:
         found = self._call(
             lambda: self._client.query_points(
                 name,
-                query=list(vector),
+                query=self._asked(vector),
                 limit=limit,
                 score_threshold=least if least > -1.0 else None,  # opposites are rounded to less than -1
                 query_filter=self._where(where),

@@ -62,6 +62,10 @@ class Server:
         """Import the library. Raises `IndexFailed`."""
         self._client()
 
+    def look(self) -> None:
+        """Ask it for something small."""
+        self._client().names()
+
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points; those of one dimension in one request."""
         by_width: dict[int, list[Row]] = {}

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -35,6 +36,9 @@ class Blocking(Protocol):
 
     def warm(self) -> None:
         """Import what a search needs."""
+
+    def look(self) -> None:
+        """Ask whether a server is there, where there is one."""
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points."""
@@ -108,6 +112,12 @@ class IndexService:
     async def warm(self) -> None:
         """Import what a search needs, so that the first one finds it."""
         await self._run("warm", self._index.warm)
+
+    async def look(self) -> None:
+        """Find out whether a server is there, where no call would; of one that is not, also whether it is back."""
+        if self._index.needs_library:
+            with suppress(IndexFailed):
+                await self._run("look", self._index.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points: all of them or none."""

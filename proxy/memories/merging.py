@@ -19,6 +19,11 @@ _NUMBERS = frozenset(_COUNTING.split())
 """What tells as much as a number does; English days and months have a capital, as names do."""
 
 
+def may_join(one: Memory, other: Memory) -> bool:
+    """Whether two memories that are near in meaning may become one: only of one scope and kind."""
+    return (one.scope, one.kind) == (other.scope, other.kind) and may_merge(one.text, other.text)
+
+
 def may_merge(one: str, other: str) -> bool:
     """Whether two texts that are near in meaning may be taken for one: vectors hardly tell what is told here.
 
@@ -30,11 +35,11 @@ def may_merge(one: str, other: str) -> bool:
     return not (_names(first) - _lower(second) and _names(second) - _lower(first))
 
 
-def made(draft: Draft, now: float) -> Memory:
-    """A new memory."""
+def made(draft: Draft, scope: str, now: float) -> Memory:
+    """A new memory of a scope."""
     created = now if draft.created is None else min(draft.created, now)
     return Memory(
-        id_of(draft.text),
+        id_of(draft.text, scope),
         draft.text,
         draft.kind,
         draft.sources[-SOURCES:],
@@ -42,6 +47,7 @@ def made(draft: Draft, now: float) -> Memory:
         created,
         draft.confidence,
         draft.expires,
+        scope=scope,
     )
 
 
@@ -61,6 +67,7 @@ def repeated(known: Memory, again: Memory) -> Memory:
         max(known.confidence, again.confidence),
         latest.expires,
         known.earlier,
+        known.scope,
     )
 
 
@@ -78,6 +85,7 @@ def merged(one: Memory, other: Memory) -> Memory:
         max(old.confidence, new.confidence),
         new.expires,
         tuple({each.id: each for each in reversed(earlier)}.values())[::-1][:HISTORY],
+        new.scope,
     )
 
 

@@ -9,9 +9,10 @@ import orjson
 from proxy.errors import BadRequest
 from proxy.memories import KIND, SOURCES, Draft
 
-_FIELDS = frozenset({"text", "kind", "source", "sources", "confidence", "created", "expires", "user"})
+_NAMES = ("user", "session", "agent", "task")
+_FIELDS = frozenset({"text", "kind", "source", "sources", "confidence", "created", "expires", *_NAMES})
 _LONGEST_SOURCE = 200
-_LONGEST_USER = 512
+_LONGEST_NAME = 512
 
 
 class Bounds(NamedTuple):
@@ -22,11 +23,25 @@ class Bounds(NamedTuple):
     """Of one text."""
 
 
-class Entry(NamedTuple):
-    """A memory to be added, and the user that it names."""
+class Names(NamedTuple):
+    """Whose memories a request names, and of which scope; empty for what it does not name."""
 
-    user: str
+    user: str = ""
+    session: str = ""
+    agent: str = ""
+    task: str = ""
+
+
+class Entry(NamedTuple):
+    """A memory to be added, and whose it is."""
+
+    names: Names
     draft: Draft
+
+
+def names_of(given: Mapping[str, Any], where: str = "") -> Names:
+    """What an object with fields names. Raises `BadRequest`."""
+    return Names(*(_name(given, field, where) for field in _NAMES))
 
 
 def entries(raw: bytes, bounds: Bounds) -> tuple[list[Entry], bool]:
@@ -38,13 +53,13 @@ def entries(raw: bytes, bounds: Bounds) -> tuple[list[Entry], bool]:
     if not isinstance(some, list):
         raise _wrong("memories", "must be an array")
     for name in body:
-        if name not in ("memories", "user"):
-            raise _wrong(name, "is unknown beside memories; known: user")
-    user = _user(body, "")
+        if name not in ("memories", *_NAMES):
+            raise _wrong(name, f"is unknown beside memories; known: {', '.join(_NAMES)}")
+    names = names_of(body)
     _check_count(len(some), bounds, "memories")
     named = [(f"memories[{place}]", each) for place, each in enumerate(some)]
     found = [_entry(_object(each, where), f"{where}.", bounds) for where, each in named]
-    return [each if each.user else each._replace(user=user) for each in found], True
+    return [Entry(_or(each.names, names), each.draft) for each in found], True
 
 
 def lines(raw: bytes, bounds: Bounds) -> list[Entry]:
@@ -98,7 +113,7 @@ def _entry(given: Mapping[str, Any], where: str, bounds: Bounds) -> Entry:
     if confidence is not None and not 0 <= confidence <= 1:
         raise _wrong(f"{where}confidence", "must be from 0 to 1")
     return Entry(
-        _user(given, where),
+        names_of(given, where),
         Draft(
             text.strip(),
             kind,
@@ -110,13 +125,17 @@ def _entry(given: Mapping[str, Any], where: str, bounds: Bounds) -> Entry:
     )
 
 
-def _user(given: Mapping[str, Any], where: str) -> str:
-    user = given.get("user")
-    if user is None:
+def _or(names: Names, others: Names) -> Names:
+    return Names(*(name or other for name, other in zip(names, others, strict=True)))
+
+
+def _name(given: Mapping[str, Any], field: str, where: str) -> str:
+    name = given.get(field)
+    if name is None:
         return ""
-    if not isinstance(user, str) or not user or len(user) > _LONGEST_USER:
-        raise _wrong(f"{where}user", f"must be a string of 1 to {_LONGEST_USER} characters")
-    return user
+    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME:
+        raise _wrong(f"{where}{field}", f"must be a string of 1 to {_LONGEST_NAME} characters")
+    return name
 
 
 def _sources(given: Mapping[str, Any], where: str) -> tuple[str, ...]:

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from typing import Literal, NamedTuple
+from functools import cached_property
 
 from proxy.embedding.vectors import alike
-from proxy.lexical import counted, fits
-from proxy.memories import Draft, Memory, Owner, id_of, is_over
-from proxy.memories.calibration import WORDS
+from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
 from proxy.memories.change import Added, Change
 from proxy.memories.merging import made
+from proxy.memories.search import Hit, How, Search
 from proxy.memories.shelves import Shelf, Shelves
 from proxy.memories.vectors import MemoryVectors
 from proxy.remembered import Remembered, RememberedItem
@@ -28,16 +27,6 @@ _NEAREST = 5
 """Memories that are compared with one that is added."""
 
 
-class Hit(NamedTuple):
-    """A memory that was found."""
-
-    memory: Memory
-    score: float
-    """How well it fits, from 0 to 1 (`proxy.memories.calibration`)."""
-    is_own: bool
-    """Whether it is the user's, and not the tenant's as a whole."""
-
-
 class MemoryService:
     """The memories of all owners. Methods raise `StoreError` where the store fails. For use on one event loop."""
 
@@ -50,14 +39,20 @@ class MemoryService:
         most: int = 10_000,
         merge_at: float = 0.92,
         clock: Callable[[], float] = time.time,
+        told: Told | None = None,
     ) -> None:
         """`most` bounds the memories of one owner; `threads` rank by words; `clock` is in seconds since 1970."""
-        self._shelves, self._vectors, self._threads = shelves, vectors, threads
+        self._told = told or Untold()
+        self._shelves, self._vectors, self._search = shelves, vectors, Search(vectors, threads)
         self._most, self._merge_at, self._clock = most, merge_at, clock
 
-    def bound(self, tenant: str, user: str) -> "BoundMemories":
-        """The memories that a request may see."""
-        return BoundMemories(self, tenant, user)
+    def forget_read(self, tenant: str) -> int:
+        """Forget what this process has read of a tenant's, because somebody deletes it; how many users that were."""
+        return self._shelves.forget(tenant)
+
+    def bound(self, tenant: str, user: str, session: str = "", agent: str = "", task: str = "") -> "BoundMemories":
+        """The memories that a request may see; all as in `Identity`, the session only where the client named it."""
+        return BoundMemories(self, tenant, user, (session, agent, task))
 
     async def warm(self) -> None:
         """Measure the model, so that the first question need not wait for it."""
@@ -72,27 +67,36 @@ class MemoryService:
         await self._vectors.aclose()
 
     async def add(self, owner: Owner, drafts: Sequence[Draft]) -> list[Added]:
-        """Add memories: a text that is known gains a source, one that says the same as another takes its place.
+        """Add memories of one scope: a text that is known gains a source, one that says the same as another takes its
+        place.
 
-        Each hundred is durable as a whole. When an owner has too many, the least sure and oldest leave.
+        Each hundred is durable as a whole. When an owner has too many in all, the least sure and oldest leave.
         """
         added: list[Added] = []
         for start in range(0, len(drafts), CHUNK):
             some = drafts[start : start + CHUNK]
             packed = await self._vectors.of(owner.tenant, [draft.text for draft in some], _MAKING)
-            async with self._shelves.changing(owner) as shelf:
-                added += await self._add(owner, shelf, some, packed)
+            try:
+                async with self._shelves.changing(owner) as shelf:
+                    added += await self._add(owner, shelf, some, packed)
+            except StoreError:
+                self._told.changed("refused", len(drafts) - start)
+                raise
         return added
 
     async def _add(
         self, owner: Owner, shelf: Shelf, drafts: Sequence[Draft], packed: Sequence[bytes | None]
     ) -> list[Added]:
-        now = self._clock()
+        now, scope = self._clock(), owner.scope or ""
         likely = await self._likely(owner, shelf, drafts, packed)
         change = Change(shelf, now)
-        added = [change.add(made(draft, now), near) for draft, near in zip(drafts, likely, strict=True)]
-        change.bound(self._most, {each.memory.id for each in added})
-        await self._save(owner, shelf, change, {id_of(d.text): v for d, v in zip(drafts, packed, strict=True) if v})
+        added = [change.add(made(draft, scope, now), near) for draft, near in zip(drafts, likely, strict=True)]
+        evicted = change.bound(self._most, {each.memory.id for each in added})
+        vectors = {id_of(d.text, scope): v for d, v in zip(drafts, packed, strict=True) if v}
+        await self._save(owner, shelf, change, vectors)
+        for status, count in Counter(each.status for each in added).items():
+            self._told.changed(status, count)
+        self._told.changed("evicted", evicted)
         return added
 
     async def _likely(
@@ -102,8 +106,8 @@ class MemoryService:
         likely: list[list[str]] = [[] for _ in drafts]
         if self._merge_at >= 1 or not any(packed):
             return likely
-        ids = [id_of(draft.text) for draft in drafts]
-        kept: list[str] = list(shelf.records) if len(drafts) >= _MANY else []
+        ids = [id_of(draft.text, owner.scope or "") for draft in drafts]
+        kept: list[str] = list(shelf.of(owner.scope)) if len(drafts) >= _MANY else []
         vectors = [*packed, *await self._vectors.kept(owner, kept)]
         for one, other in await asyncio.to_thread(alike, vectors, self._merge_at, first=len(packed)):
             if other < len(packed):
@@ -116,11 +120,11 @@ class MemoryService:
         return likely
 
     async def aggregate(self, owner: Owner, least: float | None = None) -> int:
-        """Merge the memories that say the same, by a cosine of `least`; how many left by that."""
+        """Merge the memories of one scope that say the same, by a cosine of `least`; how many left by that."""
         async with self._shelves.changing(owner) as shelf:
             change = Change(shelf, self._clock())
             before = len(change.records)
-            records = list(change.records.values())
+            records = [each for each in change.records.values() if each.scope == owner.scope]
             # well below the time of a lease
             packed = await self._vectors.of(owner.tenant, [each.text for each in records], _MAKING / 2)
             pairs = await asyncio.to_thread(alike, packed, self._merge_at if least is None else least)
@@ -129,90 +133,99 @@ class MemoryService:
             if change.touched:
                 vectors = {each.id: v for each, v in zip(records, packed, strict=True) if v}
                 await self._save(owner, shelf, change, vectors)
+            self._told.changed("aggregated", before - len(change.records))
             return before - len(change.records)
 
     async def all(self, owner: Owner) -> list[Memory]:
         """The memories of an owner, the latest first."""
         now, shelf = self._clock(), await self._shelves.current(owner)
-        live = [each for each in shelf.records.values() if not is_over(each, now)]
+        live = [each for each in shelf.of(owner.scope).values() if not is_over(each, now)]
         return sorted(live, key=lambda each: (-each.updated, each.id))
 
     async def get(self, owner: Owner, id: str) -> Memory | None:
         """The memory that has an id, or that one with it was merged into."""
-        found = (await self._shelves.current(owner)).find(id)
+        found = (await self._shelves.current(owner)).find(id, owner.scope)
         return None if found is None or is_over(found, self._clock()) else found
 
     async def delete(self, owner: Owner, id: str) -> bool:
         """Remove a memory, and what was merged into it; whether there was one."""
         async with self._shelves.changing(owner) as shelf:
-            found, change = shelf.find(id), Change(shelf, self._clock())
-            if found is not None:
+            found, change = shelf.find(id, owner.scope), Change(shelf, self._clock())
+            there = found is not None and found.id in change.records
+            if found is not None and there:
                 change.drop(found.id)
                 await self._save(owner, shelf, change, {})
-        return found is not None
+                self._told.changed("deleted", 1)
+        return there
 
     async def forget(self, owner: Owner) -> int:
         """Remove all memories of an owner; how many there were."""
         async with self._shelves.changing(owner) as shelf:
-            await self._shelves.clear(owner)
-            await self._vectors.forget(owner)
-        return len(shelf.records)
+            gone = shelf.of(owner.scope)
+            if len(gone) == len(shelf.records):
+                await self._shelves.clear(owner)
+            else:
+                rest = {id: each for id, each in shelf.records.items() if id not in gone}
+                await self._shelves.save(owner, shelf, rest, gone)
+            for each in shelf.owners(owner):
+                await self._vectors.forget(each)
+        self._told.changed("deleted", len(gone))
+        return len(gone)
 
-    async def search(
-        self, owners: Sequence[Owner], query: str, *, limit: int, wait: float
-    ) -> tuple[list[Hit], Literal["meaning", "words"]]:
+    async def forget_tenant(self, tenant: str) -> int:
+        """Remove all memories of a tenant and its users; how many there were."""
+        count = 0
+        while owners := await self._shelves.owners(tenant):
+            for owner in owners:
+                count += await self.forget(owner)
+        await self._shelves.clear_tenant(tenant)
+        return count
+
+    async def search(self, owners: Sequence[Owner], query: str, *, limit: int, wait: float) -> tuple[list[Hit], How]:
         """The memories that fit a query best, and by what they were found; those of a user before a tenant's."""
-        shelves = [(owner, shelf) for owner in owners if (shelf := await self._shelves.current(owner)).records]
-        for owner, shelf in shelves:
-            self._vectors.check(owner, shelf.records)
-        until = time.monotonic() + wait
-        vector = (await self._vectors.of(owners[0].tenant, [query], wait))[0] if shelves else None
-        calibration = await self._vectors.calibration(max(0.0, until - time.monotonic())) if vector else None
-        scores: list[dict[str, float]] = []
-        by_meaning = False
-        for owner, shelf in shelves:
-            near = await self._vectors.nearest(owner, vector, limit) if vector and calibration else None
-            if near is None or calibration is None:
-                scores.append(await self._by_words(shelf, query))
-                continue
-            by_meaning = True
-            scores.append({each.id: calibration.score(each.score) for each in near})
-            if missing := self._vectors.missing(owner):
-                scores[-1] |= await self._by_words(shelf, query, missing)
-        hits = self._hits(zip(shelves, scores, strict=True))
-        return hits[:limit], "meaning" if by_meaning else "words"
-
-    def _hits(self, found: "zip[tuple[tuple[Owner, Shelf], dict[str, float]]]") -> list[Hit]:
-        now = self._clock()
-        hits = [
-            Hit(memory, score, bool(owner.user))
-            for (owner, shelf), scores in found
-            for id, score in scores.items()
-            if (memory := shelf.records.get(id)) is not None and not is_over(memory, now)
-        ]
-        return sorted(hits, key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id))
-
-    async def _by_words(self, shelf: Shelf, query: str, ids: frozenset[str] | None = None) -> dict[str, float]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(_scored, shelf, query, ids))
+        try:
+            shelves = await self._current(owners)
+            hits, how = await self._search.hits(shelves, query, limit=limit, wait=wait, now=self._clock())
+        except StoreError:
+            self._told.searched("failed")
+            raise
+        self._told.searched(how)
+        return hits[:limit], how
 
     async def texts(self, owners: Sequence[Owner], ids: Sequence[str]) -> list[str | None]:
         """The texts under these ids, the earlier texts of memories too; None where there is none any more."""
-        now, shelves = self._clock(), [await self._shelves.current(owner) for owner in owners]
-        found = [next((each for shelf in shelves if (each := shelf.find(id)) is not None), None) for id in ids]
+        now, shelves = self._clock(), await self._current(owners)
+        found = [
+            next((each for owner, shelf in shelves if (each := shelf.find(id, owner.scope)) is not None), None)
+            for id in ids
+        ]
         live = [None if memory is None or is_over(memory, now) else memory for memory in found]
         return [None if memory is None else memory.text_of(id) for id, memory in zip(ids, live, strict=True)]
 
     async def total(self, owners: Sequence[Owner]) -> int:
         """How many memories there are, with those that are over but have not left yet."""
-        return sum([len((await self._shelves.current(owner)).records) for owner in owners])
+        return sum(len(shelf.of(owner.scope)) for owner, shelf in await self._current(owners))
+
+    async def _current(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf]]:
+        """Each owner with the shelf, which is asked for once for all scopes of it."""
+        shelves = {whole: await self._shelves.current(whole) for whole in dict.fromkeys(each.whole for each in owners)}
+        return [(each, shelves[each.whole]) for each in owners]
 
     async def _save(self, owner: Owner, shelf: Shelf, change: Change, packed: Mapping[str, bytes]) -> None:
         """Write a change, first to the store, then to the index."""
+        for left in await self._shelves.make_room(owner, shelf) if change.records else ():
+            await self._vectors.forget(left)
         await self._shelves.save(owner, shelf, change.records, change.touched)
-        gone = [id for id in change.touched if id not in change.records and id in shelf.records]
+        self._told.changed("expired", change.expired)
+        gone: dict[str, list[str]] = {}
+        for id in change.touched:
+            if id not in change.records and id in shelf.records:
+                gone.setdefault(shelf.records[id].scope, []).append(id)
+        for scope, ids in gone.items():
+            await self._vectors.delete(owner._replace(scope=scope), ids)
         new = {id: packed[id] for id in change.touched if id in change.records and id in packed}
-        await self._vectors.delete(owner, gone)
-        await self._vectors.put(owner, new)
+        if new:
+            await self._vectors.put(owner, new)
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -220,13 +233,17 @@ class MemoryService:
 
 
 class BoundMemories:
-    """The `Memories` of a request's context: those of its user, and those of its tenant as a whole."""
+    """The `Memories` of a request's context: those of its user, and those of its tenant as a whole, without a scope or
+    of one that the request is in."""
 
-    __slots__ = ("_owners", "_service")
-
-    def __init__(self, service: MemoryService, tenant: str, user: str) -> None:
+    def __init__(self, service: MemoryService, tenant: str, user: str, within: tuple[str, str, str]) -> None:
         self._service = service
-        self._owners = [Owner(tenant, user), Owner(tenant, "")] if user else [Owner(tenant, "")]
+        self._tenant, self._user, self._within = tenant, user, within
+
+    @cached_property
+    def _owners(self) -> list[Owner]:
+        scopes = scopes_seen(*self._within)
+        return [Owner(self._tenant, each, scope) for each in dict.fromkeys((self._user, "")) for scope in scopes]
 
     async def total(self) -> int:
         """How many there are; 0 where the store cannot be asked."""
@@ -257,14 +274,3 @@ def _item(hit: Hit, now: float) -> RememberedItem:
     return RememberedItem(
         each.id, each.text, each.kind, hit.score, max(0.0, now - each.updated), each.confidence, hit.is_own
     )
-
-
-def _scored(shelf: Shelf, query: str, ids: frozenset[str] | None) -> dict[str, float]:
-    """The scores of the memories that share a word with a query."""
-    some = [each for each in shelf.records.values() if ids is None or each.id in ids]
-    known: dict[str, list[str]] = {}
-    for each in some:
-        if each.id not in shelf.words:
-            shelf.words[each.id] = counted(each.text, known)
-    found = fits(query, [shelf.words[each.id] for each in some])
-    return {each.id: WORDS.score(fit.share) for each, fit in zip(some, found, strict=True) if fit.terms}

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from random import random
 from secrets import token_hex
@@ -20,7 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from proxy.lexical import Counted
-from proxy.memories import Memory, Owner
+from proxy.memories import Memory, Owner, Told, Untold
 from proxy.stores import Store, StoreError
 
 logger = logging.getLogger("penstock.memories")
@@ -62,13 +63,31 @@ class Shelf:
     words: dict[str, Counted] = field(default_factory=dict)
     """The terms of texts, by the memory's id, as far as they were counted."""
 
-    def find(self, id: str) -> Memory | None:
-        """The memory that has this id, or that one with it was merged into."""
-        return self.records.get(id) or self.records.get(self.earlier.get(id, ""))
+    @cached_property
+    def scopes(self) -> Mapping[str, Mapping[str, Memory]]:
+        """The memories of each scope that has any."""
+        scopes: dict[str, dict[str, Memory]] = {}
+        for id, each in self.records.items():
+            scopes.setdefault(each.scope, {})[id] = each
+        return scopes
+
+    def of(self, scope: str | None) -> Mapping[str, Memory]:
+        """The memories of one scope, or of all."""
+        return self.records if scope is None else self.scopes.get(scope, {})
+
+    def owners(self, owner: Owner) -> tuple[Owner, ...]:
+        """An owner by the scopes that have memories, and without one; with one scope that alone."""
+        some = dict.fromkeys(("", *self.scopes)) if owner.scope is None else (owner.scope,)
+        return tuple(owner._replace(scope=each) for each in some)
+
+    def find(self, id: str, scope: str | None) -> Memory | None:
+        """The memory of a scope that has this id, or that one with it was merged into."""
+        some = self.of(scope)
+        return some.get(id) or some.get(self.earlier.get(id, ""))
 
 
 class Shelves:
-    """Reads and changes shelves. For use on one event loop."""
+    """Reads and changes shelves: one for each owner, whichever scope is meant. For use on one event loop."""
 
     def __init__(
         self,
@@ -78,14 +97,17 @@ class Shelves:
         most: int = 50_000,
         max_users: int = 10_000,
         clock: Callable[[], float] = time.time,
+        told: Told | None = None,
     ) -> None:
         """`ttl` is in seconds from the last use, `most` bounds the memories in this process, `clock` is in seconds."""
+        self._told = told or Untold()
         self._store, self._ttl, self._most, self._max_users, self._clock = store, ttl, most, max_users, clock
         self._known: OrderedDict[Owner, tuple[Shelf, float]] = OrderedDict()
         self._locks: WeakValueDictionary[tuple[str, Owner], asyncio.Lock] = WeakValueDictionary()
 
     async def current(self, owner: Owner) -> Shelf:
         """The memories of an owner. Raises `StoreError`."""
+        owner = owner.whole
         listed = await self._store.get(_list(owner), ttl=self._ttl)
         shelf, touched = self._known.get(owner, (Shelf(), 0.0))
         if listed is None:
@@ -106,7 +128,7 @@ class Shelves:
     @asynccontextmanager
     async def changing(self, owner: Owner) -> AsyncGenerator[Shelf]:
         """The memories of an owner, which nobody else changes meanwhile. Raises `StoreError`."""
-        async with self._lock("change", owner), self._leased(owner):
+        async with self._lock("change", owner.whole), self._leased(owner):
             yield await self.current(owner)
 
     async def save(self, owner: Owner, shelf: Shelf, records: Mapping[str, Memory], touched: Collection[str]) -> Shelf:
@@ -114,11 +136,10 @@ class Shelves:
 
         To be called by who holds the lease. Raises `StoreError`; then everything is as it was.
         """
+        owner = owner.whole
         if not records:
             await self.clear(owner)
             return Shelf()
-        if shelf.list is None and owner.user:
-            await self._make_room(owner)
         ids = _placed(shelf, records, touched)
         written = {name: _encode([records[id] for id in sorted(some)]) for name, some in ids.items() if some}
         pages = {name: page for name, page in shelf.pages.items() if name not in ids}
@@ -126,6 +147,7 @@ class Shelves:
         listed = _encode({name: page.mark for name, page in pages.items()})
         values = {_page(owner, name): raw for name, raw in written.items()}
         await self._store.put_all({**values, _list(owner): listed}, ttl=self._ttl)
+        self._told.wrote(sum(map(len, written.values())))
         gone = [_page(owner, name) for name, some in ids.items() if not some and name in shelf.pages]
         if gone:
             with suppress(StoreError):  # nothing names it any more
@@ -137,7 +159,7 @@ class Shelves:
 
     async def clear(self, owner: Owner) -> None:
         """Remove all memories of an owner. Raises `StoreError`."""
-        self._known.pop(owner, None)
+        self._known.pop(owner.whole, None)
         await self._store.delete((_list(owner),))
         while keys := await self._store.keys(_page(owner, "")):
             await self._store.delete(keys)
@@ -159,24 +181,62 @@ class Shelves:
             some = missing[start : start + _AT_ONCE]
             raws = await asyncio.gather(*(self._store.get(_page(owner, name), ttl=self._ttl) for name in some))
             for name, raw in zip(some, raws, strict=True):
-                found = _decoded(raw)
+                found = self._decoded(raw)
                 pages[name] = Page(marks[name], frozenset(each.id for each in found), len(raw or b""))
                 records |= {each.id: each for each in found}
         words = {id: each for id, each in list(shelf.words.items()) if id in records}
         return Shelf(listed, pages, records, _earlier(records), words)
 
-    async def _make_room(self, owner: Owner) -> None:
-        """Let the users leave who were asked about longest ago, so that there is room for one more."""
+    async def make_room(self, owner: Owner, shelf: Shelf) -> list[Owner]:
+        """Let the users leave who were asked about longest ago, so that there is room for an owner who has none yet.
+
+        Those who left, by scopes. Raises `StoreError`.
+        """
+        if shelf.list is not None or not owner.user:
+            return []
         prefix = _list(Owner(owner.tenant, "")).removesuffix("all")
         names = await self._store.keys(prefix, limit=self._max_users + _TOO_MANY)
         if len(names) < self._max_users:
-            return
+            return []
         latest = set(await self._store.latest(prefix, limit=max(0, self._max_users - 1)))
-        for name in set(names) - latest - {_list(Owner(owner.tenant, ""))}:
-            await self._store.delete((name,))
-            pages = name.replace("memories/", "memory-pages/", 1) + "/"
-            while keys := await self._store.keys(pages):
-                await self._store.delete(keys)
+        leaving = [Owner.of(name.removeprefix("memories/")) for name in sorted(set(names) - latest)]
+        left: list[Owner] = []
+        for each in leaving:
+            if each.user:
+                left += (await self.current(each)).owners(each)
+                await self.clear(each)
+                self._told.lost("user")
+        return left
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was read of a tenant's; how many shelves that were."""
+        gone = [owner for owner in self._known if owner.tenant == tenant]
+        for owner in gone:
+            del self._known[owner]
+        return len(gone)
+
+    async def owners(self, tenant: str) -> list[Owner]:
+        """Some of those of a tenant who have memories; none where nobody has any left. Raises `StoreError`."""
+        prefix = _list(Owner(tenant, "")).removesuffix("all")
+        return [Owner.of(name.removeprefix("memories/")) for name in await self._store.keys(prefix)]
+
+    async def clear_tenant(self, tenant: str) -> None:
+        """Remove what is left of a tenant's without a list that names it. Raises `StoreError`."""
+        prefix = _page(Owner(tenant, ""), "").removesuffix("all/")
+        while keys := await self._store.keys(prefix):
+            await self._store.delete(keys)
+
+    def _decoded(self, raw: bytes | None) -> tuple[Memory, ...]:
+        """The memories of a page; none of one that is gone or damaged, which is said in the log."""
+        try:
+            if raw is not None:
+                return _records.decode(raw)
+        except msgspec.MsgspecError:
+            pass
+        self._told.lost("page")
+        fields = {"cause": "missing" if raw is None else "corrupted"}
+        logger.warning("a page of memories is lost", extra={"fields": fields})
+        return ()
 
     def _remember(self, owner: Owner, shelf: Shelf, now: float) -> None:
         self._known[owner] = (shelf, now)
@@ -224,17 +284,6 @@ def _mark(raw: bytes) -> str:
 
 def _earlier(records: Mapping[str, Memory]) -> dict[str, str]:
     return {old.id: each.id for each in records.values() for old in each.earlier if old.id not in records}
-
-
-def _decoded(raw: bytes | None) -> tuple[Memory, ...]:
-    """The memories of a page; none of one that is gone or damaged, which is said in the log."""
-    try:
-        if raw is not None:
-            return _records.decode(raw)
-    except msgspec.MsgspecError:
-        pass
-    logger.warning("a page of memories is lost", extra={"fields": {"cause": "missing" if raw is None else "corrupted"}})
-    return ()
 
 
 def _placed(shelf: Shelf, records: Mapping[str, Memory], touched: Collection[str]) -> dict[str, set[str]]:

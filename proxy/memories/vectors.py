@@ -184,7 +184,7 @@ class MemoryVectors:
 
 
 def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
-    return Scope(owner.tenant, KIND, embedding.version, owner.part)
+    return Scope(owner.tenant, KIND, embedding.version, "/".join(filter(None, (owner.part, owner.scope))))
 
 
 def _calibration(made: Sequence[bytes | None]) -> Calibration | None:

@@ -4,8 +4,7 @@ Three layers, each over the next: the configuration, litellm's list where litell
 (`proxy/data/models.json`), whose first matching pattern wins.
 """
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
@@ -57,13 +56,9 @@ class Models:
             self._known[key] = profile
         return profile
 
-    async def warm(self) -> None:
-        """Read the table and the list in a thread, so that the first request need not."""
-        await asyncio.to_thread(self.resolve, "")
-
-    def known(self) -> tuple[ModelProfile, ...]:
-        """A profile for each line of the table, in its order, under the line's first pattern."""
-        return tuple(replace(self.resolve(row.match[0].rstrip("*")), name=row.match[0]) for row in self.table.models)
+    def encodings(self, entries: Iterable[ModelSettings]) -> frozenset[str]:
+        """What counts the tokens of the models of some entries; a glob counts as a model of that name."""
+        return frozenset(self.resolve(each.model or name, each).encoding for each in entries for name in each.match)
 
     @cached_property
     def table(self) -> Table:
@@ -92,22 +87,6 @@ def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile
     if profile.max_output >= profile.window:
         known["max_output"] = None
     return _profile(profile.name, known)
-
-
-def describe(profile: ModelProfile) -> str:
-    """A profile in a line for people, with where its figures come from."""
-    prompt = f", prompt up to {profile.max_input:,}" if profile.max_input else ""
-    counting = profile.encoding if profile.factor == 1.0 else f"{profile.encoding} x {profile.factor:g}"
-    cache = profile.cache
-    parts = [
-        f"{profile.window:,} tokens{prompt}, answer up to {profile.max_output:,}, {profile.reserve:,} kept free for it",
-        f"counted with {counting} ({'exact' if profile.exact else 'an estimate'})",
-        f"${profile.prices.input:g} in, ${profile.prices.output:g} out per million tokens",
-        f"cache reads x {cache.read:g}, writes x {cache.write:g}, from {cache.minimum:,} tokens, for {cache.ttl:g} s"
-        if cache.ttl
-        else "no prompt cache",
-    ]
-    return f"{profile.name}: {'; '.join(parts)}; from: {profile.source}"
 
 
 def _unknown() -> dict[str, Any]:

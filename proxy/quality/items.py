@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from proxy.chat import ChatRequest, Message
 from proxy.forms import texts_of
 from proxy.knowledge import blocks
+from proxy.lineage import of_client
 from proxy.quality.content import Content, required_of
 
 _ENDS = 1000
@@ -25,6 +26,8 @@ class Item(NamedTuple):
     """Whether no assistant message has followed it yet."""
     part: int | None = None
     """Its place among the parts of the message; None where that is one text, or the content is in a user message."""
+    added: bool = False
+    """Whether an earlier step has put it there; its place is then that of the client's message behind it."""
 
     @property
     def in_user_message(self) -> bool:
@@ -34,7 +37,8 @@ class Item(NamedTuple):
     @property
     def name(self) -> str:
         """Stands for its content and its place: the same on every replica."""
-        asked = json.dumps([self.place, self.part, *self.content])
+        # what a step adds may come to stand elsewhere when messages leave
+        asked = json.dumps([None if self.added else self.place, self.part, *self.content])
         return blake2b(asked.encode(), digest_size=12).hexdigest()
 
 
@@ -43,12 +47,11 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
     calls: dict[str, Mapping[str, Any]] = {}
     tools = {tool.name: tool for tool in incoming.tools}
     messages, asked = incoming.messages, ""
-    new = _behind_the_last_answer(messages)
+    new = new_from(messages)
     for place, message in enumerate(messages):
         role = message.get("role")
         if role == "user":
-            data = _data(message, tags)
-            asked = _question(message.text, data)
+            data, asked = data_in(message, tags)
             yield from (Item(place, message, Content(text, asked), place >= new) for text in data)
         elif role == "assistant":
             calls.update(zip(message.call_ids, message.get("tool_calls") or (), strict=True))
@@ -64,11 +67,11 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
 
 
 def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
-    """Where the client's messages stand in the request: the same message, or a tool result in another form.
+    """Where the client's messages stand in the request, as they are or in another form.
 
     A call's id may be used again, so results are told apart from the end.
     """
-    same = {id(message): place for place, message in enumerate(request.messages)}
+    same = {at: place for place, at in of_client(request.messages, incoming.messages).items()}
     results: dict[str, list[int]] = {}
     for place, message in enumerate(request.messages):
         if message.get("role") == "tool":
@@ -79,20 +82,23 @@ def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
         if message.get("role") == "tool":
             if places := results.get(str(message.get("tool_call_id"))):
                 found[place] = places.pop()
-        elif id(message) in same:
-            found[place] = same[id(message)]
+        elif place in same:
+            found[place] = same[place]
     return found
 
 
-def _behind_the_last_answer(messages: Sequence[Message]) -> int:
+def new_from(messages: Sequence[Message]) -> int:
+    """The place from which on no assistant message has followed."""
     backwards = range(len(messages) - 1, -1, -1)
     return next((place for place in backwards if messages[place].get("role") == "assistant"), -1) + 1
 
 
-def _data(message: Message, tags: Collection[str]) -> list[str]:
+def data_in(message: Message, tags: Collection[str]) -> tuple[list[str], str]:
+    """The tagged data in a user's message, and what the user says beside them."""
     if not tags or not any(f"<{tag}" in message.text for tag in tags):
-        return []
-    return [block.content for block in blocks([message], [0], tags, lambda tool: False)]
+        return [], _question(message.text, ())
+    data = [block.content for block in blocks([message], [0], tags, lambda tool: False)]
+    return data, _question(message.text, data)
 
 
 def _question(text: str, data: Sequence[str]) -> str:

@@ -10,9 +10,17 @@ from proxy.errors import ConfigError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
-from proxy.telemetry.mitigations import CALLS, SERIES, WRITES
+from proxy.telemetry.mitigations import CALLS, READS, SERIES, WRITES
 from proxy.telemetry.request_metrics import PolicyMetrics, RouteMetrics
-from proxy.telemetry.service_metrics import IndexMetrics, KeyMetrics, LimitMetrics, WriterMetrics
+from proxy.telemetry.service_metrics import (
+    IndexMetrics,
+    JudgeMetrics,
+    KeyMetrics,
+    LimitMetrics,
+    MemoryMetrics,
+    ScratchpadMetrics,
+    WriterMetrics,
+)
 
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
@@ -35,9 +43,12 @@ class Metrics:
         self._keys: dict[str, KeyMetrics] = {}
         self._series = Series(registry)
         self.writer = WriterMetrics(self._series)
+        self.judge = JudgeMetrics(self._series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
         self.limits = LimitMetrics(self._series)
         self.index = IndexMetrics(self._series)
+        self.memories = MemoryMetrics(self._series)
+        self.scratchpad = ScratchpadMetrics(self._series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -72,6 +83,10 @@ class Metrics:
             key = self._keys[name] = KeyMetrics(self._series, name)
         return key
 
+    def degraded(self, service: str, degraded: bool) -> None:
+        """Say whether this process does without a service."""
+        self._series.service_degraded.labels(service).set(int(degraded))
+
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
         for step in steps:
@@ -97,7 +112,9 @@ class Metrics:
                 tool = name.removeprefix(CALLS)
                 self._series.internal_calls.labels(tool).inc(calls)
                 if tool == WRITES:
-                    self._series.writes.inc(calls)
+                    self._series.writes.labels("note").inc(calls)
+                elif tool == READS:
+                    self._series.reads.labels("original").inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
@@ -198,6 +215,9 @@ class Series:
         self.fallbacks = counter("fallbacks", "Requests that went on to another model.", "model", "to", "reason")
         self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
+        self.judged = counter("judge_verdicts", "Pairs of texts that a model was to judge.", "outcome")
+        self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
+        self.judge_duration = histogram("judge_duration_seconds", "Until the judge had answered.", STEP_SECONDS)
         self.limited = counter("limited_requests", "Requests refused by a limit.", "reason")
         self.unchecked = counter("limits_unchecked", "Counts for limits that could not be had.")
         self.index_failures = counter("index_failures", "Calls of the vector index that failed.", "operation", "cause")
@@ -207,9 +227,21 @@ class Series:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.memories = counter("memories", "Memories, by what became of them.", "change")
+        self.memory_bytes = counter("memory_written_bytes", "Bytes of memories that were stored.")
+        self.memory_searches = counter("memory_searches", "Searches in memories.", "found_by")
+        self.memory_losses = counter("memory_losses", "Memories that left for want of room, in bulk.", "what")
+        self.service_degraded = Gauge(
+            "penstock_service_degraded",
+            "Processes that do without a service, because it does not work.",
+            ["service"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
         self.mitigations = {name: counter(name, text, "policy") for name, text in SERIES.items()}
         self.scores = histogram("content_quality", "Scores of new contents from outside.", RATIOS, "measure")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
-        self.writes = counter("scratchpad_writes", "Notes that the model has taken.")
+        self.writes = counter("scratchpad_writes", "Notes taken, and originals that left a context.", "kind")
+        self.reads = counter("scratchpad_reads", "Notes put back into requests, and originals asked for.", "kind")

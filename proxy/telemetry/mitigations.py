@@ -1,4 +1,8 @@
-"""Which facts of steps and answers are series of their own. Any policy is counted that tells one of these facts."""
+"""Which facts of steps and answers are series of their own. Any policy is counted that tells one of these facts.
+
+Clients send the whole conversation with each request, so what a step finds in it, it finds again in the next one. A
+step that can tell what is new in a request says so in a second fact, and that is what counts.
+"""
 
 from collections.abc import Mapping
 
@@ -6,10 +10,16 @@ COUNTED: Mapping[str, str] = {
     "poisoning_attempts": "poisoning_attempts",
     "clashes_resolved": "clashes_resolved",
     "poor_contents": "poor_contents",
-    "notes": "scratchpad_reads",
     "correction_notes": "correction_notes",
+    "memories_injected": "memories_selected",
 }
 """A fact of a step, and the counter to which its amount is added."""
+
+NEW = "_new"
+"""What ends the name of the fact that says how much of another is new in the request."""
+
+READ = "notes"
+"""The fact of a step that says how many of the model's notes it has put back."""
 
 HAPPENED: Mapping[str, str] = {
     "dropped_messages": "distraction_mitigations",
@@ -30,11 +40,11 @@ SCORED: Mapping[str, str] = {
 """A fact of a step that is a score from 0 to 1, and the measure that it is of."""
 
 SERIES: Mapping[str, str] = {
-    "poisoning_attempts": "Statements found that contradict a trusted fact.",
-    "clashes_resolved": "Statements that a later one of the same conversation replaces.",
+    "poisoning_attempts": "Statements first seen that contradict a trusted fact.",
+    "clashes_resolved": "Statements that one first seen replaces, in the same conversation.",
     "poor_contents": "New contents from outside below a threshold of quality.",
-    "scratchpad_reads": "Notes of the model that were put back into a request.",
-    "correction_notes": "Notes about earlier answers that stand in requests.",
+    "correction_notes": "Notes about earlier answers that were put into requests.",
+    "memories_selected": "Memories that were given to a question.",
     "distraction_mitigations": "Requests whose history was made shorter.",
     "confusion_mitigations": "Requests in which fewer tools were offered.",
 }
@@ -43,5 +53,5 @@ SERIES: Mapping[str, str] = {
 CALLS = "calls_"
 """Facts of an answer that begin so say how often an internal tool was called: `calls_note`."""
 
-WRITES = "note"
-"""The internal tool whose calls are what the model writes into its scratchpad."""
+WRITES, READS = "note", "recall"
+"""The internal tools whose calls are what the model writes into its scratchpad, and reads of it."""

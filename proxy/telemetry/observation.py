@@ -62,12 +62,19 @@ class Observation:
         self._overflow = False
         self._answering = False
         self._ended = False
+        self.answers: list[Usage] = []
+        """What each answer of an upstream that was no error reported; nothing, where it reported nothing."""
         metrics.active.inc()
 
     @property
     def trace_id(self) -> str | None:
         """The trace's id as 32 hexadecimal digits, or None without tracing."""
         return self._span.trace_id if self._span is not None else None
+
+    @property
+    def model(self) -> str:
+        """The label of the model that was asked last: from the configuration, never the client's text."""
+        return self._said.get("model") or NONE
 
     @property
     def cost(self) -> float | None:
@@ -107,6 +114,10 @@ class Observation:
         self._said["fallback"] = reason
         if self._span is not None:
             self._span.turned(model, to, reason)
+
+    def read_original(self) -> None:
+        """Say that the client has read something that had left a context."""
+        self._metrics.scratchpad.read()
 
     def call(
         self,
@@ -167,7 +178,9 @@ class Observation:
             if self._key is not None:
                 self._key.used(usage)
             self._price(usage)
-        if error is not None:
+        if error is None:
+            self.answers.append(usage or Usage())
+        else:
             self._route.failed(error)
             self._overflow = self._overflow or error == OVERFLOW
 

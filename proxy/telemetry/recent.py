@@ -1,8 +1,9 @@
 """The last requests of this process, and what was done to each: kept in memory, without any prompt text."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from proxy.step import Step
@@ -63,12 +64,30 @@ class Recent:
 
     def __init__(self, most: int = MOST) -> None:
         self._records: deque[Record] = deque(maxlen=most)
-        self.add = self._records.append
-        """Remember a request; the oldest is forgotten for it."""
+        self._listener: Callable[[Record], None] | None = None
 
-    def latest(self, limit: int) -> list[Record]:
-        """The last requests, the newest first."""
-        return list(self._records)[: -limit - 1 : -1]
+    def tell(self, listener: Callable[[Record], None]) -> None:
+        """Tell of each request from now on as well; this must take no time, and not fail."""
+        self._listener = listener
+
+    def add(self, record: Record) -> None:
+        """Remember a request; the oldest is forgotten for it."""
+        self._records.append(record)
+        if self._listener is not None:
+            self._listener(record)
+
+    def latest(self, limit: int, since: float = 0.0) -> list[Record]:
+        """The last requests, the newest first; only such as ended at `since` (in seconds since 1970) or later."""
+        newest = islice(reversed(self._records), limit)
+        return [record for record in newest if record.when >= since]
+
+    def forget(self, tenant: str) -> int:
+        """Forget the requests of a tenant; how many there were."""
+        kept = [record for record in self._records if record.tenant != tenant]
+        count = len(self._records) - len(kept)
+        self._records.clear()
+        self._records.extend(kept)
+        return count
 
     def find(self, request_id: str, tenant: str | None = None) -> Record | None:
         """The newest request of an id; with `tenant` only one of its own.

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.step import Step
-from proxy.telemetry.mitigations import COUNTED, HAPPENED, SCORED
+from proxy.telemetry.mitigations import COUNTED, HAPPENED, NEW, READ, SCORED
 from proxy.usage import Usage
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ class PolicyMetrics:
             if isinstance(value, str):
                 continue
             if name in COUNTED:
-                self._mitigation(COUNTED[name]).inc(value)
+                new = step.facts.get(name + NEW, value)
+                self._mitigation(COUNTED[name]).inc(value if isinstance(new, str) else new)
+            elif name == READ:
+                self._series.reads.labels("note").inc(value)
             elif name in SCORED:
                 self._series.scores.labels(SCORED[name]).observe(value)
             elif name in HAPPENED and value > 0 and step.verdict == "rewrite":

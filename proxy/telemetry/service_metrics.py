@@ -1,5 +1,6 @@
-"""What services tell metrics: the small model, limits, the index of vectors, and what each key used."""
+"""What services tell metrics: small models, limits, the index, memories, the archive, and what each key used."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from proxy.usage import Usage
@@ -20,9 +21,26 @@ class WriterMetrics:
 
     def used(self, prompt: object, completion: object) -> None:
         """Count the tokens that the upstream reported."""
-        for kind, tokens in (("input", prompt), ("output", completion)):
-            if isinstance(tokens, int) and tokens > 0:
-                self._series.writer_tokens.labels(kind).inc(tokens)
+        for kind, tokens in _tokens(prompt, completion):
+            self._series.writer_tokens.labels(kind).inc(tokens)
+
+
+class JudgeMetrics:
+    """The series of the model that judges texts: its tokens are in no request's."""
+
+    def __init__(self, series: "Series") -> None:
+        self._series = series
+
+    def ended(self, outcome: str, pairs: int, seconds: float) -> None:
+        """Count pairs that were `judged`, or why not: `unusable`, `failed`, `timeout`, `broken` or `dropped`."""
+        self._series.judged.labels(outcome).inc(pairs)
+        if outcome != "dropped":
+            self._series.judge_duration.observe(seconds)
+
+    def used(self, prompt: object, completion: object) -> None:
+        """Count the tokens that the upstream reported."""
+        for kind, tokens in _tokens(prompt, completion):
+            self._series.judge_tokens.labels(kind).inc(tokens)
 
 
 class LimitMetrics:
@@ -55,6 +73,45 @@ class IndexMetrics:
         self._series.index_degraded.set(int(degraded))
 
 
+class MemoryMetrics:
+    """The series of what is remembered of users. Those who say what happened say it in a few words that they have."""
+
+    def __init__(self, series: "Series") -> None:
+        self._series = series
+
+    def changed(self, change: str, count: int) -> None:
+        """Count what became of memories, such as `added`, `merged` or `refused`."""
+        if count:
+            self._series.memories.labels(change).inc(count)
+
+    def wrote(self, size: int) -> None:
+        """Count the bytes that were stored."""
+        self._series.memory_bytes.inc(size)
+
+    def searched(self, found_by: str) -> None:
+        """Count a search: by `meaning`, by `words`, or one that `failed`."""
+        self._series.memory_searches.labels(found_by).inc()
+
+    def lost(self, what: str) -> None:
+        """Count a `page` that the store has no more, or a `user` who made room for another one."""
+        self._series.memory_losses.labels(what).inc()
+
+
+class ScratchpadMetrics:
+    """The series of what leaves contexts for the archive, and is asked for again."""
+
+    def __init__(self, series: "Series") -> None:
+        self._wrote, self._read = (each.labels("original") for each in (series.writes, series.reads))
+
+    def wrote(self) -> None:
+        """Count an original that was not there yet."""
+        self._wrote.inc()
+
+    def read(self) -> None:
+        """Count one that a client has asked for."""
+        self._read.inc()
+
+
 class KeyMetrics:
     """The series of one key of Penstock. Its name stands in the configuration: there are no more than those."""
 
@@ -75,3 +132,10 @@ class KeyMetrics:
     def ended(self, status: int) -> None:
         """Count a request."""
         self._series.key_requests.labels(self._name, str(status)).inc()
+
+
+def _tokens(prompt: object, completion: object) -> Iterator[tuple[str, int]]:
+    """What of the tokens that an upstream reported are some, by their kind."""
+    for kind, tokens in (("input", prompt), ("output", completion)):
+        if isinstance(tokens, int) and tokens > 0:
+            yield kind, tokens

@@ -43,7 +43,7 @@ class TokenService:
         """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
         return BoundTokens(self, profile, tenant)
 
-    async def warm(self, encodings: Iterable[str] = ("o200k_base",)) -> None:
+    async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(self._threads, self.encoder, name) for name in encodings))

@@ -8,7 +8,7 @@ import hashlib
 from binascii import a2b_base64
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
@@ -90,6 +90,7 @@ def load_encoder(name: str) -> Encoder:
     return partial(_in_pieces, load_tokenizer(path))
 
 
+@cache  # 60 MB and half a second of work: once a process is enough, whatever is built and built again in it
 def _tiktoken_encoder(name: str, vocabulary: Vocabulary) -> Encoder:
     import tiktoken
 

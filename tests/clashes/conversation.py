@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proxy.chat import Message
 from proxy.clashes.dialogue import Clash, Turn, clashes, first_only
-from proxy.clashes.statements import read
+from proxy.clashes.reading import read
 
 
 def user(text: str) -> Message:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message
 from proxy.clashes.clauses import LONGEST, clauses
-from proxy.clashes.statements import read, statements
+from proxy.clashes.reading import read, statements
 
 
 def kinds(text: str) -> list[str]:

@@ -1,6 +1,8 @@
 import pytest
 
-from tests.clashes.conversation import clashing
+from proxy.clashes.dialogue import clashes
+from tests.clashes.conversation import clashing, turns, user
+from tests.clashes.pairs import ALIKE_EN, CLASHES_EN
 
 UPDATES = [
     ("Book a table for two.", "A table for two tomorrow. Is that correct?", "No, for four people."),
@@ -66,3 +68,9 @@ def test_what_is_said_long_before_is_still_found() -> None:
     ]
     found = clashing("I live in Leeds.", "Noted.", *between, "We moved to Cardiff.")
     assert [(clash.older, clash.newer) for clash in found] == [(0, 122)]
+
+
+def test_a_turn_alone_overtakes_what_it_does_among_all() -> None:
+    said = [text for pair in [*CLASHES_EN, *ALIKE_EN] for text in pair]
+    every = turns([user(text) for text in said])
+    assert [clashes(every, [at])[0] for at in range(len(every))] == clashes(every, range(len(every)))

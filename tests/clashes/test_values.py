@@ -1,8 +1,9 @@
 import pytest
 
+from proxy.clashes.differing import comparable, differ
 from proxy.clashes.places import places
 from proxy.clashes.terms import fold, stem
-from proxy.clashes.values import Value, comparable, differ, number, values
+from proxy.clashes.values import Value, number, values
 
 
 @pytest.mark.parametrize(

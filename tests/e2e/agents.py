@@ -3,9 +3,10 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -27,10 +28,12 @@ chains:
     - pin_context: {{}}
     - keep_notes: {{}}
     - recall_history: {{}}
+    - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}
     - include_shared: {{}}
     - filter_tools: {{}}
     - offer_recall: {{}}
 embedding: {{kind: none}}
+vectors: none
 state: {state}
 telemetry: {{log_level: error}}
 """
@@ -62,9 +65,14 @@ class Agent:
 
     @property
     def headers(self) -> dict[str, str]:
-        names = {"session": self.session, "agent": self.agent, "task": self.task}
+        names = {"session": self.session, "agent": self.agent, "task": self.task, "user": self.user}
         given = {f"x-penstock-{kind}": name for kind, name in names.items() if name}
         return {"authorization": f"Bearer {self.key}", **given}
+
+    @property
+    def user(self) -> str:
+        """Agents of one name work for one user; the others for none, so that what they store is the tenant's."""
+        return self.agent
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
@@ -78,8 +86,10 @@ class Agent:
 class World:
     """Agents behind one or more proxies, and all that they ever said."""
 
-    def __init__(self, bases: list[str], behind: Upstream, http: aiohttp.ClientSession) -> None:
-        self._bases, self.behind, self._http = bases, behind, http
+    def __init__(
+        self, bases: list[str], behind: Upstream, http: aiohttp.ClientSession, everybody: Sequence[Agent]
+    ) -> None:
+        self._bases, self.behind, self._http, self.everybody = bases, behind, http, everybody
         self.marks = self._requests = 0
         self.handles: set[str] = set()
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -125,9 +135,15 @@ class World:
         """A request of an agent's conversation, which goes on with the answer. What the model got is checked."""
         before = len(self.behind.received)
         self.calls = [*calls]
-        body = {"model": "m", "messages": agent.messages, "tools": TOOLS, "metadata": {"agent": "bob", "task": "y"}}
+        body = {
+            "model": "m",
+            "messages": agent.messages,
+            "tools": TOOLS,
+            "metadata": {"agent": "bob", "task": "y"},
+            "user": "bob",
+        }
         if not (agent.agent and agent.task):
-            del body["metadata"]
+            del body["metadata"], body["user"]
         status, text = await self.ask("POST", "/v1/chat/completions", agent, body, **forged)
         assert status == 200, text
         for received in self.behind.received[before:]:
@@ -135,7 +151,7 @@ class World:
             assert TAG not in sent
             self._check(agent, sent)
             self.handles |= {*HANDLE.findall(sent)}
-            for sign in ("shared_context", "notes_context", "recalled_context", "recall("):
+            for sign in ("shared_context", "notes_context", "recalled_context", "relevant_context", "recall("):
                 self.saw[sign] = self.saw.get(sign, 0) + (sign in sent)
         message = json.loads(text)["choices"][0]["message"]
         agent.says({key: message[key] for key in ("role", "content")})
@@ -169,7 +185,7 @@ async def act(world: World, agents: list[Agent], who: int, what: int, n: int) ->
         # all begin alike, and the list of several tasks with what they share
         agent.messages.extend([{"role": "system", "content": "You help."}, {"role": "user", "content": "Hello."}])
         await world.turn(agent, {})
-    actions = (_talks, _works, _searches, _steals, _notes, _shares, _retrieves, _looks)
+    actions = (_talks, _works, _searches, _steals, _notes, _shares, _retrieves, _looks, _remembers)
     await actions[what % len(actions)](world, agents, agent, n)
 
 
@@ -244,3 +260,39 @@ async def _looks(world: World, agents: list[Agent], agent: Agent, n: int) -> Non
         for method in ("GET", "DELETE"):
             assert (await world.ask(method, f"/v1/context/share/{entry['id']}", agent))[0] == 404
     assert (await world.ask("GET", "/v1/context/share", other))[1] == listed
+
+
+async def _remembers(world: World, agents: list[Agent], agent: Agent, n: int) -> None:
+    """Something for its user, or where it has none for all of its tenant, and each time for another scope of its own;
+    what is another's it cannot have or delete."""
+    same = [each for each in world.everybody if each.key == agent.key]
+    kinds = [kind for bit, kind in enumerate(("session", "agent", "task")) if n >> bit & 1 and getattr(agent, kind)]
+    scope = {kind: str(getattr(agent, kind)) for kind in kinds}
+    readers = [
+        each
+        for each in same
+        if (not agent.user or each.user == agent.user) and all(getattr(each, kind) == scope[kind] for kind in kinds)
+    ]
+    text = f"The vault of {world.mark(agent, *readers)} opens at noon."
+    body = {"text": text, "kind": "preference" if n % 2 else "fact", "source": agent.session or "nowhere", **scope}
+    status, told = await world.ask("POST", "/v1/memories", agent, body, **FORGED[n % 3])
+    assert status == 200, told
+    for asked in ({}, {"query": "vault opens noon"}, scope, {**scope, "query": "vault opens noon"}):
+        assert (await world.ask("GET", f"/v1/memories?{urlencode(asked)}", agent, **FORGED[n % 3]))[0] == 200
+    other = agents[n % len(agents)]
+    for kind in ("session", "agent", "task"):
+        if getattr(agent, kind) and getattr(other, kind) not in ("", getattr(agent, kind)):
+            query = urlencode({kind: getattr(other, kind)})
+            assert (await world.ask("GET", f"/v1/memories?{query}", agent))[0] == 403
+            assert (await world.ask("GET", "/v1/memories?scope=all", agent))[0] == 403
+    if (other.key, other.user) == (agent.key, agent.user):
+        return
+    _, listed = await world.ask("GET", "/v1/memories", other)
+    for entry in json.loads(listed)["data"]:
+        for method in ("GET", "DELETE"):
+            assert (await world.ask(method, f"/v1/memories/{entry['id']}", agent))[0] == 404
+    if agent.user and other.user:
+        assert (await world.ask("GET", f"/v1/memories?user={other.user}", agent))[0] == (
+            403 if other.user != agent.user else 200
+        )
+    assert (await world.ask("GET", "/v1/memories", other))[1] == listed

@@ -153,6 +153,68 @@ def in_other_letters(dice: Dice, lure: str) -> bytes:
                         b"", b"\x00" * 1000, dice.randbytes(500), b"\x1f\x8b" + dice.randbytes(80), b"null", b"[]", b'"x"'))  # fmt: skip
 
 
+def inherited(dice: Dice, lure: str) -> bytes:
+    """Names that mean something to the languages of others, in every place that takes a name of the client's own."""
+    own = dice.choice(
+        ("__proto__", "constructor", "prototype", "__class__", "__init__", "$ref", "$where", "..", "%s", "{0}")
+    )
+    value: Any = dice.choice(({"admin": True, "api_base": lure}, {own: {own: lure}}, [own], lure, None))
+    body = good(dice) | {own: value, "metadata": {own: value, "session_id": own, "user_id": own, "task": own}}
+    body["messages"][0] |= {own: value, "name": own}
+    function = {
+        "name": own,
+        "parameters": {"type": "object", "properties": {own: {"$ref": "#"}}, "required": [own], own: value},
+    }
+    body["tools"] = [*body.get("tools", ()), {"type": "function", "function": function, own: value}]
+    body["response_format"] = {"type": "json_schema", "json_schema": {"name": own, "schema": {own: {"$ref": lure}}}}
+    return encoded(body)
+
+
+def named(dice: Dice, lure: str) -> bytes:
+    """Names of users, conversations, agents and tasks that look like somebody else's, or like places."""
+    name = dice.choice(
+        ("../../x", "\u0000", "anonymous", "a/b", "*", "", " ", "\r\nx: y", "x" * 20_000, "\ud7ff", "tenant\u0000x")
+    )
+    body = good(dice) | {"user": name, "safety_identifier": name, "prompt_cache_key": name}
+    fields = ("user_id", "session_id", "conversation_id", "thread_id", "agent", "agent_id", "task", "task_id", "tenant")
+    body["metadata"] = dict.fromkeys(dice.sample(fields, 4), name)
+    return encoded(body)
+
+
+def slow_to_read(dice: Dice, lure: str) -> bytes:
+    """Texts in which a careless pattern tries every way: they look like what a step takes apart, and never end."""
+    unit = dice.choice((
+        "<", "<a ", "[", "(", "{", "|", "| a ", "`", "```", "\\", '"', "'", " ", "\t", "\n", "a ", "a,", "a.", "a@", "1:", "-",
+        "=", "#", "* ", "- ", "&lt;", "\u00e9", "\u0301", "x=1 ", "http://", '{"a":', '[{"a":1},', "def f(", "+++ ", "@@ ", "2026-",
+        "at a.b(c:1)\n", "Error: ", "<!--", "<think>", "\ufeff", "\u202e", "[shortened; ", "no, I mean ", "I live in ",
+    ))  # fmt: skip
+    text = unit * (dice.choice((3_000, 60_000)) // len(unit)) + dice.choice(("", "x", "!", "\n"))
+    body = good(dice)
+    call = {"id": "c9", "type": "function", "function": {"name": "look", "arguments": dice.choice(("{}", text))}}
+    body["messages"] += [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c9", "content": text},
+        {"role": "assistant", "content": dice.choice(("Fine.", text))},
+        {"role": "user", "content": dice.choice(("And now?", text))},
+    ]
+    return encoded(body)
+
+
+def many(dice: Dice, lure: str) -> bytes:
+    """Very many of what costs little to send."""
+    count, body = 12_000, good(dice)
+    match dice.randrange(4):
+        case 0:
+            body["messages"] *= count
+        case 1:
+            body["tools"] = [{"type": "function", "function": {"name": "f"}}] * count
+        case 2:
+            body["messages"][0]["content"] = [{"type": "text", "text": ""}] * count
+        case _:
+            body["metadata"] = {f"k{n}": {} for n in range(count)}
+    return encoded(body)
+
+
 def large(dice: Dice, lure: str) -> bytes:
     body = good(dice)
     match dice.randrange(4):
@@ -169,6 +231,6 @@ def large(dice: Dice, lure: str) -> bytes:
 
 BODIES: tuple[Callable[[Dice, str], bytes], ...] = (
     wrong_types, wrong_messages, wrong_tools, wrong_models, orders, addresses, raw_values, twice, damaged,
-    in_other_letters, large,
+    in_other_letters, large, inherited, named, slow_to_read, many,
 )  # fmt: skip
 """Each makes a body of its kind; the address is one to which nothing may ever go."""

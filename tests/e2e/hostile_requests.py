@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random as Dice
 
-from tests.e2e.hostile_bodies import BODIES, encoded, good
+from tests.e2e.hostile_bodies import BODIES, ODD, RAW, encoded, good
 
 KEY = "sk-of-the-client"
 CHAT = "/v1/chat/completions"
@@ -76,7 +76,10 @@ def headers(dice: Dice, lure: str) -> Attack:
         "x-stainless-retry-count: 99999999999999999999", "x-stainless-retry-count: -1", "x-stainless-retry-count: \xb2",
         " folded: yes", "\tfolded", "no colon", "name : space", ": no name", "näme: x", "a\x00b: c", "x: a\x00b", "x: a\rb",
         "x: a\nb: c", "x:" + "y" * 70_000, "y" * 70_000 + ": x", "\r\n".join(f"x-{n}: y" for n in range(500)),
-        "\r\n".join(["x: y"] * 300), "range: bytes=0-18446744073709551615", "transfer-encoding: identity", "via: 1.1 a",
+        "\r\n".join(["x: y"] * 300), "x-penstock-user: ../../admin", "x-penstock-tenant: somebody", "x-penstock-config: 000000000000",
+        "x-penstock-agent: \xff", f"x-penstock-task: {'t' * 9000}", "x-penstock-context: 1;1;1", "x-penstock-fallback: keyed-1",
+        "x-penstock-admin: true", "x-penstock-bypass: TRUE\r\nx-penstock-bypass: false", "x-penstock-chain: __proto__",
+        "x-penstock-user: a\r\nx-penstock-user: b", "x_penstock_user: a", "__proto__: x", "x-should-retry: true", "range: bytes=0-18446744073709551615", "transfer-encoding: identity", "via: 1.1 a",
     )  # fmt: skip
     chosen = dice.sample(odd, dice.randint(1, 3))
     return Attack("headers", request(encoded(good(dice)), AUTH, TYPE, *chosen) + LAST)
@@ -97,6 +100,67 @@ def targets(dice: Dice, lure: str) -> Attack:
     method = dice.choice(("POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "post",
                           "PROPFIND", "X", "POST\t", "PRI"))  # fmt: skip
     return Attack("target", request(encoded(good(dice)), AUTH, TYPE, target=target, method=method) + LAST)
+
+
+IDS = (
+    "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e", "%00", "%ff", "a%0d%0ab:c", "*", "%2a", "-", "'--", "a" * 3000,
+    "req_0/../req_1", "..;/x", "%5c..%5c", "{id}", "${HOME}", "{{7*7}}", "__proto__", "a" * 20, "1e999", "%e2%80%ae", "",
+)  # fmt: skip
+"""What stands where an id is expected."""
+
+QUERIES = (
+    "", "?user=../..", "?user=%00", "?user=a&user=b", "?limit=-1", "?limit=1e999", "?limit=" + "9" * 400, "?lines=9-1", "?lines=-",
+    "?lines=0-" + "9" * 400, "?query=" + "%20" * 2000, "?query=%ff", "?shared=true&user=*", "?similarity=nan", "?tenant=x", "?=",
+    "?match=" + "(a%2b)%2b" * 50, "?path=$" + "..a" * 200, "?" + "a&" * 500,
+)  # fmt: skip
+
+
+def own_endpoints(dice: Dice, lure: str) -> Attack:
+    """What Penstock answers by itself, asked for other people's things and given what it cannot keep."""
+    target = dice.choice((
+        f"/v1/memories/{dice.choice(IDS)}", "/v1/memories", "/v1/memories/import", "/v1/memories/aggregate",
+        f"/v1/context/share/{dice.choice(IDS)}", "/v1/context/share", f"/v1/retrieve/{dice.choice(IDS)}",
+        f"/v1/explain/{dice.choice(IDS)}", f"/admin/requests/{dice.choice(IDS)}", "/admin/reload", "/admin/config", "/ui",
+    ))  # fmt: skip
+    method = dice.choice(("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"))
+    item = {
+        name: dice.choice(ODD)
+        for name in ("text", "kind", "source", "time", "user", "id", "ttl", "confidence", "tenant")
+    }
+    share = {name: dice.choice(ODD) for name in ("from", "to", "messages", "note", "ttl")}
+    body = dice.choice((
+        encoded(item), encoded([item] * 3), encoded({"memories": [item] * dice.choice((1, 5000))}), encoded(share),
+        b"\n".join([encoded(item)] * 3), b"[" * 50_000, b"\xff", b"", b"null", dice.choice(RAW),
+    ))  # fmt: skip
+    whose = dice.choice(
+        ("x-penstock-user: *", "x-penstock-user: ../..", "x-penstock-session: a\tb", "x-penstock-tenant: anonymous")
+    )
+    return Attack(
+        "own endpoint",
+        request(body, AUTH, TYPE, whose, target=target + dice.choice(QUERIES), method=method) + LAST,
+        most=0,
+    )
+
+
+def floods(dice: Dice, lure: str) -> Attack:
+    """Bodies and heads that are small in what they say and large in what they take."""
+    body = encoded(good(dice))
+    match dice.randrange(4):
+        case 0:  # a chunk for each byte
+            coded = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+        case 1:  # each with an extension that says nothing
+            coded = b"".join(b"1;%b\r\n%c\r\n" % (b"e" * 5000, byte) for byte in body) + b"0\r\n\r\n"
+        case 2:  # trailers without end
+            coded = (
+                b"%x\r\n" % len(body)
+                + body
+                + b"\r\n0\r\n"
+                + b"".join(b"t%d: x\r\n" % n for n in range(20_000))
+                + b"\r\n"
+            )
+        case _:  # noughts before a size
+            coded = b"0" * 300_000 + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
+    return Attack("flood", request(coded, AUTH, TYPE, "transfer-encoding: chunked", length=False) + LAST)
 
 
 def smuggled(dice: Dice, lure: str) -> Attack:
@@ -162,7 +226,8 @@ def other_protocols(dice: Dice, lure: str) -> Attack:
 
 
 KINDS: tuple[tuple[Callable[[Dice, str], Attack], int], ...] = (
-    (bodies, 50), (headers, 14), (targets, 12), (smuggled, 14), (pipelined, 2), (cut_off, 5), (other_protocols, 3),
+    (bodies, 46), (headers, 12), (targets, 10), (own_endpoints, 8), (smuggled, 12), (floods, 2), (pipelined, 2), (cut_off, 5),
+    (other_protocols, 3),
 )  # fmt: skip
 """What is made, and how many of a hundred."""
 

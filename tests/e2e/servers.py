@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
 import uvicorn
 
 from proxy.app import build
@@ -180,3 +181,13 @@ async def proxy(config: str, folder: Path) -> AsyncGenerator[str, None]:
     finally:
         server.should_exit = True
         await serving
+
+
+async def until_ready(base: str) -> None:
+    """Wait until a proxy says that it may get requests."""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+        while True:
+            async with http.get(f"{base}/readyz") as response:
+                if response.status == 200:
+                    return
+            await asyncio.sleep(0.01)

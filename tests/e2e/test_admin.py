@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy
+from tests.e2e.servers import Upstream, proxy, until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -64,16 +64,26 @@ async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.
     async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
         client = Client(base, http)
         for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
-            for path in PATHS[:3]:
+            for path in (*PATHS[:3], "/metrics"):
                 status, answer = await client.ask("GET", path, sent)
                 assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
             assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
         assert (await client.ask("GET", "/ui"))[0] == 200
+        assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
         status, told = await client.ask("GET", "/admin/config", ADMIN)
         assert status == 200
         assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers"}
         assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
         assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
+
+
+async def test_where_clients_have_keys_metrics_are_not_for_them(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    text = config(behind, tmp_path).replace("openai, ", "openai, api_key: k, ")
+    async with proxy(f"{text}auth: {{kind: keys}}\n", tmp_path) as base:
+        status, answer = await Client(base, http).ask("GET", "/metrics", ADMIN)
+        assert (status, answer["error"]["code"]) == (404, "not_found"), "they name the other keys, and what they use"
 
 
 async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
@@ -83,6 +93,7 @@ async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found is not None
         client, operator = Client(running.base, http), Client(found[0], http)
+        await until_ready(running.base)
         await client.chat("k", "mine")
         for path in (*PATHS, "/metrics"):
             assert (await client.ask("GET", path))[0] == 404

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.e2e.conftest import Setup
-from tests.e2e.servers import Received, Upstream, begin_stream, send, send_chunk
+from tests.e2e.servers import Received, Upstream, begin_stream, send, send_chunk, until_ready
 
 GOOD = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -289,6 +289,7 @@ class TestAClientThatLeaves:
 
 
 async def test_health_needs_no_upstream(setup: Setup) -> None:
+    await until_ready(setup.base)
     for path in ("/healthz", "/readyz"):
         async with setup.session.get(setup.base + path) as response:
             assert response.status == 200

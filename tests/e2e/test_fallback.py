@@ -43,6 +43,8 @@ models:
   - {{match: twin-too, upstream: same}}
   - {{match: alone, upstream: main}}
   - {{match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}}
+  - {{match: late, upstream: main, chain: late, window: 60, reserve: 0}}
+  - {{match: late-small, upstream: main, chain: late, window: 60, reserve: 0, larger: largest}}
   - {{match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}}
   - {{match: unknown, upstream: main, larger: large}}
   - {{match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}}
@@ -54,6 +56,9 @@ chains:
   empty: []
   fitting:
     - reject_oversize: {{}}
+  late:
+    - compact_tool_results: {{timeout: 0.000001}}
+    - reject_oversize: {{}}
   cutting:
     - consolidate_system: {{}}
 telemetry: {{log_level: warning}}
@@ -64,6 +69,13 @@ SECRETS = {
     "openai-organization": "org-of-client",
     "x-my-own": "sk-of-client",
 }
+RECORDS = [
+    {"role": "user", "content": "Which of them are open?"},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "list", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": json.dumps([{"id": n, "state": "open"} for n in range(3000)])},
+]  # fmt: skip
+"""A prompt with a result that takes longer to shorten than the time a step may have here."""
 
 
 @dataclass
@@ -275,6 +287,17 @@ class TestARequestThatDoesNotFit:
         world.main.respond = error(400, "too long", "context_length_exceeded")
         answer = await world.ask("unknown")
         assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
+
+    async def test_may_be_tried_again_where_a_step_that_shortens_it_was_late(self, world: World) -> None:
+        answer = await world.ask("late", messages=RECORDS)
+        assert (answer.status, answer.code) == (503, "server_is_overloaded")
+        assert answer.headers["retry-after"] == "1"
+        assert "x-should-retry" not in answer.headers
+        assert not world.main.received
+
+    async def test_goes_to_the_larger_model_also_then(self, world: World) -> None:
+        answer = await world.ask("late-small", messages=RECORDS)
+        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
 
     async def test_one_that_fits_stays(self, world: World) -> None:
         assert (await world.ask("small")).fallback is None

@@ -25,7 +25,7 @@ async def base(tmp_path: Path, behind: Upstream) -> AsyncGenerator[str, None]:
         yield made
 
 
-STEP = st.tuples(st.integers(0, 4), st.integers(0, 7), st.integers(0, 10_000))
+STEP = st.tuples(st.integers(0, 4), st.integers(0, 8), st.integers(0, 10_000))
 
 
 @settings(
@@ -43,7 +43,7 @@ async def test_nothing_crosses(
 ) -> None:
     everybody = world_of(f"pk{next(_examples)}")
     assert len(everybody) == 32
-    world, agents = World([base], behind, http), [everybody[n] for n in cast]
+    world, agents = World([base], behind, http, everybody), [everybody[n] for n in cast]
     for who, what, n in steps:
         await act(world, agents, who, what, n)
 
@@ -58,9 +58,10 @@ async def test_nothing_crosses_between_two_proxies_on_one_server(
             for n in range(2):
                 (tmp_path / str(n)).mkdir()
                 bases.append(await stack.enter_async_context(proxy(text, tmp_path / str(n))))
-            world, everybody, chosen = World(bases, behind, http), world_of("pk"), random.Random(4)
+            everybody, chosen = world_of("pk"), random.Random(4)
+            world = World(bases, behind, http, everybody)
             for agents in (everybody[:5], everybody[10:16], everybody[8:16:3] + everybody[24:32:3]):
                 for _ in range(60):
-                    await act(world, agents, chosen.randrange(len(agents)), chosen.randrange(8), chosen.randrange(9999))
+                    await act(world, agents, chosen.randrange(len(agents)), chosen.randrange(9), chosen.randrange(9999))
     assert all(world.saw.values()), world.saw
     assert len(world.handles) > 20

@@ -19,7 +19,10 @@ ANN, ANNS_OTHER, BOB, OLD, TIGHT, SINGLE = (
     f"pk-{name}-{'s3cret' * 8}" for name in ("ann", "ann2", "bob", "old", "tight", "single")
 )
 
+OPERATOR = "the-operator"
+
 CONFIG = """
+server: {{admin_key: the-operator}}
 upstreams:
   main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}
   plain: {{kind: openai, base_url: "{url}", keyless: true}}
@@ -185,8 +188,17 @@ async def test_a_key_chooses_only_its_own_chains(setup: Setup) -> None:
         "strict"
         not in (await setup.ask(BOB, json=talk("echo"), headers={"x-penstock-chain": "x"}))[2]["error"]["message"]
     )
-    strict = {"x-penstock-chain": "local", "x-penstock-bypass": "true"}
-    assert (await setup.ask(BOB, json=talk("echo"), headers=strict))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/compress"])
+async def test_a_key_that_may_not_skip_its_chain_is_told_so(setup: Setup, path: str) -> None:
+    for skips in ({}, {"x-penstock-chain": "local"}):
+        headers = {**skips, "x-penstock-bypass": "True"}
+        status, _, answer = await setup.ask(BOB, path, json=talk("echo"), headers=headers)
+        assert (status, answer["error"]["code"]) == (400, "bypass_not_allowed")
+        assert answer["error"]["type"] == "invalid_request_error"
+        assert (await setup.ask(ANN, path, json=talk("echo"), headers=headers))[0] == 200
+    assert (await setup.ask(BOB, path, json=talk("echo"), headers={"x-penstock-bypass": "false"}))[0] == 200
 
 
 async def test_the_operators_account_stays_hidden(setup: Setup) -> None:
@@ -268,7 +280,7 @@ async def test_no_key_is_in_any_log_metric_error_or_repr(
             sent: list[dict[str, str]] = [{}, {"x-api-key": key}, {"x-penstock-session": key}]
             answers += [await setup.ask(key, json=talk(model), headers=headers) for headers in sent]
         answers += [await setup.ask(key, "/v1/retrieve/aaaaaaaaaaaaaaaaaaaa", "GET", params={"key": key})]
-    _, _, metrics = await setup.ask(None, "/metrics", "GET")
+    _, _, metrics = await setup.ask(OPERATOR, "/metrics", "GET")
     written = [caplog.text, str(answers), str(metrics), "".join(capfd.readouterr())]
     written += [str(record.__dict__) for record in caplog.records]
     assert "'key': 'ann'" in "".join(written), "the key's name is"
@@ -281,7 +293,9 @@ async def test_what_each_key_used_is_counted_under_its_name(setup: Setup) -> Non
     for key in (ANN, ANN, BOB, "pk-unknown-s3cret", None):
         await setup.ask(key, json=talk())
     await setup.ask(BOB, json=talk("claude"))
-    _, _, told = await setup.ask(None, "/metrics", "GET")
+    for key in (ANN, "pk-unknown-s3cret", None):
+        assert (await setup.ask(key, "/metrics", "GET"))[0] == 401, "what others use is not for clients"
+    _, _, told = await setup.ask(OPERATOR, "/metrics", "GET")
     lines = {line for line in told.decode().splitlines() if line.startswith("penstock_key_")}
     found = {line for line in lines if "_created" not in line}
     assert found == {

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
-from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, working
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, unhurried, working
 from tests.e2e.served import served
-from tests.e2e.servers import Received, Upstream, proxy
+from tests.e2e.servers import Received, Upstream, plainly, proxy
 
 
 async def hold(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -23,7 +24,7 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
     behind.respond = hold
-    made = config(behind.url, tmp_path / "state")
+    made = unhurried(config(behind.url, tmp_path / "state"))
     async with served(made, tmp_path) as running:
         client = Client(running.base, behind, http)
         asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting()))]
@@ -44,7 +45,7 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
 async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    made, moments = config(behind.url, tmp_path / "state"), random.Random(7)
+    made, moments = unhurried(config(behind.url, tmp_path / "state")), random.Random(7)
 
     async def converse(client: Client) -> None:
         while True:
@@ -76,6 +77,32 @@ async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
 def workers(folder: Path) -> list[int]:
     """The processes of a server with several workers that are ready: each counts in a file of its own."""
     return [int(path.stem.removeprefix("counter_")) for path in folder.glob("penstock-metrics-*/counter_*.db")]
+
+
+async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async def slowly(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await killed.wait()
+        await plainly(behind, received, writer)
+
+    killed, behind.respond = asyncio.Event(), slowly
+    async with served(unhurried(config(behind.url, tmp_path / "state")), tmp_path, "--workers", "2") as running:
+        client = Client(running.base, behind, http)
+        async with asyncio.timeout(30):
+            while len(workers(tmp_path)) < 2:
+                await client.is_well()
+        asked = asyncio.ensure_future(client.ask(chatting()))
+        await behind.arrived(1)
+        running.process.send_signal(signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        killed.set()
+        assert await asked
+        assert running.process.stdout is not None
+        async with asyncio.timeout(30):
+            await running.process.stdout.read()  # to its end, which is the end of all who could write there
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
 
 
 class Turns:
@@ -111,11 +138,11 @@ async def conversation(client: Client, turn: AbstractContextManager[None]) -> li
 async def test_workers_forward_the_same_bytes_and_read_what_the_others_kept(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
+    async with proxy(unhurried(config(behind.url, tmp_path / "alone")), tmp_path) as base:
         alone = await conversation(Client(base, behind, http), nullcontext())
     assert len(handles(alone[4])) == 4
     assert handles(alone[-1])
-    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
+    async with served(unhurried(config(behind.url, tmp_path / "state")), tmp_path, "--workers", "2") as running:
         client = Client(running.base, behind, http)
         async with asyncio.timeout(30):
             while len(pids := workers(tmp_path)) < 2:

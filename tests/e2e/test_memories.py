@@ -203,7 +203,25 @@ MISTAKES: list[Any] = [
     ("POST", "/v1/memories", {"json": {"memories": [{"text": "x"}, {"text": ""}]}}, 400, "invalid_value"),
     ("POST", "/v1/memories", {"json": {"memories": [{"text": "x"}] * 301}}, 400, "too_many_memories"),
     ("POST", "/v1/memories/aggregate", {"json": {"similarity": 0.1}}, 400, "invalid_value"),
-    ("POST", "/v1/memories/aggregate", {"json": {"user": 1}}, 400, "invalid_type"),
+    ("POST", "/v1/memories/aggregate", {"json": {"user": 1}}, 400, "invalid_value"),
+    ("POST", "/v1/memories/aggregate", {"json": {"task": ""}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "agent": ["a"]}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"text": "x", "task": "a" * 513}}, 400, "invalid_value"),
+    ("POST", "/v1/memories", {"json": {"memories": [{"text": "x"}], "session": 1}}, 400, "invalid_value"),
+    ("DELETE", "/v1/memories?user=ann&agent=", {}, 400, "invalid_value"),
+    ("DELETE", "/v1/memories?agent=planner", {}, 400, "missing_user"),
+    ("GET", "/v1/memories?scope=any", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?scope=all&agent=planner", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?scope=all&query=tea", {}, 400, "invalid_value"),
+    ("GET", "/v1/memories?scope=all", {"headers": {"x-penstock-agent": "planner"}}, 403, "scope_mismatch"),
+    ("GET", "/v1/memories?agent=writer", {"headers": {"x-penstock-agent": "planner"}}, 403, "scope_mismatch"),
+    (
+        "POST",
+        "/v1/memories",
+        {"json": {"text": "x", "task": "a"}, "headers": {"x-penstock-task": "b"}},
+        403,
+        "scope_mismatch",
+    ),
 ]
 
 
@@ -216,6 +234,68 @@ async def test_mistakes_get_openais_error_body_and_store_nothing(client: Client)
     assert listed[1]["data"] == []
     assert (await client.ask("GET", "/v1/memories", "pk-3"))[0] == 401, "a key is needed"
     assert not client.behind.received
+
+
+SCOPED: dict[str, dict[str, str]] = {
+    "drinks tea": {},
+    "drinks juice": {"agent": "planner"},
+    "drinks coffee": {"agent": "writer"},
+    "drinks water": {"task": "hotel"},
+    "drinks milk": {"session": "trip-7", "agent": "planner"},
+    "drinks cocoa": {"session": "trip-7"},
+}
+ASKING: list[tuple[dict[str, str], set[str]]] = [
+    ({}, {"drinks tea"}),
+    ({"agent": "planner"}, {"drinks tea", "drinks juice"}),
+    ({"agent": "writer", "task": "hotel"}, {"drinks tea", "drinks coffee", "drinks water"}),
+    ({"session": "trip-7"}, {"drinks tea", "drinks cocoa"}),
+    ({"session": "trip-7", "agent": "planner"}, {"drinks tea", "drinks juice", "drinks milk", "drinks cocoa"}),
+    ({"session": "trip-8", "agent": "painter", "task": "table"}, {"drinks tea"}),
+]
+
+
+async def test_memories_of_one_agent_task_or_session_are_for_its_requests_alone(client: Client) -> None:
+    lines = [json.dumps({"text": text, "user": "ann", **names}) for text, names in SCOPED.items()]
+    assert (await client.ask("POST", "/v1/memories/import", data="\n".join(lines)))[1]["added"] == len(SCOPED)
+    for names, expected in ASKING:
+        headers = {f"x-penstock-{kind}": name for kind, name in names.items()} | {"x-penstock-user": "ann"}
+        metadata = {{"session": "session_id"}.get(kind, kind): name for kind, name in names.items()}
+        ways: list[dict[str, Any]] = [{"headers": headers}, {"metadata": metadata, "user": "ann"}]
+        for way in ways:
+            got = await client.chat("Drinks? What drinks?", **way)
+            assert {line[2:] for line in got[0].splitlines() if line.startswith("- ")} == expected, way
+    assert len(await client.chat("Drinks? What drinks?", headers={"x-penstock-agent": "planner"})) == 1, "no user"
+
+
+async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -> None:
+    some = [{"text": text, **names} for text, names in SCOPED.items()]
+    added = (await client.ask("POST", "/v1/memories", json={"memories": some, "user": "ann"}))[1]["data"]
+    ids = {each["text"]: each["id"] for each in added}
+    assert {each["text"]: each["scope"] for each in added} == {text: [*names] for text, names in SCOPED.items()}
+    for text, names in SCOPED.items():
+        query = "&".join(f"{kind}={name}" for kind, name in {"user": "ann", **names}.items())
+        for asked in (f"?{query}", f"?{query}&query=drinks"):
+            listed = (await client.ask("GET", f"/v1/memories{asked}"))[1]["data"]
+            assert [each["text"] for each in listed] == [text]
+        for other, id in ids.items():
+            assert (await client.ask("GET", f"/v1/memories/{id}?{query}"))[0] == (200 if other == text else 404)
+            if other != text:
+                assert (await client.ask("DELETE", f"/v1/memories/{id}?{query}"))[0] == 404
+    # a client that always sends its names by headers means the user all the same
+    named: dict[str, Any] = {"headers": {"x-penstock-agent": "planner", "x-penstock-session": "trip-7"}}
+    again = await client.ask("POST", "/v1/memories", json={"text": "drinks tea", "user": "ann"}, **named)
+    assert (again[1]["status"], again[1]["scope"]) == ("repeated", [])
+    assert [each["text"] for each in (await client.ask("GET", "/v1/memories?user=ann", **named))[1]["data"]] == [
+        "drinks tea"
+    ]
+    everything = (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"]
+    assert {each["id"] for each in everything} == {*ids.values()}
+    assert (await client.ask("DELETE", f"/v1/memories/{ids['drinks milk']}?user=ann&scope=all"))[0] == 200
+    only = await client.ask("DELETE", "/v1/memories?user=ann&agent=planner")
+    assert only[1]["deleted"] == 1
+    whole = await client.ask("DELETE", "/v1/memories?user=ann", **named)
+    assert whole[1]["deleted"] == len(SCOPED) - 2, "forgetting a user forgets it in all scopes"
+    assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
 
 
 @pytest.mark.parametrize("kind", ["disk", "redis"])

@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy import redis_server
+from proxy import health, redis_server
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, plainly, proxy
+from tests.e2e.servers import Upstream, plainly, proxy, until_ready
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess, redis_process
 
@@ -275,3 +275,35 @@ async def test_a_server_that_is_away_at_the_start(
             while len(handles(await client.work(3))) < 3:
                 await asyncio.sleep(0.05)
         await is_shortened(client)
+
+
+async def test_that_the_server_is_gone_is_told_although_no_request_needs_it(
+    tmp_path: Path,
+    behind: Upstream,
+    http: aiohttp.ClientSession,
+    running: RedisProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "LOOK_EVERY", 0.05)
+
+    async def told(base: str, expected: list[str]) -> None:
+        """Wait until the health and the metrics of a proxy say so."""
+        gauge = f'penstock_service_degraded{{service="state"}} {len(expected)}.0'
+        async with asyncio.timeout(60):
+            while True:
+                async with http.get(f"{base}/readyz") as ready, http.get(f"{base}/metrics") as metrics:
+                    assert ready.status == 200
+                    if (await ready.json())["degraded"] == expected and gauge in await metrics.text():
+                        return
+                await asyncio.sleep(0.05)
+
+    running.stop()
+    async with proxies(on(running, behind.url), tmp_path, 1) as (base,):
+        await until_ready(base)
+        await told(base, ["state: unreachable"])
+        running.start()
+        await told(base, [])
+        running.stop()
+        await told(base, ["state: unreachable"])
+        running.start()
+        await told(base, [])

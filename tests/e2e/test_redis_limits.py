@@ -17,6 +17,7 @@ from tests.redis_process import RedisProcess, redis_process
 
 ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
 CONFIG = """
+server: {{admin_key: the-operator}}
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}]
 state: {{kind: redis, url: "{redis}", timeout: 0.3}}
@@ -112,6 +113,34 @@ async def test_a_days_budget_is_spent_once_for_both(
     assert len(behind.received) == paid + 1
 
 
+async def test_what_a_key_used_is_told_by_both_alike(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    async with two("budget_per_day: 1000, requests_per_minute: 1000", running, behind, tmp_path) as proxies:
+        for n in range(4):
+            assert (await ask(http, proxies[n % 2]))[0] == 200
+        for proxy in proxies:
+            async with asyncio.timeout(30):  # what the other one has noted comes a moment later
+                while (told := await _told(http, proxy))["used"]["requests"] < 4:
+                    await asyncio.sleep(0.02)
+            used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
+            assert used == {"requests": 4, "input_tokens": 36, "output_tokens": 8, "usd": 44.0}
+            assert told["models"] == {"*": told["used"]}
+            assert told["limits"]["budget_per_day"]["remaining"] == 1000 - 44
+            assert told["limits"]["requests_per_minute"]["remaining"] < 1000 - 4
+        assert (await _told(http, proxies[0], BOB))["used"]["requests"] == 0
+        await asyncio.to_thread(running.stop)
+        async with http.get(f"{proxies[0].base}/v1/usage", headers={"authorization": f"Bearer {ANN}"}) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (503, "usage_unavailable")
+            assert "retry-after" in response.headers
+
+
+async def _told(http: aiohttp.ClientSession, proxy: Served, key: str = ANN) -> Any:
+    async with http.get(f"{proxy.base}/v1/usage", headers={"authorization": f"Bearer {key}"}) as response:
+        assert response.status == 200
+        return await response.json()
+
+
 async def _counted(running: RedisProcess, tokens: float) -> None:
     """Wait until the day's tokens are so many."""
 
@@ -152,7 +181,8 @@ async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
             for proxy in proxies:
                 assert [(await ask(http, proxy))[0] for _ in range(6)] == [200] * 6
                 assert any("limits are not counted" in line for line in proxy.log)
-                async with http.get(f"{proxy.base}/metrics") as response:
+                operator = {"authorization": "Bearer the-operator"}
+                async with http.get(f"{proxy.base}/metrics", headers=operator) as response:
                     found = [line for line in (await response.text()).splitlines() if "limits_unchecked_total " in line]
                 assert float(found[-1].split()[-1]) >= 6
                 async with http.get(f"{proxy.base}/readyz") as response:

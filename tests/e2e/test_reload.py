@@ -22,6 +22,7 @@ from tests.e2e.servers import (
     proxy,
     send,
     send_chunk,
+    until_ready,
     upstream,
 )
 
@@ -163,6 +164,7 @@ async def test_a_stream_ends_as_it_began(setup: Setup, tmp_path: Path) -> None:
 async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) -> None:
     async with served(setup.config(0), tmp_path) as running:
         setup.base = running.base
+        await until_ready(setup.base)
         name, version, _ = await setup.ask()
         setup.path.write_text(setup.config(1).replace("upstream: b", "upstream: c, x: {sk-secret: 1}"))
         answer = await setup.reload()
@@ -197,6 +199,7 @@ async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) ->
 
 async def test_what_needs_a_restart_is_told_and_the_rest_applies(setup: Setup, tmp_path: Path) -> None:
     async with proxy(setup.config(0), tmp_path) as setup.base:
+        await until_ready(setup.base)
         setup.path.write_text(setup.config(1, mib=128))
         assert (await setup.reload())["needs_restart"] == ["state"]
         assert (await setup.ask())[0] == "b"
@@ -233,6 +236,7 @@ async def test_a_file_that_it_refers_to_is_watched_too(setup: Setup, tmp_path: P
     url = f'base_url: "{setup.a.url}"'
     config = setup.config(0, watch="true").replace(url, f'{url}, api_key: "${{file:{key}}}"')
     async with proxy(config, tmp_path) as setup.base:
+        await until_ready(setup.base)
         await setup.ask()
         assert setup.a.last.header("authorization") == "Bearer sk-one"
         key.unlink()

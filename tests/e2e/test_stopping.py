@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk
+from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -102,6 +102,7 @@ async def test_it_is_not_ready_while_it_still_takes_connections(
     held.go_on.set()
     behind.respond = held
     async with served(config(behind, tmp_path, "drain_delay: 600"), tmp_path) as running:
+        await until_ready(running.base)
         status, said = await ready(http, running)
         assert (status, said["status"]) == (200, "ready")
         running.process.send_signal(signal.SIGTERM)

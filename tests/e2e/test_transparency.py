@@ -3,15 +3,17 @@
 import asyncio
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from tests.e2e.conftest import Setup
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, send, send_chunk
+from tests.e2e.conftest import CONFIG, Setup
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, proxy, send, send_chunk
 
 ODD_BODY = (
     b'{ "x_first": 1.0, "model":"plain-1",\n "messages" : [{"content":"h\\u00e9llo", "role":"user","n":1e5}],'
@@ -100,6 +102,23 @@ async def test_a_chain_can_be_chosen(setup: Setup) -> None:
     status, _, body = await post(setup, sent, **{"x-penstock-chain": "nope"})
     assert status == 400
     assert json.loads(body)["error"]["message"] == "x-penstock-chain names no chain; known: default, empty, observed"
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "code"),
+    [("x-penstock-bypass", "true", "bypass_not_allowed"), ("x-penstock-chain", "empty", "chain_not_allowed")],
+)
+async def test_what_the_operator_does_not_allow_is_refused(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, header: str, value: str, code: str
+) -> None:
+    config = CONFIG.format(url=behind.url).replace("server: {", "server: {may_bypass: false, may_choose_chain: false, ")
+    async with proxy(config, tmp_path) as base:
+        setup = Setup(base, behind, http)
+        status, _, body = await post(setup, request("chain-1"), **{header: value})
+        assert (status, json.loads(body)["error"]["code"]) == (400, code)
+        assert header in json.loads(body)["error"]["message"]
+        assert behind.received == []
+        assert (await post(setup, request("chain-1")))[0] == 200
 
 
 async def test_shadow_mode_forwards_the_clients_bytes_and_says_what_it_would_do(setup: Setup) -> None:

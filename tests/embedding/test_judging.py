@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.embedding.judging import JudgeService
-from proxy.embedding_settings import JudgeSettings
+from proxy.judge_settings import JudgeSettings
 
 needs_models = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None, reason="the extra semantic is not installed"

@@ -10,7 +10,7 @@ import pytest
 from proxy.config import load
 from proxy.embedding.backend import Backend
 from proxy.explain import explain
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
 from tests.embedding.scripted import Scripted
 
 CONFIG = """
@@ -78,8 +78,7 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
 
     monkeypatch.setattr("proxy.builders._backend", scripted)
     async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
-            assert answer.status == 200
+        await until_ready(url)
         assert backend.loads == loads
     assert backend.closed
 

@@ -68,6 +68,15 @@ MATRIX: dict[str, dict[str, Any]] = {
     "an existing configuration": {"existingConfigMap": "mine", "hotReload": False},
     "no hot reload": {"hotReload": False},
     "no admin port": {"admin": {"enabled": False}, "metrics": {"serviceMonitor": {"enabled": True}}},
+    "no admin port, but a key": {
+        "admin": {"enabled": False, "key": "ADMIN"},
+        "existingSecret": "keys",
+        "config": {
+            "auth": {"kind": "keys", "keys": [{"name": "ann", "hash": "0" * 64}]},
+            "upstreams": {"openai": {"api_key": "sk-one"}},
+        },
+        "metrics": {"serviceMonitor": {"enabled": True}},
+    },
     "other ports": {"service": {"port": 8080}, "admin": {"port": 9090}},
     "ingress and route": {"ingress": {"enabled": True}, "httpRoute": {"enabled": True}},
     "the small image": {
@@ -137,6 +146,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "autoscaling by nothing": (
         {**REDIS, "autoscaling": {"enabled": True, "targetCPUUtilization": 0}},
         "autoscaling needs targetCPUUtilization or targetActiveRequests",
+    ),
+    "metrics that nobody may read": (
+        {
+            "admin": {"enabled": False},
+            "config": {"auth": {"kind": "keys"}},
+            "metrics": {"serviceMonitor": {"enabled": True}},
+        },
+        "metrics.serviceMonitor needs admin.enabled or admin.key where config.auth.kind is keys",
     ),
     "a second config.yaml": ({"extraFiles": {"config.yaml": ""}}, "extraFiles must not have a config.yaml"),
 }

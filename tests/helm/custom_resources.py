@@ -22,7 +22,16 @@ SPECS = {
         ("selector", "endpoints"),
         jobLabel=_TEXT,
         selector=_of(("matchLabels",), matchLabels=_TEXTS),
-        endpoints=_list(_of(("port",), port=_TEXT, path=_TEXT, interval=_DURATION, scrapeTimeout=_DURATION)),
+        endpoints=_list(
+            _of(
+                ("port",),
+                port=_TEXT,
+                path=_TEXT,
+                interval=_DURATION,
+                scrapeTimeout=_DURATION,
+                authorization=_of(("credentials",), credentials=_of(("name", "key"), name=_TEXT, key=_TEXT)),
+            )
+        ),
     ),
     ("monitoring.coreos.com/v1", "PrometheusRule"): _of(
         ("groups",),

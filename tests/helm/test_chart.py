@@ -12,6 +12,8 @@ import yaml
 
 import proxy
 from proxy.config import load
+from proxy.generation import FIXED
+from proxy.health import LONGEST_START
 from tests.helm import custom_resources
 from tests.helm.cases import EVERYTHING, MATRIX, REDIS, REFUSED
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered
@@ -52,6 +54,18 @@ def test_manifests_are_what_kubernetes_takes(chart: Helm, case: str) -> None:
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in made.manifests]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 63 for kind, name in names if kind in ("Service", "Pod"))
+
+
+def test_a_pod_has_started_once_it_is_ready_and_may_take_as_long_as_that_may(chart: Helm) -> None:
+    made = container(rendered(chart, next(iter(MATRIX))))
+    probes = {name: made[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
+    assert {name: probe["httpGet"]["path"] for name, probe in probes.items()} == {
+        "startup": "/readyz",
+        "liveness": "/healthz",
+        "readiness": "/readyz",
+    }
+    startup = probes["startup"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] > 2 * LONGEST_START
 
 
 @pytest.mark.parametrize("case", [case for case in MATRIX if "existingConfigMap" not in MATRIX[case]])
@@ -140,12 +154,21 @@ class TestRestarts:
             ({"config": {"telemetry": {"endpoint": "http://otel:4318"}}}, True),
             ({"state": {"settings": {"ttl": 60}}}, True),
             ({"vectors": {"url": "http://qdrant:6333"}}, True),
+            ({"config": {"memories": {"ttl": 60}}}, True),
+            ({"config": {"limits": {"header_timeout": 5}}}, True),
+            ({"config": {"limits": {"requests_per_minute": 5}}}, False),
             ({"secrets": {"A": "b"}}, True),
             ({"hotReload": False, "config": {"chains": {"default": []}}}, True),
         ],
     )
     def test_after_a_change(self, chart: Helm, change: dict[str, Any], restarts: bool) -> None:
         assert (self.annotations(chart, change) != self.annotations(chart, {})) is restarts
+
+    def test_every_setting_that_needs_a_restart_is_known(self) -> None:
+        text = (CHART / "templates/_helpers.tpl").read_text().partition('define "penstock.fixedConfig"')[2]
+        fixed = text.partition("{{- end }}")[0]
+        for section, _, name in (setting.partition(".") for setting in FIXED):
+            assert f'"{name if section == "limits" else section}"' in fixed
 
     def test_without_hot_reload_every_change_counts(self, chart: Helm) -> None:
         values = {"hotReload": False, "config": {"chains": {"default": []}}}
@@ -178,7 +201,11 @@ def test_services_reach_pods_and_nothing_else(chart: Helm) -> None:
     assert [port["name"] for port in made.one("Service", "penstock")["spec"]["ports"]] == ["http"]
     assert made.one("Service", "-admin")["spec"]["type"] == "ClusterIP"
     assert made.one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "admin"
-    assert rendered(chart, "no admin port").one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "http"
+    (endpoint,) = rendered(chart, "no admin port").one("ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["port"], "authorization" in endpoint) == ("http", False)
+    # where clients are, metrics need the key
+    (endpoint,) = rendered(chart, "no admin port, but a key").one("ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": "keys", "key": "ADMIN"}}
 
 
 def test_the_autoscaler_owns_the_number_of_replicas(chart: Helm) -> None:
@@ -212,6 +239,8 @@ def test_the_notes_say_what_is_lost(chart: Helm) -> None:
     assert "gone when it ends" not in rendered(chart, "redis").notes
     assert "takes anybody in the cluster" in rendered(chart, "defaults").notes
     assert "takes anybody in the cluster" not in rendered(chart, "everything").notes
+    assert "clients need no key" in rendered(chart, "defaults").notes
+    assert "clients need no key" not in rendered(chart, "no admin port, but a key").notes
 
 
 class TestFiles:
@@ -237,6 +266,10 @@ class TestFiles:
 
     def test_versions_agree(self) -> None:
         assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == proxy.__version__
+
+    def test_the_chain_is_that_of_the_shipped_configuration(self) -> None:
+        shipped = yaml.safe_load((CHART.parent.parent / "config.yaml").read_text())
+        assert self.values["config"]["chains"]["default"] == shipped["chains"]["default"]
 
     def test_the_state_of_several_replicas_is_shared(self) -> None:
         assert self.values["replicaCount"] == 1

@@ -187,6 +187,31 @@ async def test_a_server_that_is_gone_and_comes_back() -> None:
         await index.aclose()
 
 
+async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
+    clock = Clock()
+    server = QdrantServer()
+    index = IndexService(on(server), timeout=LONG, clock=clock)
+    await index.look()
+    assert index.degraded is None
+    server.close()
+    await index.look()
+    assert index.degraded == "unreachable"
+    with QdrantServer(server.port, server.client):
+        await index.look()
+        assert index.degraded == "unreachable", "it is left alone for a while"
+        clock.now += 60
+        await index.look()
+        assert index.degraded is None
+        await index.aclose()
+    # one without a server shows what is wrong when it is used, and only then
+    embedded = IndexService(faulty, clock=clock)
+    faulty.fault = RuntimeError
+    assert await cause(embedded) == "RuntimeError"
+    clock.now += 60
+    await embedded.look()
+    assert embedded.degraded == "RuntimeError"
+
+
 async def test_a_server_that_hangs_is_given_up() -> None:
     clock = Clock()
     with QdrantServer() as server:

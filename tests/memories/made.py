@@ -12,7 +12,7 @@ from proxy.index.embedded import Embedded
 from proxy.index.points import Bounds
 from proxy.index.service import IndexService
 from proxy.lexical import terms
-from proxy.memories import Draft, Owner
+from proxy.memories import Draft, Owner, Told
 from proxy.memories.calibration import Calibration
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
@@ -60,6 +60,7 @@ async def remembering(
     most: int = 10_000,
     max_users: int = 10_000,
     merge_at: float = 0.92,
+    told: Told | None = None,
 ) -> AsyncGenerator[MemoryService, None]:
     """A service with a real index; without a backend everything goes by words. A store of the caller's stays open."""
     clock = clock or Time()
@@ -68,8 +69,8 @@ async def remembering(
     embedding = None if backend is None else EmbeddingService(backend, made)
     vectors = MemoryVectors(embedding, made, known=Calibration(0.3, 9.0) if isinstance(backend, Terms) else None)
     with ThreadPoolExecutor(1) as threads:
-        shelves = Shelves(own, ttl=86400.0, max_users=max_users, clock=clock)
-        service = MemoryService(shelves, vectors, threads, most=most, merge_at=merge_at, clock=clock)
+        shelves = Shelves(own, ttl=86400.0, max_users=max_users, clock=clock, told=told)
+        service = MemoryService(shelves, vectors, threads, most=most, merge_at=merge_at, clock=clock, told=told)
         try:
             yield service
         finally:

@@ -1,10 +1,13 @@
 """Whatever is added, merged, deleted and forgotten, in whatever order: nobody sees what is another's."""
 
+from itertools import product
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.memories import Owner
+from proxy.identity import session_key
+from proxy.memories import Owner, scope_of, scopes_seen
 from proxy.names import key_of
 from tests.memories.made import Terms, draft, remembering
 
@@ -12,11 +15,19 @@ TENANTS = ("t", "t/user-x", "other", "a%2Fb")
 USERS = ("", "ann", "bob", "ann/", "all", "../bob", "\ud800", "t\0user\0ann")
 TEXTS = ("likes green tea", "likes nice green tea", "likes black tea", "lives in Rome")
 
+WITHIN = ("", "ann", "shared", "a,b")
+"""Names of sessions, agents and tasks."""
+
 Step = tuple[str, str, str, str]
 
 
 def owner(tenant: str, user: str) -> Owner:
     return Owner(tenant, key_of("user", tenant, user))
+
+
+def within(tenant: str, session: str, agent: str, task: str) -> tuple[str, str, str]:
+    """What stands for them in an identity."""
+    return (session and session_key(session), key_of("agent", tenant, agent), key_of("task", tenant, task))
 
 
 steps = st.lists(
@@ -58,7 +69,69 @@ async def test_nothing_crosses(by: str, steps: list[Step]) -> None:
                 each.tenant,
                 next(repr(u) for u in USERS if owner(each.tenant, u) == each),
             }
-            bound = (await service.bound(*each).nearest("green tea in Rome", limit=50, wait=10)).items
+            bound = (await service.bound(each.tenant, each.user).nearest("green tea in Rome", limit=50, wait=10)).items
             own = {memory.id for memory in await service.all(each)}
             shared = {memory.id for memory in await service.all(Owner(each.tenant, ""))}
             assert {item.id for item in bound} <= own | shared
+
+
+scoped_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "delete", "forget", "aggregate"]),
+        st.sampled_from(["ann", ""]),
+        st.tuples(*[st.sampled_from(WITHIN)] * 3),
+        st.sampled_from(TEXTS),
+    ),
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("by", ["words", "meaning"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=scoped_steps, asking=st.tuples(*[st.sampled_from(WITHIN)] * 3))
+async def test_nothing_crosses_from_one_scope_of_a_user_to_another(
+    by: str, steps: list[tuple[str, str, tuple[str, str, str], str]], asking: tuple[str, str, str]
+) -> None:
+    """What each may see is worked out from the names alone: a memory is seen by who has all names that it has."""
+    async with remembering(backend=Terms() if by == "meaning" else None, merge_at=0.7) as service:
+        stored: set[tuple[str, str, tuple[str, str, str]]] = set()
+        whole = {user: Owner("t", key_of("user", "t", user), None) for user in ("ann", "")}
+        for action, user, names, text in steps:
+            whose = whole[user]._replace(scope=scope_of(*within("t", *names)))
+            before = {(owner, each.id): each for owner in whole.values() for each in await service.all(owner)}
+            if action == "add":
+                await service.add(whose, [draft(text, sources=(repr((user, names)),))])
+                stored.add((text, user, names))
+            elif action == "delete":
+                for _, id in before:
+                    await service.delete(whose, id)
+            elif action == "forget":
+                await service.forget(whose)
+            else:
+                await service.aggregate(whose, 0.7)
+            after = {(owner, each.id): each for owner in whole.values() for each in await service.all(owner)}
+            changed = [
+                before.get(id) or after[id] for id in before.keys() | after.keys() if before.get(id) != after.get(id)
+            ]
+            assert {each.scope for each in changed} <= {whose.scope}
+            assert all(set(each.sources) == {repr((user, names))} for each in changed)
+        bound = service.bound("t", whole["ann"].user, *within("t", *asking))
+        fitting = {
+            repr((user, names))
+            for _, user, names in stored
+            if all(name in ("", own) for name, own in zip(names, asking, strict=True))
+        }
+        everything = [each for owner in whole.values() for each in await service.all(owner)]
+        seen = [each for each in everything if each.sources[0] in fitting]
+        nearest = (await bound.nearest("green black tea in Rome", limit=50, wait=10)).items
+        assert {item.id for item in nearest} == {each.id for each in seen}, "all of what it may see, and nothing else"
+        assert await bound.total() == len(seen)
+        texts = await bound.texts([each.id for each in everything])
+        assert [text is not None for text in texts] == [each in seen for each in everything]
+
+
+def test_scopes_of_other_names_are_others() -> None:
+    names = [within("t", *each) for each in product(WITHIN, repeat=3)]
+    assert len({scope_of(*each) for each in names}) == len(names)
+    assert all(scope_of(*each) in scopes_seen(*each) for each in names)
+    assert scopes_seen("", "", "") == [""] == [scope_of()]

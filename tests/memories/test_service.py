@@ -1,6 +1,7 @@
 """Memories are kept, merged, bounded and found, whatever store they stay in."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from proxy.disk import DiskStore
 from proxy.index import IndexFailed
 from proxy.index.service import IndexService
 from proxy.memories import Owner, id_of
+from proxy.memories.service import MemoryService
 from proxy.stores import MemoryStore, Store, StoreError
 from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, Time, draft, found, remembering, texts
 from tests.redis_process import redis_process
@@ -199,6 +201,84 @@ async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -
         there = [name for name in "abcdz" if await texts(service, Owner("t", f"user-{name}"))]
         assert there == ["b", "c", "d"]
         assert len(await store.keys("memory-pages/t/")) == 3
+
+
+async def kept(service: MemoryService, owner: Owner, text: str) -> bool:
+    """Whether the index has a memory's vector."""
+    return (await service._vectors.kept(owner, [id_of(text)]))[0] is not None
+
+
+async def test_who_leaves_takes_the_vectors_along() -> None:
+    async with remembering(backend=Terms(), max_users=2) as service:
+        for name in ("a", "b", "c"):
+            await service.add(Owner("t", f"user-{name}"), [draft("likes green tea")])
+            await asyncio.sleep(0.01)
+        there = [await kept(service, Owner("t", f"user-{name}"), "likes green tea") for name in "abc"]
+        assert there == [False, True, True]
+
+
+async def test_a_tenant_is_forgotten_with_all_its_users_and_no_other(store: Store) -> None:
+    async with remembering(store, backend=Terms()) as service:
+        for owner in (ANN, BOB, ALL, ELSE):
+            await service.add(owner, [draft("likes green tea"), draft("lives in Bremen")])
+        await store.put("memory-pages/t/user-bob/orphan", b"[]", ttl=60)
+        assert await service.forget_tenant("t") == 6
+        assert await service.forget_tenant("t") == 0
+        for owner in (ANN, BOB, ALL):
+            assert (await texts(service, owner), await kept(service, owner, "likes green tea")) == ([], False)
+        assert len(await texts(service, ELSE)) == 2
+        assert await kept(service, ELSE, "likes green tea")
+    assert await store.keys("memory-pages/t/") == ()
+
+
+class Counting:
+    """Counts what becomes of memories."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def changed(self, change: str, count: int) -> None:
+        self.counts[change] += count
+
+    def wrote(self, size: int) -> None:
+        self.counts["bytes"] += size
+
+    def searched(self, found_by: str) -> None:
+        self.counts[f"by {found_by}"] += 1
+
+    def lost(self, what: str) -> None:
+        self.counts[f"lost {what}"] += 1
+
+
+async def test_what_becomes_of_memories_is_told() -> None:
+    told, time, store = Counting(), Time(), Failing(2**26)
+    async with remembering(store, backend=Terms(), told=told, clock=time, most=4, max_users=1, merge_at=0.8) as service:
+        await service.add(ANN, [draft("the user likes green tea"), draft("rides a bicycle", expires=time.now + 5)])
+        await service.add(ANN, [draft("The user likes green tea."), draft("the user likes black green tea")])
+        time.now += 10
+        await service.add(ANN, [draft(f"a planet is called {name}") for name in ("Mars", "Venus", "Saturn", "Neptune")])
+        await service.search([ANN], "which planet?", limit=5, wait=10)
+        await service.delete(ANN, id_of("a planet is called Mars"))
+        await service.add(BOB, [draft("lives in Bremen")])
+        await service.forget(BOB)
+        assert told.counts.pop("bytes") > 0
+        store.fails = True
+        with pytest.raises(StoreError):
+            await service.add(ANN, [draft("one"), draft("two")])
+        with pytest.raises(StoreError):
+            await service.search([ANN], "which planet?", limit=5, wait=10)
+    assert +told.counts == {
+        "added": 7,
+        "repeated": 1,
+        "merged": 1,
+        "expired": 1,
+        "evicted": 1,
+        "deleted": 2,
+        "refused": 2,
+        "lost user": 1,
+        "by meaning": 1,
+        "by failed": 1,
+    }
 
 
 async def test_a_lost_page_costs_what_it_held_and_no_more() -> None:

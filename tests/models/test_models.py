@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.context import CacheRules, Prices
-from proxy.models import Models, describe, with_window
+from proxy.models import Models, with_window
 from proxy.models.names import canonical
 from proxy.models.price_list import PriceList
 from proxy.settings import ModelSettings
@@ -81,14 +81,14 @@ def test_the_table(name: str, window: int, max_output: int, encoding: str, sourc
 
 
 def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
-    for row, found in zip(TABLE.table.models, TABLE.known(), strict=True):
-        assert found.name == row.match[0]
+    for row in TABLE.table.models:
+        found = TABLE.resolve(row.match[0].rstrip("*"))
         assert found.window == row.window, f"an earlier line hides {row.match[0]}"
         assert found.max_output == row.max_output, f"an earlier line hides {row.match[0]}"
         assert found.prices == Prices(*row.prices), f"an earlier line hides {row.match[0]}"
         assert 0 < found.reserve < found.window
         assert found.exact is (row.exact and row.factor == 1.0)
-        assert describe(found).endswith("from: table")
+        assert found.source == "table"
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,8 @@ def test_a_damaged_list_is_no_list(content: str, tmp_path: Path) -> None:
     assert Models(PriceList(tmp_path / "absent.json")).resolve("gpt-4o") == TABLE.resolve("gpt-4o")
 
 
-async def test_the_installed_list_is_read_without_importing_litellm() -> None:
+def test_the_installed_list_is_read_without_importing_litellm() -> None:
     models, before = Models(), "litellm" in sys.modules
-    await models.warm()
     assert models.resolve("gpt-4o").window == 128_000
     assert models.resolve("sample_spec").source == "default"
     assert ("litellm" in sys.modules) is before
@@ -298,13 +297,16 @@ def test_canonical_names(name: str, bare: str) -> None:
     assert canonical(name) == bare
 
 
-def test_a_description_says_where_its_figures_come_from() -> None:
-    assert describe(TABLE.resolve("gpt-5")) == (
-        "gpt-5: 400,000 tokens, prompt up to 272,000, answer up to 128,000, 25,000 kept free for it; "
-        "counted with o200k_base (an estimate); $1.25 in, $10 out per million tokens; "
-        "cache reads x 0.1, writes x 1, from 1,024 tokens, for 600 s; from: table"
-    )
-    assert describe(TABLE.resolve("no-such-model")).endswith("no prompt cache; from: default")
+def test_what_counts_for_the_models_of_a_configuration() -> None:
+    entries: list[dict[str, Any]] = [
+        {"match": ["gpt-4", "*"]},
+        {"match": "mine", "tokenizer": "chars"},
+        {"match": "alias", "model": "gpt-4"},
+    ]
+    made = [ModelSettings.model_validate({"upstream": "main", **each}) for each in entries]
+    assert TABLE.encodings(made) == {"cl100k_base", "o200k_base", "chars"}
+    assert TABLE.encodings(made[1:2]) == {"chars"}
+    assert TABLE.encodings([]) == frozenset()
 
 
 def test_names_that_clients_make_up_do_not_pile_up() -> None:

@@ -45,8 +45,25 @@ async def test_a_note_stands_behind_the_statement(role: str) -> None:
     decision = await decided(request)
     assert texts(decision) == ["Hello.", f"Well. {FALSE} {NOTE} Anything else?", "Thanks."]
     assert isinstance(decision, Rewrite)
-    assert decision.facts == {"poisoning_attempts": 1, "trusted_facts": 1}
+    assert decision.facts["poisoning_attempts"] == 1
     assert decision.why == "annotated 1 statements that contradict a fact"
+
+
+async def test_a_statement_is_new_once_though_it_is_sent_with_each_request() -> None:
+    said: list[tuple[str, Any]] = [("user", f"Hello. {FALSE}")]
+    counts = []
+    for more in ([], [("assistant", FALSE), ("user", "Sure?")], [("assistant", "Yes."), ("user", "Good.")]):
+        said += more
+        facts = (await decided(talk(*said))).facts
+        counts.append((facts["poisoning_attempts"], facts["poisoning_attempts_new"]))
+    assert counts == [(1, 1), (2, 1), (2, 0)]
+
+
+async def test_in_a_tool_loop_each_result_is_new_once() -> None:
+    request = chat("u1 a1! t1 a2! t2")
+    told = [m.with_changes(content=FALSE) if m.role == "tool" else m for m in request.messages]
+    counts = [(await decided(request.with_messages(told[:n]))).facts["poisoning_attempts_new"] for n in (3, 5)]
+    assert counts == [1, 1]
 
 
 async def test_a_tool_result_in_json_stays_json() -> None:
@@ -96,13 +113,21 @@ async def test_what_cannot_be_archived_is_annotated_instead(archive: MemoryArchi
     assert texts(await decided(request, archive, action="quarantine"))[0] == f"{FALSE} {NOTE}"
 
 
-async def test_a_new_statement_is_refused_and_says_which_fact() -> None:
+async def test_a_new_statement_is_refused_and_says_where_it_is_and_which_fact() -> None:
     decision = await decided(talk(("user", "Hello."), ("assistant", "Hi."), ("user", FALSE)), action="reject")
     assert decision == Reject(
-        f"a statement in the request contradicts a trusted fact: {FACT}",
+        f"a statement in messages[2] contradicts a trusted fact: {FACT}",
         "contradicts_trusted_fact",
+        param="messages[2]",
         facts={"poisoning_attempts": 1},
+        findings=[f'messages[2] contradicts the trusted fact "{FACT}"'],
     )
+
+
+async def test_each_finding_is_told_with_its_place_and_the_fact_but_not_with_its_words() -> None:
+    decision = await decided(talk(("user", "Hello."), ("assistant", FALSE), ("user", "And?"), ("user", FALSE)))
+    assert isinstance(decision, Rewrite)
+    assert decision.findings == [f'messages[{n}] contradicts the trusted fact "{FACT}"' for n in (1, 3)]
 
 
 async def test_an_old_statement_is_annotated_so_that_the_conversation_can_go_on() -> None:

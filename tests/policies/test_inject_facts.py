@@ -133,6 +133,12 @@ async def test_the_newest_value_wins_and_only_news_is_told() -> None:
     assert told == [block({"Lives in": "Rome"}), block({"Name": "Ana"}), block({"Lives in": "Oslo"})]
 
 
+async def test_a_message_that_says_it_anew_is_not_told_what_held_before() -> None:
+    said = ("My name is Ana. I live in Rome.", "Call me Eva.", "Look me up.")
+    told = [text for text in texts(await decided(user_turns(*said))) if text.startswith("<")]
+    assert told == [block({"Lives in": "Rome"}), block({"Name": "Eva"})]
+
+
 async def test_notes_are_frozen_over_a_growing_conversation() -> None:
     said = ["I live in Rome.", "Hm.", "My name is Ana.", "Go on.", "I prefer tea.", "Why?", "I moved to Oslo.", "So?"]
     sent: list[bytes] = []
@@ -163,6 +169,22 @@ async def test_what_left_the_context_is_told_and_notes_change_only_when_it_does(
         before = [alone.request.messages[0].raw]
         assert raws
     assert 1 < breaks < 12
+
+
+async def test_findings_say_where_each_fact_was_stated_and_why_it_is_repeated_but_not_what() -> None:
+    said = ("My name is Ana and my favourite planet is Mars.", "Hm.", "I moved to Oslo.", "Look me up.")
+    decision = await decided(user_turns(*said))
+    assert isinstance(decision, Rewrite)
+    assert decision.findings == [
+        'messages[0] states "Name", repeated before messages[2]: no earlier note has it',
+        'messages[0] states "Preferred {thing}", repeated before messages[2]: no earlier note has it',
+        'messages[4] states "Lives in", repeated before messages[6]: no earlier note has it',
+    ]
+    request = user_turns(*said)
+    shorter = request.with_messages(request.messages[2:])
+    later = await InjectFacts().apply(shorter, context(request))
+    assert isinstance(later, Rewrite)
+    assert later.findings[0] == 'messages[0] states "Name", repeated before messages[2]: that message left the context'
 
 
 async def test_patterns_of_ones_own() -> None:

@@ -4,10 +4,15 @@ from typing import Literal
 
 import pytest
 
+from policies import resolve_clashes
 from policies.resolve_clashes import ResolveClashes
 from proxy.chat import ChatRequest, Message
+from proxy.clashes import comparison
+from proxy.clashes.dialogue import Clash
+from proxy.clashes.wording import line
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
+from proxy.reach import Pair
 from proxy.testing import MemoryArchive, context, profile
 from proxy.wire import damage
 from tests.clashes.conversation import assistant, user
@@ -53,6 +58,12 @@ async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message
     assert '"we moved to Cardiff" replaces the earlier "I live in Leeds"' in line
     assert texts.pop(4) == "Noted."
     assert texts == [message.text for message in request.messages]
+
+
+def test_what_overtakes_two_statements_is_quoted_once() -> None:
+    said = [user("I live in Leeds."), user("My home is Leeds."), user("I live in Cardiff.")]
+    told = line(said, [Clash(n, 0, len(said[n].text) - 1, 2, 0, 17, "value", True) for n in (0, 1)]).text
+    assert '"I live in Cardiff" replaces the earlier "I live in Leeds" and "My home is Leeds".' in told
 
 
 async def test_a_line_is_data_in_the_users_role() -> None:
@@ -162,18 +173,29 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     request = asked(*SHORT, assistant("Noted."), user("My budget is 500 euros. My budget is 900 euros."))
     decision = await ResolveClashes().apply(request, context(request))
     assert isinstance(decision, Rewrite)
-    assert decision.facts == {"clashes": 2, "clashes_resolved": 1, "irresolvable": 1, "marked_messages": 1, "lines": 0}
+    solved = {"clashes_resolved": 1, "clashes_resolved_new": 0, "marked_messages": 1, "lines": 0}
+    assert decision.facts == {"clashes": 2, "irresolvable": 1, **solved}
     assert decision.why == "1 statements are superseded by later ones, 1 cannot be resolved"
+    first, second = decision.findings
+    assert first.startswith("messages[0] is superseded by messages[2]: ")
+    assert second == "messages[4] contradicts itself: something else is said of the same thing"
+
+
+def test_every_rule_has_words_for_what_it_finds() -> None:
+    assert {reason for reason, _ in comparison._RULES} == set(resolve_clashes._REASONS)
 
 
 async def test_what_cannot_be_resolved_is_reported_and_left() -> None:
     request = asked(user("My budget is 500 euros. My budget is 900 euros."))
     decision = await ResolveClashes().apply(request, context(request))
-    assert decision == Keep("0 statements are superseded by later ones, 1 cannot be resolved", decision_facts(1))
+    why = "0 statements are superseded by later ones, 1 cannot be resolved"
+    assert decision == Keep(
+        why, decision_facts(1), ["messages[0] contradicts itself: something else is said of the same thing"]
+    )
 
 
 def decision_facts(open_ones: int) -> dict[str, int]:
-    return {"clashes": open_ones, "clashes_resolved": 0, "irresolvable": open_ones}
+    return {"clashes": open_ones, "clashes_resolved": 0, "clashes_resolved_new": 0, "irresolvable": open_ones}
 
 
 async def test_what_earlier_steps_wrote_is_no_statement_of_the_users() -> None:
@@ -193,3 +215,96 @@ async def test_words_that_would_end_the_line_do_not() -> None:
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     line = (await sent(request, cached(request)))[4]
     assert line.count("</user_update>") == 1
+
+
+# --- the judge ----------------------------------------------------------------------------------------------------------
+
+OPEN = user("My budget is 500 euros. My budget is 900 euros.")
+MAYBE = (user("Maybe I live in Leeds."), assistant("Noted."), user("Perhaps I live in Cardiff."))
+
+
+class Judging:
+    """A judge that says the same of all pairs."""
+
+    def __init__(self, sure: float | None = 1.0) -> None:
+        self.sure = sure
+        self.asked: list[Pair] = []
+
+    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        return [None] * len(pairs)
+
+    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        self.asked += pairs
+        return [self.sure] * len(pairs)
+
+
+def before(judge: Judging, *messages: Message, cache: CacheRules | None = None) -> Context:
+    return context(asked(*messages), judge=judge, model=profile(10**6, cache=cache or CacheRules()))
+
+
+async def test_by_default_nobody_is_asked() -> None:
+    judge = Judging()
+    assert isinstance(await ResolveClashes().apply(asked(*MAYBE), before(judge, *MAYBE)), Keep)
+    assert (judge.asked, ResolveClashes().needs_judge, ResolveClashes(reconcile="open").needs_judge) == (
+        [],
+        False,
+        True,
+    )
+
+
+async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> None:
+    older, *_ = await sent(asked(*MAYBE), before(Judging(), *MAYBE), reconcile="open")
+    assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps I live in Cardiff"]')
+    behind = (*MAYBE[:2], *FILLER, MAYBE[2])
+    texts = await sent(asked(*behind), before(Judging(), *behind, cache=CACHE), reconcile="open")
+    assert '"Perhaps I live in Cardiff" replaces the earlier "Maybe I live in Leeds"' in texts[4]
+
+
+@pytest.mark.parametrize("older", ["auto", "keep", "mark", "remove"])
+async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_stays(
+    older: Literal["auto", "keep", "mark", "remove"],
+) -> None:
+    texts = await sent(asked(OPEN), before(Judging(), OPEN), reconcile="open", older=older)
+    assert '"My budget is 900 euros" replaces the earlier "My budget is 500 euros"' in texts[0]
+    assert texts[1:] == ["Noted.", OPEN.text]
+
+
+@pytest.mark.parametrize("judge", [Judging(0.0), Judging(0.5), Judging(None), None])
+async def test_where_it_does_not_prefer_the_later_one_nothing_is_changed(judge: Judging | None) -> None:
+    request = asked(*MAYBE)
+    decision = await ResolveClashes(reconcile="open").apply(request, context(request, judge=judge))
+    assert isinstance(decision, Keep)
+    kept = 1 if judge is not None and judge.sure == 0.0 else 0
+    assert decision.facts["irresolvable"] == 1 - kept
+    assert decision.facts.get("compatible", 0) == kept
+
+
+async def test_a_pair_that_rules_have_found_is_no_more_where_both_hold() -> None:
+    request = asked(*SHORT)
+    policy = ResolveClashes(reconcile="all")
+    decision = await policy.apply(request, context(request, judge=Judging(0.0)))
+    assert isinstance(decision, Keep)
+    assert (decision.facts["clashes"], decision.facts["compatible"]) == (0, 1)
+    assert isinstance(await policy.apply(request, context(request, judge=Judging(None))), Rewrite)
+
+
+async def test_with_a_judge_applied_twice_it_changes_no_more() -> None:
+    policy, ctx = ResolveClashes(reconcile="all"), before(Judging(), OPEN)
+    first = await policy.apply(asked(OPEN), ctx)
+    assert isinstance(first, Rewrite)
+    assert isinstance(await policy.apply(first.request, ctx), Keep)
+
+
+def test_it_must_not_wait_for_longer_than_it_has() -> None:
+    with pytest.raises(ValueError, match="timeout must be more than the 2 seconds of wait"):
+        ResolveClashes(reconcile="open", wait=2.0)
+    assert ResolveClashes(wait=2.0).timeout == 2.0, "without a judge it waits for nobody"
+
+
+async def test_a_clash_is_new_with_the_statement_that_makes_it() -> None:
+    later = (assistant("Congratulations."), user("Thank you."))
+    counts = []
+    for request in (asked(*SHORT), asked(*SHORT, *later)):
+        facts = (await ResolveClashes().apply(request, context(request))).facts
+        counts.append((facts["clashes_resolved"], facts["clashes_resolved_new"]))
+    assert counts == [(1, 1), (1, 0)]

@@ -146,8 +146,23 @@ def ids(ranking: Sequence[RememberedItem]) -> list[str]:
 def test_which_memories_are_given(items: list[RememberedItem], bars: Bars, chosen: list[str], facts: object) -> None:
     ranking = ranked(items, bars)
     assert ids(ranking.chosen) == chosen
-    found = {name: value for name, value in ranking.facts.items() if name != "memories_found"}
+    found = {
+        name: value for name, value in ranking.facts.items() if name not in ("memories_found", "given", "left_out")
+    }
     assert found == facts
+
+
+def test_each_memory_that_is_given_or_stays_out_is_named_with_its_score_and_why() -> None:
+    items = [
+        item("a", 0.9), item("b", 0.8, age=9e9), item("c", 0.75, sure=0.1), item("d", 0.65), item("e", 0.3),
+        item("f", 0.71),
+    ]  # fmt: skip
+    facts = ranked(items, Bars(top=1, max_age=1e6)).facts
+    assert facts["given"] == "a 0.90"
+    assert facts["left_out"] == (
+        "b 0.80 too old, c 0.75 not sure enough, f 0.71 behind the best, d 0.65 not relevant enough, "
+        "e 0.30 not relevant enough"
+    )
 
 
 async def test_they_stand_in_front_of_the_query_as_data() -> None:
@@ -167,7 +182,9 @@ async def test_they_stand_in_front_of_the_query_as_data() -> None:
     assert decision.request.messages[0] is request.messages[0]
     assert decision.request.messages[3] is request.messages[1]
     assert decision.why == "2 of 3 memories, by meaning, 1 not relevant enough"
-    assert decision.facts == {"memories_total": 3, "memories_found": 3, "memories_injected": 2, "left_relevance": 1}
+    counts = {"memories_total": 3, "memories_found": 3, "memories_injected": 2, "memories_injected_new": 2}
+    told = {"left_relevance": 1, "given": "a 0.90, b 0.80", "left_out": "c 0.10 not relevant enough"}
+    assert decision.facts == {**counts, **told}
     assert "tea" not in decision.why
 
 

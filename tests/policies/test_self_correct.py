@@ -71,6 +71,15 @@ async def test_a_note_stands_in_front_of_the_last_user_message() -> None:
     assert JSON.text in note.text
 
 
+async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has_the_note() -> None:
+    memo = Remembering()
+    for talk in ("s u1 a1 u2", "s u1 a1 u2 a2 u3"):
+        request = chat(talk)
+        decision = await SelfCorrect().apply(request, made(request, memo, EMPTY, JSON))
+        assert isinstance(decision, Rewrite)
+        assert decision.findings == [f"before messages[3]: {each.text}" for each in (EMPTY, JSON)]
+
+
 async def test_it_stays_as_the_conversation_grows_and_is_given_once() -> None:
     memo, pending = Remembering(), (EMPTY,)
     first = await forwarded(chat("u1 a1 u2"), memo, *pending)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
@@ -16,15 +15,6 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.tracing import Tracing
 
 SECRET = "the-prompt-text"
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = before
-    root.setLevel(level)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

@@ -24,7 +24,10 @@ def told(facts: dict[str, Fact], verdict: Verdict = "rewrite", *, observed: bool
         ({"poisoning_attempts": 2}, 'penstock_poisoning_attempts_total{policy="p"}', 2),
         ({"clashes_resolved": 1}, 'penstock_clashes_resolved_total{policy="p"}', 1),
         ({"poor_contents": 3}, 'penstock_poor_contents_total{policy="p"}', 3),
-        ({"notes": 2}, 'penstock_scratchpad_reads_total{policy="p"}', 2),
+        ({"poisoning_attempts": 5, "poisoning_attempts_new": 2}, 'penstock_poisoning_attempts_total{policy="p"}', 2),
+        ({"clashes_resolved_new": 0, "clashes_resolved": 3}, 'penstock_clashes_resolved_total{policy="p"}', 0),
+        ({"memories_injected": 4, "memories_injected_new": 1}, 'penstock_memories_selected_total{policy="p"}', 1),
+        ({"notes": 2}, 'penstock_scratchpad_reads_total{kind="note"}', 2),
         ({"correction_notes": 1}, 'penstock_correction_notes_total{policy="p"}', 1),
         ({"dropped_messages": 30, "left_messages": 4}, 'penstock_distraction_mitigations_total{policy="p"}', 1),
         ({"tools_offered": 8}, 'penstock_confusion_mitigations_total{policy="p"}', 1),
@@ -47,8 +50,9 @@ def test_what_was_only_observed_or_did_nothing_mitigates_nothing() -> None:
 
 def test_calls_of_internal_tools_are_counted_by_tool() -> None:
     metrics = Metrics("1")
-    metrics.answered({"rounds": 3, "calls_note": 2, "calls_search_tools": 1})
+    metrics.answered({"rounds": 3, "calls_note": 2, "calls_search_tools": 1, "calls_recall": 4})
     found = scraped(metrics)
     assert found['penstock_internal_calls_total{tool="search_tools"}'] == 1
     assert found['penstock_internal_calls_total{tool="note"}'] == 2
-    assert found["penstock_scratchpad_writes_total"] == 2
+    assert found['penstock_scratchpad_writes_total{kind="note"}'] == 2
+    assert found['penstock_scratchpad_reads_total{kind="original"}'] == 4

@@ -98,6 +98,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and $values.admin.enabled (eq (int $values.admin.port) (int $values.service.port)) }}
 {{- fail "admin.port and service.port must differ" }}
 {{- end }}
+{{- $auth := $values.config.auth | default dict }}
+{{- if and $values.metrics.serviceMonitor.enabled (not $values.admin.enabled) (not $values.admin.key) (eq (default "" $auth.kind) "keys") }}
+{{- fail "metrics.serviceMonitor needs admin.enabled or admin.key where config.auth.kind is keys: metrics are not for clients" }}
+{{- end }}
 {{- if le (include "penstock.grace" . | int) (include "penstock.leastGrace" . | int) }}
 {{- fail "terminationGracePeriodSeconds must be longer than preStopSeconds and drainSeconds together, or streams break" }}
 {{- end }}
@@ -147,7 +151,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- /* The sections that a running pod cannot take over. */ -}}
 {{- define "penstock.fixedConfig" -}}
-{{- toYaml (pick (include "penstock.config" . | fromYaml) "server" "state" "vectors" "embedding" "telemetry") }}
+{{- $config := include "penstock.config" . | fromYaml }}
+{{- $limits := pick ($config.limits | default dict) "max_header_bytes" "header_timeout" "body_timeout" "write_timeout" }}
+{{- toYaml (merge (pick $config "server" "state" "vectors" "embedding" "telemetry" "memories" "judge") (dict "limits" $limits)) }}
 {{- end }}
 
 {{- define "penstock.configMapName" -}}

@@ -1,0 +1,28 @@
+"""How the C library keeps memory that Python has given back.
+
+glibc makes an arena for each thread that allocates, and raises the size from which a block is mapped by itself to that
+of the largest block freed so far: bodies of megabytes then lie in arenas, small objects come to stand behind them, and
+nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew.
+"""
+
+import ctypes
+import os
+from collections.abc import Mapping
+
+# mallopt(3)
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+
+_OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 2)}
+"""By the variable with which an operator may choose another value; such a value stays."""
+
+
+def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Have few arenas, and blocks of a MiB and more outside of them. Call it before threads are begun.
+
+    Returns the options that were set; none where the C library is not glibc.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
+        return ()
+    wanted = {name: option for name, option in _OPTIONS.items() if name not in environ}
+    return tuple(name for name, (option, value) in wanted.items() if library.mallopt(option, value) == 1)

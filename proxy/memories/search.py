@@ -1,0 +1,90 @@
+"""Which memories fit a query: by their vectors where there are any, else by their words."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Literal, NamedTuple
+
+from proxy.lexical import Counted, counted, fits
+from proxy.memories import Memory, Owner, is_over
+from proxy.memories.calibration import WORDS
+from proxy.memories.shelves import Shelf
+from proxy.memories.vectors import MemoryVectors
+
+How = Literal["meaning", "words"]
+
+
+class Hit(NamedTuple):
+    """A memory that was found."""
+
+    memory: Memory
+    score: float
+    """How well it fits, from 0 to 1 (`proxy.memories.calibration`)."""
+    is_own: bool
+    """Whether it is the user's, and not the tenant's as a whole."""
+
+
+class Search:
+    """Ranks the memories of owners, those of each scope by themselves. For use on one event loop."""
+
+    def __init__(self, vectors: MemoryVectors, threads: Executor) -> None:
+        """`threads` rank by words."""
+        self._vectors, self._threads = vectors, threads
+
+    async def hits(
+        self, shelves: Sequence[tuple[Owner, Shelf]], query: str, *, limit: int, wait: float, now: float
+    ) -> tuple[list[Hit], How]:
+        """At least `limit` of those that fit best, if there are so many, and by what they were found.
+
+        `wait` is in seconds for the query's vector, `now` in seconds since 1970.
+        """
+        some = [
+            (each, shelf, found)
+            for owner, shelf in shelves
+            for each in shelf.owners(owner)
+            if (found := shelf.of(each.scope))
+        ]
+        for owner, _, records in some:
+            self._vectors.check(owner, records)
+        until = time.monotonic() + wait
+        vector = (await self._vectors.of(some[0][0].tenant, [query], wait))[0] if some else None
+        calibration = await self._vectors.calibration(max(0.0, until - time.monotonic())) if vector else None
+        hits: list[Hit] = []
+        by_meaning = False
+        for owner, shelf, records in some:
+            near = await self._vectors.nearest(owner, vector, limit) if vector and calibration else None
+            if near is None or calibration is None:
+                scores = await self._by_words(shelf.words, records.values(), query)
+            else:
+                by_meaning = True
+                scores = {each.id: calibration.score(each.score) for each in near}
+                if missing := self._vectors.missing(owner):
+                    scores |= await self._by_words(
+                        shelf.words, [each for each in records.values() if each.id in missing], query
+                    )
+            hits += _hits(records, scores, now, is_own=bool(owner.user))
+        return sorted(hits, key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id)), (
+            "meaning" if by_meaning else "words"
+        )
+
+    async def _by_words(self, words: dict[str, Counted], some: Iterable[Memory], query: str) -> dict[str, float]:
+        work = partial(_scored, words, list(some), query)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _hits(records: Mapping[str, Memory], scores: Mapping[str, float], now: float, *, is_own: bool) -> list[Hit]:
+    """What still is there of what was found."""
+    found = ((records.get(id), score) for id, score in scores.items())
+    return [Hit(each, score, is_own) for each, score in found if each is not None and not is_over(each, now)]
+
+
+def _scored(words: dict[str, Counted], some: Sequence[Memory], query: str) -> dict[str, float]:
+    """The scores of the memories that share a word with a query; what is counted of texts is put to `words`."""
+    known: dict[str, list[str]] = {}
+    for each in some:
+        if each.id not in words:
+            words[each.id] = counted(each.text, known)
+    found = fits(query, [words[each.id] for each in some])
+    return {each.id: WORDS.score(fit.share) for each, fit in zip(some, found, strict=True) if fit.terms}

@@ -1,0 +1,110 @@
+"""What earlier steps of a chain have put into a request from outside: single memories, texts that other agents gave."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from proxy import given, recalled, remembered
+from proxy.chat import ChatRequest, Message
+from proxy.lineage import of_client
+from proxy.quality.content import Content
+from proxy.quality.items import Item, data_in, new_from, standing
+
+_SPANS: Mapping[str, Callable[[str], list[tuple[int, int]]]] = {
+    remembered.TAG: remembered.spans,
+    given.TAG: given.spans,
+}
+"""Where the items of a block stand, by its tag; a block of any other tag is one item."""
+
+
+class Stretch(NamedTuple):
+    """A part of the text of a message that an earlier step has made."""
+
+    place: int
+    """The message's place in the request."""
+    start: int
+    end: int
+    may_leave: bool = False
+    """Whether it is a line that may go without a word, because its text stays where it came from."""
+
+
+class Change(NamedTuple):
+    """What is sent in place of a stretch; None where it leaves."""
+
+    stretch: Stretch
+    sent: str | None
+
+
+def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[Item, Stretch]]:
+    """Each item of the blocks in one of these tags that are not the client's, and where it stands.
+
+    An item is new with the message of the client's in front of which it stands. What was given by another agent, who
+    did not know the question, is not compared with it.
+    """
+    blocks = list(_blocks(request, incoming, tags))
+    if not blocks:
+        return
+    behind = {there: place for place, there in standing(request, incoming).items()}
+    new, questions = new_from(incoming.messages), _questions(incoming.messages, tags)
+    for place, message, tag in blocks:
+        text, at = message.text, _anchor(behind, place, len(request.messages), len(incoming.messages))
+        asked = "" if tag == given.TAG else questions[at]
+        for start, end in _SPANS.get(tag, _whole)(text):
+            item = Item(at, message, Content(told(text[start:end]), asked), at >= new - 1, added=True)
+            yield item, Stretch(place, start, end, may_leave=tag == remembered.TAG)
+
+
+def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Iterator[Stretch]:
+    """Where passages of a content stand that left the request, and that an earlier step has brought back."""
+    for place, message, _ in _blocks(request, incoming, (recalled.TAG,)):
+        yield from (Stretch(place, *span) for span in recalled.spans(message.text, content))
+
+
+def told(text: str) -> str:
+    """A text without the line that was put in front of it."""
+    if not text.startswith("[quality check: "):
+        return text
+    return text[end + 1 :].lstrip() if (end := text.find("]", 0, 400)) > 0 else text
+
+
+def changed(messages: Sequence[Message], changes: Iterable[Change]) -> tuple[list[Message], frozenset[int]]:
+    """The messages with these changes in them, and the places of those of which nothing is left."""
+    made, gone = list(messages), set[int]()
+    # from the end of each text, so that places in front hold
+    for (place, start, end, _), sent in sorted(changes, key=lambda each: each.stretch, reverse=True):
+        text = made[place].text
+        if sent is None:
+            start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
+        text = text[:start] + sent + text[end:]
+        made[place] = Message({"role": "user", "content": text})
+        if text.startswith(f"<{remembered.TAG}>") and not remembered.spans(text):
+            gone.add(place)
+    return made, frozenset(gone)
+
+
+def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, Message, str]]:
+    """The messages that are not the client's and begin with one of these tags."""
+    sent = of_client(request.messages, incoming.messages)
+    for place, message in enumerate(request.messages):
+        if place not in sent and message.get("role") == "user" and isinstance(message.get("content"), str):
+            tag = message.text.partition(">")[0].removeprefix("<").partition(" ")[0]
+            if message.text.startswith("<") and tag in tags:
+                yield place, message, tag
+
+
+def _whole(text: str) -> list[tuple[int, int]]:
+    return [(0, len(text))]
+
+
+def _anchor(behind: Mapping[int, int], place: int, end: int, otherwise: int) -> int:
+    """The client's message in front of which something stands, by its place in what the client sent."""
+    return next((behind[there] for there in range(place + 1, end) if there in behind), otherwise)
+
+
+def _questions(messages: Sequence[Message], tags: Collection[str]) -> list[str]:
+    """What the user asks with each message, or has asked last before it; and behind the last one."""
+    asked, found = "", list[str]()
+    for message in messages:
+        if message.get("role") == "user":
+            asked = data_in(message, tags)[1]
+        found.append(asked)
+    return [*found, asked]

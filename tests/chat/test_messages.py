@@ -1,0 +1,153 @@
+"""Messages and tools: objects that nobody changes, which keep the bytes that the client sent."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.chat import JsonObject, Message, Tool
+from tests.chat.parsing import parse
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda item: item.__setitem__("a", 2), id="setting a key"),
+        pytest.param(lambda item: item.__delitem__("a"), id="deleting a key"),
+        pytest.param(lambda item: item.__ior__({"a": 2}), id="merging in place"),
+        pytest.param(lambda item: item.clear(), id="clear"),
+        pytest.param(lambda item: item.pop("a"), id="pop"),
+        pytest.param(lambda item: item.popitem(), id="popitem"),
+        pytest.param(lambda item: item.setdefault("b", 2), id="setdefault"),
+        pytest.param(lambda item: item.update({"a": 2}), id="update"),
+        pytest.param(lambda item: item.update(a=2), id="update by keyword"),
+        pytest.param(pickle.dumps, id="pickling"),
+    ],
+)
+@pytest.mark.parametrize("kind", [JsonObject, Message, Tool])
+def test_an_object_refuses_every_change(kind: type[JsonObject], change: Callable[[Any], object]) -> None:
+    item = kind({"a": 1})
+
+    with pytest.raises(TypeError, match=kind.__name__):
+        change(item)
+
+    assert item == {"a": 1}
+    assert item.raw == b'{"a":1}'
+
+
+def test_raw_is_what_the_client_sent() -> None:
+    assert Message({"role": "user"}, b'{ "role" : "user" }').raw == b'{ "role" : "user" }'
+
+
+def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
+    made = Message({"role": "user", "content": 'caf\xe9 "\u65e5\u672c" \U0001f600', "a": [1, 1.0, None, True]})
+
+    assert (
+        made.raw == '{"role":"user","content":"caf\xe9 \\"\u65e5\u672c\\" \U0001f600","a":[1,1.0,null,true]}'.encode()
+    )
+
+
+def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None:
+    sent = Message({"role": "user", "content": "a", "name": "x"}, b"bytes")
+
+    changed = sent.with_changes(content="b", extra=None)
+
+    assert type(changed) is Message
+    assert changed.raw == b'{"role":"user","content":"b","name":"x","extra":null}'
+    assert sent.without("content", "absent").raw == b'{"role":"user","name":"x"}'
+    assert sent == {"role": "user", "content": "a", "name": "x"}
+    assert sent.raw == b"bytes"
+
+
+def test_a_copy_is_the_object_and_a_deep_copy_shares_nothing() -> None:
+    sent = Message({"role": "user", "content": [{"type": "text", "text": "a"}]})
+
+    assert copy.copy(sent) is sent
+    deep = copy.deepcopy(sent)
+    assert deep == sent
+    assert type(deep) is Message
+    assert deep["content"] is not sent["content"]
+    assert deep["content"][0] is not sent["content"][0]
+
+
+def test_a_deep_copy_equals_its_original_whatever_numbers_it_has() -> None:
+    sent = parse(b'{"model":"m","messages":[{"role":"user","n":[1.0,1e5,1180591620717411303424,-0.0]}]}').messages[0]
+
+    deep = copy.deepcopy(sent)
+
+    assert deep.raw == sent.raw
+    assert [(type(value), value) for value in deep["n"]] == [(type(value), value) for value in sent["n"]]
+
+
+# --- messages and tools -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "parts"),
+    [
+        pytest.param("hello", "hello", 1, id="a string is one text part"),
+        pytest.param("", "", 1, id="an empty string is a part too"),
+        pytest.param(None, "", 0, id="null has no part"),
+        pytest.param([], "", 0, id="an empty list has no part"),
+        pytest.param([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", 2, id="texts are joined"),
+        pytest.param(
+            [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}], "b", 2, id="an image"
+        ),
+        pytest.param([{"type": "refusal", "refusal": "no"}], "", 1, id="a part without text"),
+    ],
+)
+def test_text_and_parts_of_a_message(content: Any, text: str, parts: int) -> None:
+    item = Message({"role": "user", "content": content})
+
+    assert item.text == text
+    assert len(item.parts) == parts
+
+
+def test_a_message_without_content_has_no_text() -> None:
+    assert Message({"role": "assistant"}).text == ""
+    assert Message({}).role == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "is_system"),
+    [
+        ("system", True),
+        ("developer", True),
+        ("user", False),
+        ("assistant", False),
+        ("tool", False),
+        ("function", False),
+    ],
+)
+def test_system_and_developer_have_the_operators_authority(role: str, is_system: bool) -> None:
+    assert Message({"role": role}).is_system is is_system
+
+
+def test_calls_are_read_in_order_whatever_kind_of_tool_they_are_of() -> None:
+    calls = [
+        {"id": "b", "type": "function", "function": {"name": "search", "arguments": "{}"}},
+        {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls"}},
+        {"id": "c", "type": "new_kind"},
+    ]
+    item = Message({"role": "assistant", "tool_calls": calls})
+
+    assert item.call_ids == ("b", "a", "c")
+    assert item.called_tools == ("search", "shell", "")
+    assert Message({"role": "assistant", "tool_calls": None}).call_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("definition", "name"),
+    [
+        pytest.param({"type": "function", "function": {"name": "search"}}, "search", id="a function"),
+        pytest.param({"type": "custom", "custom": {"name": "shell"}}, "shell", id="a custom tool"),
+        pytest.param({"type": "web_search", "name": "web"}, "web", id="a flat definition"),
+        pytest.param({"type": "web_search"}, "", id="one without a name"),
+    ],
+)
+def test_a_tool_knows_its_name(definition: dict[str, Any], name: str) -> None:
+    assert Tool(definition).name == name

@@ -1,0 +1,111 @@
+"""Configuration: what holds is loaded, with its environment, and so is the shipped file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from proxy.config import load
+from proxy.settings import OpenAIUpstream
+from tests.config.files import BASE, ROOT, loaded
+
+# --- what holds -------------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_configuration(tmp_path: Path) -> None:
+    config = loaded(tmp_path, BASE)
+
+    assert config.path == tmp_path / "config.yaml"
+    assert config.settings.server.port == 4000
+    assert config.settings.chains == {"default": ()}
+    assert config.settings.models[0].match == ("*",)
+
+
+def test_a_chain_is_its_policies_in_order_with_their_names(tmp_path: Path) -> None:
+    text = (
+        BASE
+        + "chains:\n  default:\n    - reject_oversize: {share: 0.5}\n    - window_history\n    - reject_oversize:\n"
+    )
+    chain = loaded(tmp_path, text + "  other:\n").settings.chains["default"]
+
+    assert [name for name, _ in chain] == ["reject_oversize", "window_history", "reject_oversize"]
+    assert [type(policy).__name__ for _, policy in chain] == ["RejectOversize", "WindowHistory", "RejectOversize"]
+    assert chain[0][1].model_dump()["share"] == 0.5
+    assert loaded(tmp_path, text + "  other:\n").settings.chains["other"] == ()
+
+
+def test_values_from_the_environment_become_what_they_must_be(tmp_path: Path) -> None:
+    text = BASE + "server: {port: '${PORT}', max_body_mib: '${MIB}', may_bypass: '${BYPASS}'}"
+
+    server = loaded(tmp_path, text, {"PORT": "8080", "MIB": "1.5", "BYPASS": "false"}).settings.server
+
+    assert (server.port, server.max_body_mib, server.may_bypass) == (8080, 1.5, False)
+
+
+def test_a_value_of_the_environment_cannot_add_settings(tmp_path: Path) -> None:
+    hostile = "1.2.3.4\n  port: 1\nmodels: []\n# {["
+
+    config = loaded(tmp_path, BASE + "server:\n  host: ${HOST}\n", {"HOST": hostile})
+
+    assert config.settings.server.host == hostile
+    assert config.settings.server.port == 4000
+
+
+def test_the_environment_is_the_processs_own_unless_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_HOST", "h")
+    (tmp_path / "config.yaml").write_text(BASE + "server: {host: '${PENSTOCK_TEST_HOST}'}")
+
+    assert load(tmp_path / "config.yaml").settings.server.host == "h"
+
+
+def test_the_version_is_that_of_the_text(tmp_path: Path) -> None:
+    text = BASE + "server: {host: '${HOST:-a}'}\n"
+    first = loaded(tmp_path, text)
+
+    assert re.fullmatch(r"[0-9a-f]{12}", first.version)
+    assert loaded(tmp_path, text, {"HOST": "b"}).version == first.version
+    assert loaded(tmp_path, text + "# more\n").version != first.version
+
+
+def test_addresses_lose_their_last_slash(tmp_path: Path) -> None:
+    text = BASE.replace("echo: {kind: echo}", "echo: {kind: openai, base_url: 'http://h:1/v1/'}")
+
+    upstream = loaded(tmp_path, text).settings.upstreams["echo"]
+
+    assert isinstance(upstream, OpenAIUpstream)
+    assert upstream.base_url == "http://h:1/v1"
+
+
+def test_an_empty_key_is_none(tmp_path: Path) -> None:
+    text = BASE.replace("{kind: echo}", "{kind: openai, api_key: '${KEY:-}'}")
+    (upstream,) = loaded(tmp_path, text).settings.upstreams.values()
+    assert isinstance(upstream, OpenAIUpstream)
+    assert upstream.api_key is None
+    (keyed,) = loaded(tmp_path, text, {"KEY": "sk-1"}).settings.upstreams.values()
+    assert isinstance(keyed, OpenAIUpstream)
+    assert keyed.api_key is not None
+
+
+# --- the shipped file -------------------------------------------------------------------------------------------------
+
+
+SHIPPED = ROOT / "config.yaml"
+VARIABLES = sorted(set(re.findall(r"\$\{([A-Z_]+)", SHIPPED.read_text(encoding="utf-8"))))
+VALUES = {"PENSTOCK_PORT": "8080", "OPENAI_BASE_URL": "http://h:1/v1", "OLLAMA_HOST": "http://h:2"}
+
+
+def test_the_shipped_configuration_needs_no_environment() -> None:
+    settings = load(SHIPPED, {}).settings
+
+    assert set(settings.upstreams) >= {"openai", "ollama", "echo"}
+    assert settings.chains["default"]
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_the_shipped_configuration_takes_each_variable(variable: str) -> None:
+    value = VALUES.get(variable, "other")
+
+    settings = load(SHIPPED, {variable: value}).settings
+
+    assert value in settings.model_dump_json()
+    assert settings != load(SHIPPED, {}).settings

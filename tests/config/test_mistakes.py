@@ -1,0 +1,175 @@
+"""Each mistake in a configuration is one line with its place and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config import load
+from proxy.errors import ConfigError
+from tests.config.files import BASE, loaded, refusal
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        pytest.param("modls: []", "config.yaml:6: modls: unknown key; did you mean 'models'?", id="the top"),
+        pytest.param("server:\n  prot: 1", "config.yaml:7: server.prot: unknown key; did you mean 'port'?", id="server"),
+        pytest.param("telemetry: {zzz: 1}", "config.yaml:6: telemetry.zzz: unknown key; known: endpoint, protocol",
+                     id="nothing similar"),
+        pytest.param("chains:\n  default:\n    - window_history: {keep_turn: 1}",
+                     "config.yaml:8: chains.default.0.window_history.keep_turn: unknown key; did you mean 'keep_turns'?",
+                     id="a policy"),
+        pytest.param("chains:\n  default:\n    - window_history:\n        when:\n          context_ovr: 1",
+                     "config.yaml:10: chains.default.0.window_history.when.context_ovr: unknown key; did you mean 'context_over'?",
+                     id="a condition"),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_met_with_the_right_one(tmp_path: Path, added: str, said: str) -> None:
+    assert refusal(tmp_path, BASE + added).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "model", "said"),
+    [
+        pytest.param("kind: openai\n    base_ulr: x", "", "config.yaml:5: upstreams.one.base_ulr: unknown key; did you mean 'base_url'?",
+                     id="an upstream"),
+        pytest.param("kind: echo", "windw: 1", "config.yaml:8: models.0.windw: unknown key; did you mean 'window'?",
+                     id="a model"),
+        pytest.param("kind: echo", "prices:\n      inptu: 1",
+                     "config.yaml:9: models.0.prices.inptu: unknown key; did you mean 'input'?", id="prices"),
+        pytest.param("kind: echo", "cache:\n      reed: 1",
+                     "config.yaml:9: models.0.cache.reed: unknown key; did you mean 'read'?", id="cache rules"),
+    ],
+)  # fmt: skip
+def test_so_it_is_in_upstreams_and_models(tmp_path: Path, upstream: str, model: str, said: str) -> None:
+    text = f"version: 1\nupstreams:\n  one:\n    {upstream}\nmodels:\n  - match: '*'\n    upstream: one\n    {model}\n"
+
+    assert refusal(tmp_path, text) == said
+
+
+def test_a_key_that_is_needed_and_misspelt_is_named_as_it_is_written(tmp_path: Path) -> None:
+    said = refusal(tmp_path, "upstreams:\n  echo: {kind: echo}\nmodels:\n  - {match: '*', upstrem: echo}\n")
+
+    assert said == "config.yaml:4: models.0.upstrem: unknown key; did you mean 'upstream'?"
+
+
+@pytest.mark.parametrize(
+    ("added", "place", "right"),
+    [
+        pytest.param("version: 2", "config.yaml:6: version", "1", id="another version"),
+        pytest.param("server: 4000", "config.yaml:6: server", "dictionary", id="a number for a section"),
+        pytest.param("server:\n  port: http", "config.yaml:7: server.port", "integer", id="a word for a number"),
+        pytest.param("server:\n  port: 70000", "config.yaml:7: server.port", "65535", id="a port beyond the last"),
+        pytest.param("server:\n  drain: 0", "config.yaml:7: server.drain", "greater than 0", id="no time at all"),
+        pytest.param("server:\n  may_bypass: perhaps", "config.yaml:7: server.may_bypass", "boolean", id="no boolean"),
+        pytest.param("telemetry:\n  log_level: loud", "config.yaml:7: telemetry.log_level", "'debug', 'info'",
+                     id="a word that is not one of some"),
+        pytest.param("telemetry:\n  endpoint: host:4318", "config.yaml:7: telemetry.endpoint", "http:// or https://",
+                     id="an address without a scheme"),
+        pytest.param("default_upstream: ehco", "config.yaml:6: default_upstream", "did you mean 'echo'?",
+                     id="a default that is not there"),
+        pytest.param("chains: []", "config.yaml:6: chains", "names to lists of policies", id="chains that are a list"),
+        pytest.param("chains:\n  default: window_history", "config.yaml:7: chains.default", "- window_history:",
+                     id="a chain that is a word"),
+        pytest.param("chains:\n  default: {window_history: {}}", "config.yaml:7: chains.default", "- window_history:",
+                     id="a chain that is a mapping"),
+        pytest.param("chains:\n  default:\n    - []", "config.yaml:8: chains.default.0", "- window_history:",
+                     id="a step that is a list"),
+        pytest.param("chains:\n  default:\n    -", "config.yaml:8: chains.default.0", "- window_history:",
+                     id="a step that is nothing"),
+        pytest.param("chains:\n  default:\n    - {}", "config.yaml:8: chains.default.0", "- window_history:",
+                     id="a step without a name"),
+        pytest.param("chains:\n  default:\n    - a: {}\n      b: {}", "config.yaml:8: chains.default.0",
+                     "- window_history:", id="two policies in a step"),
+        pytest.param("chains:\n  default:\n    - window_history\n    - window_histry: {}",
+                     "config.yaml:9: chains.default.1", "did you mean 'window_history'?", id="an unknown policy"),
+        pytest.param("chains:\n  default:\n    - window_history\n    - isolate_tasks",
+                     "config.yaml:9: chains.default.1.isolate_tasks", "must stand before all other steps",
+                     id="a step that must come first"),
+        pytest.param("chains:\n  default:\n    - zzz", "config.yaml:8: chains.default.0", "window_history",
+                     id="a policy that resembles none"),
+        pytest.param("chains:\n  default:\n    - ''", "config.yaml:8: chains.default.0", "window_history",
+                     id="an empty name"),
+        pytest.param("chains:\n  default:\n    - window_history: [40]", "config.yaml:8: chains.default.0.window_history",
+                     "dictionary", id="a list for settings"),
+        pytest.param("chains:\n  default:\n    - window_history:\n        keep_turns: 0",
+                     "config.yaml:9: chains.default.0.window_history.keep_turns", "greater than or equal to 1",
+                     id="a setting out of its bounds"),
+        pytest.param("chains:\n  default:\n    - window_history:\n        on_error: ignore",
+                     "config.yaml:9: chains.default.0.window_history.on_error", "'skip' or 'reject'",
+                     id="a setting that all policies have"),
+        pytest.param("chains:\n  default:\n    - window_history: {keep_turns: 5, stride: 9}",
+                     "config.yaml:8: chains.default.0.window_history", "stride", id="settings that contradict"),
+        pytest.param("chains: {small: []}", "config.yaml:5: models.0.chain", "there is no 'default'; known: small",
+                     id="no default chain"),
+        pytest.param("models: []", "config.yaml:6: models", "twice", id="a section twice"),
+        pytest.param("server: {host: '${NO_SUCH_VARIABLE}'}", "config.yaml:6: server.host",
+                     "${NO_SUCH_VARIABLE:-default}", id="a variable that is not set"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
+    tmp_path: Path, added: str, place: str, right: str
+) -> None:
+    said = refusal(tmp_path, BASE + added)
+
+    assert said.startswith(f"{place}: ")
+    assert right in said
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "right"),
+    [
+        pytest.param("", "config.yaml: upstreams", "required", id="an empty file"),
+        pytest.param("hello", "config.yaml:1", "must be a mapping that starts with `version: 1`", id="a word"),
+        pytest.param("- a\n- b", "config.yaml:1", "must be a mapping that starts with `version: 1`", id="a list"),
+        pytest.param("upstreams:\n  a: {kind: echo}", "config.yaml:1: models", "required", id="no models"),
+        pytest.param("upstreams: {}\nmodels: [{match: a, upstream: b}]", "config.yaml:1: upstreams", "at least 1",
+                     id="no upstream"),
+        pytest.param("upstreams:\n  a: {kind: echo}\nmodels: []", "config.yaml:3: models", "at least 1",
+                     id="an empty list of models"),
+        pytest.param("upstreams:\n  a: {kind: opnai}\nmodels: [{match: x, upstream: a}]", "config.yaml:2: upstreams.a",
+                     "'openai'", id="an unknown kind"),
+        pytest.param("upstreams:\n  a: {base_url: http://h}\nmodels: [{match: x, upstream: a}]",
+                     "config.yaml:2: upstreams.a", "kind", id="no kind"),
+        pytest.param("upstreams:\n  a: openai\nmodels: [{match: x, upstream: a}]", "config.yaml:2: upstreams.a",
+                     "dictionary", id="a word for an upstream"),
+        pytest.param("upstreams:\n  a:\n    kind: openai\n    base_url: h:1\nmodels: [{match: x, upstream: a}]",
+                     "config.yaml:4: upstreams.a.base_url", "http:// or https://", id="an address without a scheme"),
+        pytest.param("upstreams:\n  a: {kind: foreign, provider: 'a b'}\nmodels: [{match: x, upstream: a}]",
+                     "config.yaml:2: upstreams.a.provider", "[a-z0-9_]", id="a provider that is no name"),
+        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: x\n    upstream: b",
+                     "config.yaml:5: models.0.upstream", "there is no 'b'; known: a", id="an unknown upstream"),
+        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: x\n    upstream: a\n    chain: defualt",
+                     "config.yaml:6: models.0.chain", "did you mean 'default'?", id="an unknown chain"),
+        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: []\n    upstream: a",
+                     "config.yaml:4: models.0.match", "at least 1", id="no glob"),
+        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: [x, 1]\n    upstream: a",
+                     "config.yaml:4: models.0.match.1", "string", id="a number for a glob"),
+        pytest.param("upstreams: [", "config.yaml:1: not valid YAML", "expected", id="no YAML"),
+    ],
+)  # fmt: skip
+def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, place: str, right: str) -> None:
+    said = refusal(tmp_path, text)
+
+    assert said.startswith(f"{place}: ")
+    assert right in said
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none.yaml: cannot be read: No such file"):
+        load(tmp_path / "none.yaml", {})
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+def test_a_file_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_bytes(BASE.encode() + b"# \xff")
+
+    with pytest.raises(ConfigError, match="cannot be read: it is not UTF-8"):
+        load(tmp_path / "config.yaml", {})
+
+
+def test_a_misspelt_variable_is_not_sent_as_text(tmp_path: Path) -> None:
+    for written in ("${NO-PE}", "${}", "a${VAR:default}"):
+        with pytest.raises(ConfigError, match=r"a variable is written \$\{NAME\}"):
+            loaded(tmp_path, BASE + f"default_upstream: '{written}'\n")

@@ -1,0 +1,98 @@
+"""Policies of a configuration: those that come with Penstock, and those of one's own."""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.config import policy_class, policy_names
+from proxy.policy import Policy
+from tests.config.files import BASE, ROOT, loaded, refusal
+
+OWN_POLICY = """
+    from proxy.policy import Decision, Keep, Policy
+
+
+    class Mine(Policy):
+        \"\"\"Leaves every request as it is.\"\"\"
+
+        level: int = 1
+
+        async def apply(self, request, ctx):
+            return Keep("as it was")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of policies outside Penstock, importable as `own_policies`."""
+    directory = tmp_path / "own_policies"
+    directory.mkdir()
+    (directory / "__init__.py").touch()
+    (directory / "mine.py").write_text(textwrap.dedent(OWN_POLICY))
+    (directory / "none.py").write_text("from own_policies.mine import Mine\n")
+    (directory / "two.py").write_text(textwrap.dedent(OWN_POLICY) + "\n\nclass Other(Mine):\n    pass\n")
+    (directory / "broken.py").write_text("def (:\n")
+    (directory / "failing.py").write_text("raise ValueError('no licence')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield directory
+    for name in [name for name in sys.modules if name.partition(".")[0] == "own_policies"]:
+        del sys.modules[name]
+
+
+def test_a_dotted_path_names_a_policy_elsewhere(tmp_path: Path, package: Path) -> None:
+    text = BASE + "chains: {default: [own_policies.mine: {level: 3}]}"
+
+    ((name, policy),) = loaded(tmp_path, text).settings.chains["default"]
+
+    assert name == "own_policies.mine"
+    assert policy.model_dump()["level"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("own_policies.absent", "cannot be imported: No module named", id="a module that is not there"),
+        pytest.param("absent.policies.mine", "cannot be imported: No module named", id="a package that is not there"),
+        pytest.param("own_policies.none", "must define one policy class, not 0", id="a module that only imports one"),
+        pytest.param("own_policies.two", "must define one policy class, not 2", id="a module with two"),
+        pytest.param("os.path", "must define one policy class, not 0", id="a module of something else"),
+        pytest.param("own_policies.broken", "cannot be imported", id="a module that is no Python"),
+        pytest.param("own_policies.failing", "cannot be imported", id="a module that fails"),
+        pytest.param(".mine", "cannot be imported", id="a relative path"),
+        pytest.param("proxy.policy", "must define one policy class", id="the contract itself"),
+    ],
+)
+def test_a_policy_that_cannot_be_had_is_one_line(tmp_path: Path, package: Path, name: str, said: str) -> None:
+    message = refusal(tmp_path, BASE + f"chains:\n  default:\n    - {name}: {{}}\n")
+
+    assert message.startswith("config.yaml:8: chains.default.0: policy ")
+    assert said in message
+
+
+def test_a_wrong_setting_of_such_a_policy_has_its_place(tmp_path: Path, package: Path) -> None:
+    message = refusal(tmp_path, BASE + "chains:\n  default:\n    - own_policies.mine: {levle: 3}\n")
+
+    assert message == ("config.yaml:8: chains.default.0.own_policies.mine.levle: unknown key; did you mean 'level'?")
+
+
+def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> None:
+    names = policy_names()
+
+    assert names == sorted(names)
+    assert {f"{name}.py" for name in names} == {
+        entry for entry in os.listdir(ROOT / "policies") if entry.endswith(".py") and entry != "__init__.py"
+    }
+    for name in names:
+        kind = policy_class(name)
+        assert issubclass(kind, Policy)
+        assert kind.__name__ == "".join(part.capitalize() for part in name.split("_"))
+        assert kind()
+
+
+def test_an_unknown_policy_is_looked_up_in_vain() -> None:
+    with pytest.raises(LookupError, match="unknown policy 'x'; known: "):
+        policy_class("x")

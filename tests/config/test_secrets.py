@@ -1,0 +1,61 @@
+"""Secrets of a configuration: there for those who need them, shown nowhere."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from proxy.settings import ForeignUpstream, OpenAIUpstream
+from tests.config.files import loaded, refusal
+
+WITH_SECRETS = """
+upstreams:
+  a:
+    kind: openai
+    api_key: ${KEY}
+    headers: {x-token: "${KEY}"}
+  b:
+    kind: foreign
+    provider: bedrock
+    api_key: ${KEY}
+    options: {aws_secret_access_key: "${KEY}"}
+  c: {kind: ollama, api_key: "${KEY}"}
+models:
+  - {match: "*", upstream: a}
+"""
+
+
+def test_secrets_are_there_and_do_not_show(tmp_path: Path) -> None:
+    config = loaded(tmp_path, WITH_SECRETS, {"KEY": "hunter2"})
+    first, second = config.settings.upstreams["a"], config.settings.upstreams["b"]
+
+    assert isinstance(first, OpenAIUpstream)
+    assert isinstance(second, ForeignUpstream)
+    assert first.api_key == SecretStr("hunter2")
+    assert first.headers["x-token"].get_secret_value() == "hunter2"
+    assert second.options["aws_secret_access_key"].get_secret_value() == "hunter2"
+    for shown in (repr(config), str(config), str(config.settings), config.settings.model_dump_json(), str(vars(first))):
+        assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(("api_key: ${KEY}\n    headers", "api_key: [\"${KEY}\"]\n    headers"), id="a list of keys"),
+        pytest.param(("api_key: ${KEY}\n    headers", "api_key: {a: \"${KEY}\"}\n    headers"), id="a mapping of keys"),
+        pytest.param(("api_key: ${KEY}\n    headers", "apikey: ${KEY}\n    headers"), id="a misspelt key"),
+        pytest.param(("kind: openai", "kind: openai\n    base_url: ${KEY}"), id="a key for an address"),
+        pytest.param(("kind: openai", "kind: openai\n    idle_timeout: ${KEY}"), id="a key for a number"),
+        pytest.param(("provider: bedrock", "provider: ${KEY} !"), id="a key for a name"),
+        pytest.param(("models:", "server: {port: \"${KEY}\"}\nmodels:"), id="a key for a port"),
+        pytest.param(("models:", "telemetry: \"${KEY}\"\nmodels:"), id="a key for a section"),
+        pytest.param(("models:", "chains: {default: [{window_history: {keep_turns: \"${KEY}\"}}]}\nmodels:"),
+                     id="a key for a setting of a policy"),
+        pytest.param(("models:", "other: ${KEY}\nmodels:"), id="a key for nothing"),
+    ],
+)  # fmt: skip
+def test_an_error_never_quotes_a_secret(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    text = WITH_SECRETS.replace(*wrong)
+    assert text != WITH_SECRETS
+
+    assert "hunter2" not in refusal(tmp_path, text, {"KEY": "hunter2"})

@@ -1,0 +1,33 @@
+"""What holds for all tests: logging as it was, and results that get from one process to another."""
+
+import logging
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A proxy in the test's own process sets the level of all loggers."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Half surrogates, which tests of hostile text log, cannot be sent as UTF-8: they are written as escapes."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_sendable(each) for each in value)
+    return value

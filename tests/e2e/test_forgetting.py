@@ -1,0 +1,135 @@
+"""An operator forgets a tenant: nothing of it is left that a key could see, and nothing of another's is gone."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.identity import tenant_named
+from proxy.keys import hash_of
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
+from tests.e2e.test_recall import model as recalling
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
+models: [{{match: "*", upstream: main, window: 100000}}]
+server: {{admin_key: s3cret}}
+chains: {{default: [{{compact_tool_results: {{}}}}, {{offer_recall: {{}}}}, {{include_shared: {{}}}}]}}
+embedding: {{kind: none}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+auth:
+  kind: keys
+  keys: [{{name: one, hash: {one}}}, {{name: two, hash: {two}}}]
+"""
+ADMIN = {"authorization": "Bearer s3cret"}
+
+
+class Client:
+    """What the two tenants do and see."""
+
+    def __init__(self, base: str, http: aiohttp.ClientSession, behind: Upstream) -> None:
+        self.base, self._http, self._behind = base, http, behind
+
+    async def ask(self, method: str, path: str, key: str, headers: Any = None, **options: Any) -> tuple[int, Any]:
+        sent = {"authorization": f"Bearer {key}", **(headers or {})}
+        async with self._http.request(method, f"{self.base}{path}", headers=sent, **options) as response:
+            return response.status, json.loads(await response.read())
+
+    async def leaves(self, key: str) -> str:
+        """Leave something of everything for a key; the handle of what was archived."""
+        for user in ("ann", None):
+            body: dict[str, Any] = {"text": "Likes candles"} | ({} if user is None else {"user": user})
+            assert (await self.ask("POST", "/v1/memories", key, json=body))[0] == 200
+        named = {"x-penstock-session": "s", "x-request-id": f"r-{key}"}
+        before = len(self._behind.received)
+        body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
+        assert (await self.ask("POST", "/v1/chat/completions", key, named, json=body))[0] == 200
+        given = {"to": {"session": "s", "agent": "bob"}, "content": "a finding"}
+        assert (await self.ask("POST", "/v1/context/share", key, named, json=given))[0] == 200
+        to_bob = {**named, "x-penstock-agent": "bob", "x-request-id": "bob"}
+        body = {"model": "m", "messages": [{"role": "user", "content": "And?"}]}
+        await self.ask("POST", "/v1/chat/completions", key, to_bob, json=body)
+        return handle_in(self._behind.received[before].body)
+
+    async def sees(self, key: str, handle: str) -> list[Any]:
+        """How many memories of a user and of all, whether what was archived is there, and the record of its request."""
+        counts = [len((await self.ask("GET", f"/v1/memories{user}", key))[1]["data"]) for user in ("?user=ann", "")]
+        paths = (f"/v1/retrieve/{handle}", f"/v1/explain/r-{key}")
+        return counts + [(await self.ask("GET", path, key))[0] for path in paths]
+
+    async def forget(self, tenant: str) -> tuple[int, Any]:
+        return await self.ask("DELETE", f"/admin/tenants/{tenant}", "s3cret")
+
+
+@pytest.fixture
+async def behind() -> AsyncGenerator[Upstream, None]:
+    async with upstream() as made:
+        made.respond = recalling
+        yield made
+
+
+def config(behind: Upstream, folder: Path) -> str:
+    return CONFIG.format(url=behind.url, folder=folder / "state", one=hash_of("pk-1"), two=hash_of("pk-2"))
+
+
+async def test_all_of_one_tenant_goes_and_all_of_another_stays(tmp_path: Path, behind: Upstream) -> None:
+    async with proxy(config(behind, tmp_path), tmp_path) as base, aiohttp.ClientSession() as http:
+        client = Client(base, http, behind)
+        handles = {key: await client.leaves(key) for key in ("pk-1", "pk-2")}
+        everything = [1, 1, 200, 200]
+        for key, handle in handles.items():
+            assert await client.sees(key, handle) == everything
+        status, told = await client.forget("one")
+        assert (status, told["complete"], told["failed"]) == (200, True, {})
+        assert told["tenant"] == tenant_named("one")
+        assert {name: bool(count) for name, count in told["forgotten"].items()} == {
+            "requests": True,
+            "memories": True,
+            "originals": True,
+            "shares": True,
+            "decisions": True,
+            "corrections": False,
+            "summaries": False,
+            "tool_rounds": True,
+            "shared_records": False,
+            "vectors": True,
+        }
+        assert (told["forgotten"]["memories"], told["forgotten"]["originals"]) == (2, 1)
+        assert "usage_counts" in told["remains"]
+        assert await client.sees("pk-1", handles["pk-1"]) == [0, 0, 404, 404]
+        assert await client.sees("pk-2", handles["pk-2"]) == everything
+        again = (await client.forget(tenant_named("one")))[1]["forgotten"]
+        assert not any(count for name, count in again.items() if name not in ("requests", "vectors"))
+        assert await client.leaves("pk-1") == handles["pk-1"], "it begins anew, and what it sends is kept again"
+        assert await client.sees("pk-1", handles["pk-1"]) == everything
+
+
+async def test_every_worker_forgets(tmp_path: Path, behind: Upstream) -> None:
+    async with served(config(behind, tmp_path), tmp_path, "--workers", "2") as running:
+        handles: list[str] = []
+        for _ in range(6):  # a connection each, so that both workers have something
+            async with aiohttp.ClientSession() as http:
+                handles.append(await Client(running.base, http, behind).leaves("pk-1"))
+        async with aiohttp.ClientSession() as http:
+            status, told = await Client(running.base, http, behind).forget("one")
+        assert (status, told["complete"]) == (200, True)
+        assert told["forgotten"]["requests"] >= 6
+        for _ in range(6):
+            async with aiohttp.ClientSession() as http:
+                assert await Client(running.base, http, behind).sees("pk-1", handles[0]) == [0, 0, 404, 404]
+
+
+async def test_only_operators_may(tmp_path: Path, behind: Upstream) -> None:
+    async with proxy(config(behind, tmp_path), tmp_path) as base, aiohttp.ClientSession() as http:
+        client = Client(base, http, behind)
+        await client.leaves("pk-1")
+        for key in ("pk-1", "s3cre", ""):
+            assert (await client.ask("DELETE", "/admin/tenants/one", key))[0] == 401
+        assert (await client.ask("GET", "/v1/memories?user=ann", "pk-1"))[1]["data"]
+        assert (await client.ask("GET", "/admin/tenants/one", "s3cret"))[0] == 405

@@ -1,0 +1,86 @@
+"""Readiness while what counts tokens is being loaded: nobody is sent there yet, and who comes anyway is served."""
+
+import asyncio
+import threading
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.tokens import TokenService
+from proxy.tokens.encodings import Encoder, characters
+from tests.e2e.servers import Upstream, proxy, until_ready
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "counted-*", upstream: main, tokenizer: {tokenizer}}}, {{match: "*", upstream: main, chain: empty}}]
+chains: {{default: {chain}, empty: []}}
+embedding: {{kind: none}}
+state: {{kind: memory}}
+telemetry: {{log_level: warning}}
+"""
+STEPS = "[consolidate_system: {}]"
+BODY = {"model": "counted-1", "messages": [{"role": "user", "content": "hi"}]}
+
+
+class Loading:
+    """Loads a vocabulary when it may."""
+
+    def __init__(self) -> None:
+        self.go, self.error = threading.Event(), False
+        self.asked: list[str] = []
+
+    def __call__(self, name: str) -> Encoder:
+        self.asked.append(name)
+        assert self.go.wait(60)
+        if self.error:
+            raise LookupError
+        return characters
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Generator[Loading, None, None]:
+    made = Loading()
+    monkeypatch.setattr("proxy.app.TokenService", partial(TokenService, load=made))
+    yield made
+    made.go.set()
+
+
+async def ready(http: aiohttp.ClientSession, base: str) -> tuple[int, Any]:
+    async with http.get(f"{base}/readyz") as response:
+        return response.status, (await response.json())["status"]
+
+
+async def ask(http: aiohttp.ClientSession, base: str, model: str) -> int:
+    async with http.post(f"{base}/v1/chat/completions", json={**BODY, "model": model}) as response:
+        return response.status
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, loading: Loading, fails: bool
+) -> None:
+    loading.error = fails
+    config = CONFIG.format(url=behind.url, chain=STEPS, tokenizer="cl100k_base")
+    async with proxy(config, tmp_path) as base:
+        assert await ready(http, base) == (503, "starting")
+        assert await ask(http, base, "other") == 200, "an empty chain counts nothing"
+        early = asyncio.ensure_future(ask(http, base, "counted-1"))
+        assert await ready(http, base) == (503, "starting")
+        async with http.get(f"{base}/healthz") as response:
+            assert response.status == 200
+        loading.go.set()
+        assert await early == 200
+        await until_ready(base)
+        assert loading.asked == ["cl100k_base"], "what no chain counts with is not loaded"
+
+
+async def test_without_a_chain_there_is_nothing_to_wait_for(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, loading: Loading
+) -> None:
+    async with proxy(CONFIG.format(url=behind.url, chain="[]", tokenizer="cl100k_base"), tmp_path) as base:
+        await until_ready(base)
+        assert loading.asked == []

@@ -1,0 +1,102 @@
+"""Servers on the loopback that say what a test tells them, byte by byte, and a transport to them."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from yarl import URL
+
+from proxy.transport import Timeouts, Transport
+
+LONG = 10.0
+"""Seconds that no test waits for: what must happen happens at once, and what must not is told by an event."""
+
+PLENTY = Timeouts(LONG, LONG)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+BODY = b'{ "model" :"m",\n\t"x":1.0 , "y":"\\u00e9 \xc3\xa9" }\r\n'
+
+
+class Connection:
+    """The server's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        self.reader = reader
+        self.number = number
+        self._writer = writer
+
+    async def request(self) -> bytes:
+        """The next request, head and body, as it came over the wire."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"\r\ncontent-length: *(\d+)\r\n", head.lower())
+        return head + await self.reader.readexactly(int(length[1]) if length else 0)
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def closed(self) -> None:
+        """Wait until the other end has closed the connection."""
+        with contextlib.suppress(ConnectionError):
+            while await self.reader.read(65536):
+                pass
+
+
+Handler = Callable[[Connection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(handle: Handler) -> AsyncIterator[URL]:
+    """A server on a free port; when its handler returns, the connection is closed."""
+    tasks: set[asyncio.Task[Any]] = set()
+    count = 0
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await handle(Connection(reader, writer, count))
+        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def transport(timeouts: Timeouts = PLENTY) -> AsyncIterator[Transport]:
+    made = Transport("main", timeouts)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+def answering(*answers: bytes) -> tuple[Handler, list[bytes]]:
+    """A handler that gives each connection its answer (the last one for all further), and the requests it got."""
+    got: list[bytes] = []
+
+    async def handle(connection: Connection) -> None:
+        got.append(await connection.request())
+        await connection.send(answers[min(connection.number, len(answers)) - 1])
+
+    return handle, got
+
+
+def framed(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"

@@ -1,0 +1,193 @@
+"""Steps behind one that has marked a user's message, and in front of it: it is the client's all the same."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from policies.check_facts import CheckFacts
+from policies.include_shared import IncludeShared
+from policies.inject_facts import InjectFacts
+from policies.offload_content import OffloadContent
+from policies.pin_context import PinContext
+from policies.recall_history import RecallHistory
+from policies.resolve_clashes import ResolveClashes
+from policies.select_memories import SelectMemories
+from policies.self_correct import SelfCorrect
+from policies.validate_content import ValidateContent
+from policies.window_history import WindowHistory
+from proxy.chain import run
+from proxy.chat import ChatRequest, Message
+from proxy.context import CacheRules, Context, Correction, Share
+from proxy.policy import Policy
+from proxy.remembered import Remembered, RememberedItem
+from proxy.testing import context, profile
+from tests.clashes.conversation import assistant, user
+
+FACT = "The capital of Australia is Canberra."
+FALSE = "The capital of Australia is Sydney."
+NOTE = "[incorrect: contradicts the trusted fact"
+CHECK = CheckFacts(facts=(FACT,))
+
+
+class Remembering:
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.kept.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.kept.setdefault(key, value)
+
+
+async def texts(messages: Sequence[Message], *chain: Policy, ctx: Context | None = None) -> list[str]:
+    request = ChatRequest("test-model", tuple(messages))
+    ctx = context(request, model=profile(10**6)) if ctx is None else replace(ctx, incoming=request)
+    outcome = await run([(type(policy).__name__, policy) for policy in chain], ctx, strict=True)
+    return [message.text for message in outcome.request.messages]
+
+
+@pytest.mark.parametrize("chain", list(permutations([CHECK, ResolveClashes()])))
+async def test_a_clash_of_a_marked_message_is_seen(chain: Sequence[Policy]) -> None:
+    talk = [
+        user(f"I live in Leeds. {FALSE}"),
+        assistant("Ok."),
+        user("We moved to Cardiff."),
+        assistant("Ok."),
+        user("?"),
+    ]
+    older, *_ = await texts(talk, *chain)
+    assert older.count(NOTE) == older.count("is superseded, the user said later") == 1
+    assert older.startswith(f"I live in Leeds. {FALSE[:-1]}")
+
+
+@pytest.mark.parametrize("action", ["annotate", "quarantine"])
+@pytest.mark.parametrize("last", [True, False])
+async def test_what_contradicts_a_fact_is_not_said_to_hold(action: str, last: bool) -> None:
+    talk = [user(FACT), assistant("Ok."), user(FALSE), *([] if last else [assistant("Ok."), user("?")])]
+    clash = await texts(talk, ResolveClashes())
+    assert "superseded" in clash[0], "without the fact it would be"
+    check = CheckFacts.model_validate({"facts": [FACT], "action": action})
+    assert not any("superseded" in text for text in await texts(talk, check, ResolveClashes()))
+
+
+async def test_what_was_quarantined_is_not_quoted() -> None:
+    talk = [user(FALSE), assistant("Ok."), user(FACT), assistant("Ok."), user("?")]
+    assert any("superseded" in text for text in await texts(talk, ResolveClashes()))
+    quarantine = CheckFacts(facts=(FACT,), action="quarantine")
+    assert not any("Sydney" in text for text in await texts(talk, quarantine, ResolveClashes()))
+
+
+async def test_what_was_marked_is_marked_once() -> None:
+    talk = [user(FALSE), assistant("Ok."), user("?")]
+    once = await texts(talk, CHECK)
+    assert await texts(talk, CHECK, CHECK) == once
+    assert await texts(talk[:1], CHECK, CHECK) == await texts(talk[:1], CHECK)
+
+
+async def test_a_fact_of_a_marked_message_is_repeated_once_and_behind_it() -> None:
+    talk = [user("Hi."), assistant("Ok."), user(f"My name is Ann. {FALSE}"), assistant("Ok."), user("?"), user("Go.")]
+    alone, behind = await texts(talk, InjectFacts(always=True)), await texts(talk, CHECK, InjectFacts(always=True))
+    assert [text for text in behind if NOTE not in text] == [text for text in alone if FALSE not in text]
+    assert sum("Ann" in text for text in behind) == 2
+
+
+async def test_data_in_a_marked_message_are_judged_as_the_clients() -> None:
+    data = f"<context>{FALSE} Total: 10 + 10 = 30.</context> What is it?"
+    talk = [user(data), assistant("Ok."), user("?")]
+    strict = ValidateContent.model_validate({"least": {"relevance": 1.0}})
+    alone, behind = await texts(talk, strict), await texts(talk, CHECK, strict)
+    assert alone[0].startswith("<content_quality>") or "The data in the next message" in alone[0]
+    assert behind[0] == alone[0]
+    assert behind[2].startswith("<context>")
+
+
+async def test_a_marked_message_has_not_left() -> None:
+    talk = [user(f"{FALSE} I like boats."), assistant("Ok."), user("What do I like?")]
+    marked = await texts(talk, CHECK)
+    assert await texts(talk, CHECK, RecallHistory()) == marked
+    quarantined = CheckFacts(facts=(FACT,), action="quarantine")
+    assert not any("Sydney" in text for text in await texts(talk, quarantined, RecallHistory()))
+    pinned = PinContext(patterns=("Sydney",))
+    assert not any("Sydney" in text for text in await texts(talk, quarantined, pinned))
+
+
+class Notes:
+    async def pending(self) -> Sequence[Correction]:
+        return [Correction("empty-1", "An answer was empty.")]
+
+
+async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
+    talk, memo = [user("Hi."), assistant(""), user(FALSE)], Remembering()
+    ctx = context(model=profile(10**6), memo=memo, corrections=Notes())
+    first = await texts(talk, SelfCorrect(), ctx=ctx)
+    later = await texts([*talk, assistant("Ok."), user("?")], CHECK, SelfCorrect(), ctx=ctx)
+    assert first[2].startswith("<answer_notes>")
+    assert later[:4] == first[:4]
+    assert NOTE in later[4]
+
+
+class Inbox:
+    async def received(self) -> Sequence[Share]:
+        return [Share("1", "bob", "", "The ship sails at nine.")]
+
+
+async def test_a_shared_text_stays_in_front_of_a_message_that_is_marked() -> None:
+    talk, memo = [user("Hi."), assistant("Ok."), user(FALSE)], Remembering()
+    ctx = context(model=profile(10**6), memo=memo, inbox=Inbox())
+    first = await texts(talk, IncludeShared(), ctx=ctx)
+    later = await texts([*talk, assistant("Ok."), user("?")], CHECK, IncludeShared(), ctx=ctx)
+    assert first[2].startswith("<shared_context>")
+    assert later[:4] == first[:4]
+
+
+class Boats:
+    async def total(self) -> int:
+        return 1
+
+    async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
+        return Remembered((RememberedItem("1", "Likes boats.", "fact", 0.99, 86_400.0, 1.0, is_own=True),), "words")
+
+    async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
+        return ["Likes boats." for _ in ids]
+
+
+CACHED = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
+
+
+async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
+    talk, memo = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")], Remembering()
+    ctx = context(model=CACHED, memo=memo, memories=Boats())
+    first = await texts(talk, SelectMemories(), ctx=ctx)
+    later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, SelectMemories(), ctx=ctx)
+    assert first[2].startswith("<relevant_context>")
+    assert later[:4] == first[:4]
+    assert NOTE in later[4]
+
+
+async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() -> None:
+    talk = [
+        user("My sailing boat is called Pelagia and its berth is in the harbour of Hull."),
+        assistant("Ok."),
+        user("Fine."),
+        assistant("Ok."),
+    ]
+    talk += [user(f"{FALSE} What is my sailing boat called, and which harbour has its berth?")]
+    cut, ctx = WindowHistory(keep_turns=2, stride=1, summary=False), context(model=CACHED, memo=Remembering())
+    first = await texts(talk, cut, RecallHistory(), ctx=ctx)
+    behind = WindowHistory(keep_turns=3, stride=1, summary=False)
+    later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], behind, CHECK, RecallHistory(), ctx=ctx)
+    assert "Pelagia" in first[2]
+    assert later[:4] == first[:4]
+    assert NOTE in later[4]
+
+
+async def test_a_marked_message_is_offloaded() -> None:
+    document = "\n".join(f"Line {n} of the report is about the harbour of town {n * 7}." for n in range(1500))
+    talk = [user(f"{FALSE}\n\n{document}"), assistant("Ok."), user("?"), assistant("Ok."), user("!")]
+    for chain in permutations([CHECK, OffloadContent()]):
+        first, *_ = await texts(talk, *chain)
+        assert NOTE in first
+        assert len(first) < len(document) / 2

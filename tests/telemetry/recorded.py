@@ -1,0 +1,60 @@
+"""Telemetry whose spans stay in memory, and requests that it sees."""
+
+from collections.abc import Mapping
+from time import perf_counter
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from proxy.settings import TelemetrySettings
+from proxy.step import Step
+from proxy.telemetry import Telemetry
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.tracing import Tracing
+from proxy.usage import Usage
+
+Spans = dict[str, ReadableSpan]
+
+
+class Recorded:
+    """Telemetry whose spans stay in memory."""
+
+    def __init__(self, settings: TelemetrySettings | None = None) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.telemetry = Telemetry(Metrics("1"), Tracing(settings or TelemetrySettings(), [self._exporter]))
+
+    async def spans(self) -> Spans:
+        await self.telemetry.aclose()
+        return {span.name: span for span in self._exporter.get_finished_spans()}
+
+
+def step(policy: str = "window_history", **fields: object) -> Step:
+    known: dict[str, object] = {
+        "verdict": "rewrite",
+        "why": "dropped 10 of 47 turns",
+        "seconds": 0.25,
+        "started": perf_counter(),
+        "tokens_before": 900,
+        "tokens_after": 400,
+        "facts": {"dropped_turns": 10},
+    }
+    return Step(policy, **(known | fields))  # type: ignore[arg-type]
+
+
+def request(
+    telemetry: Telemetry,
+    *steps: Step,
+    headers: Mapping[str, str] | None = None,
+    fields: Mapping[str, object] | None = None,
+    usage: Usage | None = None,
+) -> Mapping[str, str]:
+    """One good request from end to end; what the upstream was sent as headers."""
+    seen = telemetry.begin("POST", "/v1/chat/completions", headers or {}, request_id="req_1")
+    seen.routed(model="gpt-*", upstream="main", chain="default")
+    seen.ran(steps, before=900, after=400, window=8192)
+    call = seen.call(provider="openai", model="gpt-4o", address="https://user:key@api.example:8443/v1", fields=fields)
+    carried = call.carry({"content-type": "application/json", **(headers or {})})
+    call.first_chunk()
+    call.end(status=200, usage=usage or Usage(), facts={"retries": 1})
+    seen.end(200, stream=True)
+    return carried

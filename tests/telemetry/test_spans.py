@@ -1,0 +1,235 @@
+"""The spans of a request: what is in them, and what must never be."""
+
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+
+from proxy.context import CacheRules, Prices
+from proxy.errors import UpstreamTimeout
+from proxy.telemetry import Telemetry
+from proxy.telemetry.attributes import operation_of
+from proxy.telemetry.observation import ObservedCall
+from proxy.testing import profile
+from proxy.usage import Usage
+from tests.telemetry.recorded import Recorded, request, step
+
+SECRET = "the-prompt-text"
+
+
+def failed_call(telemetry: Telemetry) -> ObservedCall:
+    return telemetry.begin("POST", "/v1/chat/completions", {}).call(provider="openai", model="gpt-4o")
+
+
+async def test_a_request_is_a_server_span_with_its_steps_and_its_call_below(recorded: Recorded) -> None:
+    request(recorded.telemetry, step(), step("filter_tools"))
+
+    spans = await recorded.spans()
+    server = spans["POST /v1/chat/completions"]
+    assert {name: span.kind for name, span in spans.items()} == {
+        "POST /v1/chat/completions": SpanKind.SERVER,
+        "policy window_history": SpanKind.INTERNAL,
+        "policy filter_tools": SpanKind.INTERNAL,
+        "chat gpt-4o": SpanKind.CLIENT,
+    }
+    assert server.context is not None
+    children = [span for span in spans.values() if span is not server]
+    assert all(span.parent is not None and span.parent.span_id == server.context.span_id for span in children)
+
+
+async def test_the_server_span_says_what_was_asked_and_answered(recorded: Recorded) -> None:
+    request(recorded.telemetry)
+
+    assert dict((await recorded.spans())["POST /v1/chat/completions"].attributes or {}) == {
+        "http.request.method": "POST",
+        "http.route": "/v1/chat/completions",
+        "url.path": "/v1/chat/completions",
+        "url.scheme": "http",
+        "http.response.status_code": 200,
+        "penstock.request.id": "req_1",
+        "penstock.model": "gpt-*",
+        "penstock.upstream": "main",
+        "penstock.chain": "default",
+        "penstock.context.tokens_before": 900,
+        "penstock.context.tokens_after": 400,
+        "penstock.context.window": 8192,
+    }
+
+
+async def test_the_server_span_says_what_the_request_cost(recorded: Recorded) -> None:
+    priced = profile(prices=Prices(2.0, 8.0), cache=CacheRules(read=0.1, write=1.0, ttl=300))
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.routed(model="gpt-*", upstream="main", profile=priced)
+    seen.ran([], before=900, after=400, window=8192)
+    for _ in range(2):
+        seen.call(provider="openai", model="gpt-4o").end(status=200, usage=Usage(input=400, output=10, cached=300))
+    seen.end(200)
+
+    attributes = (await recorded.spans())["POST /v1/chat/completions"].attributes or {}
+    assert attributes["penstock.cost.usd"] == pytest.approx(2 * (2 * (100 + 30) + 80) / 1e6)
+    assert attributes["penstock.cost.chain_saved_usd"] == pytest.approx(2 * 2 * 50 / 1e6)
+
+
+async def test_a_step_is_a_span_with_its_own_times(recorded: Recorded) -> None:
+    request(recorded.telemetry, step(started=perf_counter(), seconds=0.25))
+
+    spans = await recorded.spans()
+    span, server = spans["policy window_history"], spans["POST /v1/chat/completions"]
+    assert dict(span.attributes or {}) == {
+        "penstock.policy.name": "window_history",
+        "penstock.policy.verdict": "rewrite",
+        "penstock.policy.why": "dropped 10 of 47 turns",
+        "penstock.policy.mode": "enforce",
+        "penstock.policy.tokens_before": 900,
+        "penstock.policy.tokens_after": 400,
+        "penstock.policy.fact.dropped_turns": 10,
+    }
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert server.start_time is not None
+    assert span.end_time - span.start_time == 250_000_000
+    assert abs(span.start_time - server.start_time) < 1_000_000_000
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_a_fault_marks_its_step_and_nothing_else(recorded: Recorded) -> None:
+    request(recorded.telemetry, step(verdict="fail", why="ValueError"), step("shadow", observed=True))
+
+    spans = await recorded.spans()
+    assert [name for name, span in spans.items() if span.status.status_code is StatusCode.ERROR] == [
+        "policy window_history"
+    ]
+    assert (spans["policy shadow"].attributes or {})["penstock.policy.mode"] == "observe"
+
+
+async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded) -> None:
+    request(
+        recorded.telemetry,
+        step(),
+        fields={"max_completion_tokens": 64, "temperature": 0.5, "n": 2, "seed": 7, "stream": True, "user": SECRET},
+        usage=Usage(1000, 50, 900, "gpt-4o-2024-08-06", "chatcmpl-1", ("stop", "length")),
+    )
+
+    attributes = dict((await recorded.spans())["chat gpt-4o"].attributes or {})
+    assert 0 <= float(str(attributes.pop("gen_ai.response.time_to_first_chunk"))) < 1
+    assert attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-4o",
+        "server.address": "api.example",
+        "server.port": 8443,
+        "gen_ai.request.max_tokens": 64,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.choice.count": 2,
+        "gen_ai.request.seed": 7,
+        "gen_ai.request.stream": True,
+        "gen_ai.conversation.compacted": True,
+        "gen_ai.response.id": "chatcmpl-1",
+        "gen_ai.response.model": "gpt-4o-2024-08-06",
+        "gen_ai.response.finish_reasons": ("stop", "length"),
+        "gen_ai.usage.input_tokens": 1000,
+        "gen_ai.usage.output_tokens": 50,
+        "gen_ai.usage.cache_read.input_tokens": 900,
+        "penstock.upstream.fact.retries": 1,
+    }
+
+
+async def test_every_attribute_is_documented(recorded: Recorded) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
+    numbers = ["max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "n"]
+    usage = Usage(1, 1, 1, "m", "i", ("stop",))
+    request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, 1), "stream": True}, usage=usage)
+    recorded.telemetry.begin("GET", "/v1/models", {}).end(500, error="internal_error")
+
+    named = {key for span in (await recorded.spans()).values() for key in span.attributes or {}}
+    assert len(named) > 30
+    assert [key for key in named if ".fact." not in key and f"`{key}`" not in page] == []
+
+
+async def test_only_a_smaller_prompt_is_compacted(recorded: Recorded) -> None:
+    request(recorded.telemetry, step(tokens_after=900), step("shadow", observed=True))
+
+    assert "gen_ai.conversation.compacted" not in ((await recorded.spans())["chat gpt-4o"].attributes or {})
+
+
+@pytest.mark.parametrize(("model", "operation"), [("", "chat"), ("", None), ("gpt-4o", operation_of("/audio/speech"))])
+async def test_only_the_call_to_a_model_is_a_generation(recorded: Recorded, model: str, operation: str | None) -> None:
+    request(recorded.telemetry, step())
+    seen = recorded.telemetry.begin("GET", "/v1/{path}", {}, path="/v1/files")
+    seen.call(provider="openai", model=model, operation=operation, address="http://127.0.0.1/v1").end(status=200)
+
+    spans = await recorded.spans()
+    assert dict(spans["call openai"].attributes or {}) == {"server.address": "127.0.0.1", "server.port": 80}
+    generations = [s.name for s in spans.values() if any(key.startswith("gen_ai.") for key in s.attributes or {})]
+    assert generations == ["chat gpt-4o"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        pytest.param(200, None, StatusCode.UNSET, id="fine"),
+        pytest.param(400, "context_length_exceeded", StatusCode.UNSET, id="the client's mistake"),
+        pytest.param(499, "client_gone", StatusCode.UNSET, id="the client left"),
+        pytest.param(502, "upstream_unreachable", StatusCode.ERROR, id="ours or the upstream's"),
+        pytest.param(200, "upstream_unreachable", StatusCode.ERROR, id="broken off"),
+    ],
+)
+async def test_a_server_span_is_an_error_where_the_server_failed(
+    recorded: Recorded, status: int, error: str | None, code: StatusCode
+) -> None:
+    recorded.telemetry.begin("POST", "/v1/chat/completions", {}).end(status, error=error)
+
+    span = (await recorded.spans())["POST /v1/chat/completions"]
+    assert span.status.status_code is code
+    assert (span.attributes or {}).get("error.type") == error
+
+
+async def test_errors_are_recorded_by_kind_and_never_by_text(recorded: Recorded) -> None:
+    failed_call(recorded.telemetry).end(error=UpstreamTimeout(SECRET))
+
+    span = (await recorded.spans())["chat gpt-4o"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "upstream_timeout"
+    assert SECRET not in span.to_json()
+
+
+async def test_no_text_of_a_request_is_in_any_span(recorded: Recorded) -> None:
+    fields = {
+        "messages": [{"role": "user", "content": SECRET}],
+        "stop": [SECRET],
+        "user": SECRET,
+        "temperature": SECRET,
+        "max_tokens": [SECRET],
+        "metadata": {"note": SECRET},
+        "stream": SECRET,
+    }
+    request(recorded.telemetry, step(), headers={"authorization": SECRET, "cookie": SECRET}, fields=fields)
+
+    spans = await recorded.spans()
+    assert len(spans) == 3
+    assert SECRET not in "".join(span.to_json() for span in spans.values())
+    assert "key" not in "".join(str(span.attributes) for span in spans.values()), "the address has credentials"
+
+
+async def test_values_from_outside_are_cut_to_a_bearable_length(recorded: Recorded) -> None:
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.call(provider="openai", model="m" * 9000).end(usage=Usage(response_id="i" * 9000))
+
+    (span,) = (await recorded.spans()).values()
+    assert len(span.name) == len("chat ") + 128
+    assert {len(str((span.attributes or {})[key])) for key in ("gen_ai.request.model", "gen_ai.response.id")} == {1024}
+
+
+async def test_another_model_is_an_event_of_the_request(recorded: Recorded) -> None:
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.turned("gpt-*", "claude", "upstream_timeout")
+    seen.end(200)
+
+    (event,) = (await recorded.spans())["POST /v1/chat/completions"].events
+    assert event.name == "penstock.fallback"
+    assert dict(event.attributes or {}) == {
+        "penstock.model": "gpt-*",
+        "penstock.fallback.model": "claude",
+        "penstock.fallback.reason": "upstream_timeout",
+    }

@@ -1,0 +1,43 @@
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+from proxy.allocator import bound_arenas
+
+NAMES = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX"}
+
+PROGRAM = """
+import ctypes
+from proxy.allocator import bound_arenas
+
+class Figures(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Figures
+if SET:
+    bound_arenas()
+bytearray(16 * 2**20)  # by itself, glibc takes from here on blocks up to this size from an arena
+before = library.mallinfo2().hblks
+kept = [bytearray(4 * 2**20) for _ in range(3)]
+print(library.mallinfo2().hblks - before)
+"""
+
+glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
+
+
+@glibc
+@pytest.mark.parametrize(("bounded", "mapped"), [(True, 3), (False, 0)])
+def test_large_blocks_are_mapped_by_themselves_whatever_was_freed_before(bounded: bool, mapped: int) -> None:
+    program = PROGRAM.replace("SET", str(bounded))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == mapped
+
+
+@glibc
+def test_what_the_operator_has_chosen_stays() -> None:
+    assert bound_arenas(dict.fromkeys(NAMES, "1")) == ()
+    assert bound_arenas({"MALLOC_ARENA_MAX": "8"}) == ("MALLOC_MMAP_THRESHOLD_",)

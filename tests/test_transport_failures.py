@@ -1,0 +1,269 @@
+"""HTTP to upstreams that are not there, fall silent or break off: what is tried again, and what is told."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from proxy.errors import UpstreamFailed, UpstreamTimeout
+from proxy.transport import Transport
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
+
+
+class Clock:
+    """The event loop's clock, which a test can put forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._now = loop.time
+        self._ahead = 0.0
+        monkeypatch.setattr(loop, "time", lambda: self._now() + self._ahead)
+
+    async def waits_in_vain(self, work: Coroutine[Any, Any, object]) -> UpstreamTimeout:
+        """The timeout that some work ends with, without waiting for it."""
+        task = asyncio.create_task(work)
+        while not task.done():
+            self._ahead += LONG
+            await asyncio.sleep(0)
+        with pytest.raises(UpstreamTimeout) as caught:
+            await task
+        return caught.value
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+# --- a second try -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_that_is_closed_without_a_byte_is_tried_once_more() -> None:
+    handle, got = answering(b"", OK)
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("POST", url, {}, BODY)).read() == b"ok"
+
+    assert len(got) == 2
+    assert got[0].partition(b"\r\n\r\n")[2] == got[1].partition(b"\r\n\r\n")[2] == BODY
+
+
+async def test_but_not_twice_more() -> None:
+    handle, got = answering(b"")
+    async with listening(handle) as url, transport() as http:
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("POST", url, {}, BODY)
+
+    assert len(got) == 2
+    assert caught.value.status == 502
+
+
+async def test_an_idle_connection_that_the_server_has_closed_meanwhile_does_no_harm() -> None:
+    closing = asyncio.Event()
+    got: list[int] = []
+
+    async def handle(connection: Connection) -> None:
+        got.append(connection.number)
+        await connection.request()
+        await connection.send(OK)
+        if connection.number == 1:
+            await closing.wait()
+
+    async with listening(handle) as url, transport() as http:
+        await (await http.request("POST", url, {}, b"{}")).read()
+        closing.set()
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
+
+    assert got == [1, 2]
+
+
+class Dialling:
+    """Stands between the event loop and the network: refuses or holds up the first connections."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *behaviours: Callable[[], Awaitable[None]]) -> None:
+        self.count = 0
+        self._behaviours = behaviours
+        loop = asyncio.get_running_loop()
+        self._connect = loop.sock_connect
+        monkeypatch.setattr(loop, "sock_connect", self._dial)
+
+    async def _dial(self, sock: socket.socket, address: Any) -> None:
+        self.count += 1
+        if self.count <= len(self._behaviours):
+            await self._behaviours[self.count - 1]()
+        await self._connect(sock, address)
+
+
+async def refuse() -> None:
+    raise ConnectionRefusedError(111, "refused")
+
+
+async def hold() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_refused_connection_is_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        dialling = Dialling(monkeypatch, refuse)
+        assert await (await http.request("POST", url, {}, BODY)).read() == b"ok"
+
+    assert (dialling.count, len(got)) == (2, 1)
+
+
+async def test_a_server_that_is_not_there_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        url = URL(f"http://127.0.0.1:{taken.getsockname()[1]}/v1?secret=1")
+        dialling = Dialling(monkeypatch)
+        async with transport() as http:
+            with pytest.raises(UpstreamFailed) as caught:
+                await http.request("POST", url, {}, b"{}")
+
+    assert dialling.count == 2
+    assert (caught.value.status, caught.value.code) == (502, "upstream_unreachable")
+    assert caught.value.message == "the upstream 'main' could not be reached"
+
+
+async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        dialling = Dialling(monkeypatch, hold, hold)
+        error = await clock.waits_in_vain(http.request("POST", url, {}, b"{}"))
+
+    assert (dialling.count, got) == (2, [])
+    assert (error.status, error.code) == (504, "upstream_timeout")
+    assert error.message == "the upstream 'main' could not be reached in time"
+
+
+@pytest.mark.parametrize("status", [400, 401, 408, 409, 429, 500, 502, 503, 504])
+async def test_an_answer_is_an_answer_whatever_it_says(status: int) -> None:
+    handle, got = answering(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nno".encode())
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        assert (response.status, await response.read()) == (status, b"no")
+
+    assert len(got) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", "upstream_broke_off", id="half a head"),
+        pytest.param(b"H", "upstream_broke_off", id="one byte"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "upstream_invalid", id="another protocol"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "upstream_invalid", id="a head that is wrong"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long line"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200_000 + b"\r\n", "upstream_invalid", id="a long head"),
+        pytest.param(b"HTTP/1.1 200 " + b"K" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long reason"),
+        pytest.param(b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", id="no such status"),
+        pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
+    ],
+)
+async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes, code: str) -> None:
+    handle, got = answering(answer)
+    async with listening(handle) as url, transport() as http:
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("POST", url, {}, b"{}")
+
+    assert len(got) == 1
+    assert (caught.value.status, caught.value.code) == (502, code)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx", id="it says so"),
+        pytest.param(STREAM + framed(b"x" * 600) * 2, id="it comes to that"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, id="until the end of the connection"),
+    ],
+)
+async def test_an_answer_that_is_too_large_to_hold_is_not_read(answer: bytes) -> None:
+    handle, _ = answering(answer)
+    async with listening(handle) as url:
+        http = Transport("main", PLENTY, largest=1000)
+        response = await http.request("POST", url, {}, b"{}")
+        with pytest.raises(UpstreamFailed) as caught:
+            await response.read()
+        await http.aclose()
+
+    assert (caught.value.status, caught.value.code) == (502, "upstream_answer_too_large")
+
+
+async def test_an_answer_of_just_the_size_is_read() -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1000)
+    async with listening(handle) as url:
+        http = Transport("main", PLENTY, largest=1000)
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"x" * 1000
+        await http.aclose()
+
+
+# --- answers that break off -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", id="shorter than it says"),
+        pytest.param(STREAM + framed(b"half"), id="no last chunk"),
+        pytest.param(STREAM + b"4\r\nha", id="half a chunk"),
+    ],
+)
+async def test_an_answer_that_breaks_off_is_a_failure_and_not_tried_again(answer: bytes) -> None:
+    handle, got = answering(answer)
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        with pytest.raises(UpstreamFailed) as whole:
+            await response.read()
+        streamed = await http.request("POST", url, {}, b"{}")
+        with pytest.raises(UpstreamFailed) as in_chunks:
+            async for chunk in streamed.chunks():
+                assert chunk in (b"half", b"ha")
+
+    assert len(got) == 2
+    for caught in (whole, in_chunks):
+        assert (caught.value.status, caught.value.code) == (502, "upstream_broke_off")
+        assert caught.value.message == "the upstream 'main' broke off its answer"
+
+
+async def test_a_server_that_never_answers_is_a_timeout_and_not_asked_again(clock: Clock) -> None:
+    asked: list[int] = []
+    has_asked = asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        asked.append(connection.number)
+        await connection.request()
+        has_asked.set()
+        await connection.closed()
+
+    async def answer(request: Awaitable[object]) -> None:
+        await request
+
+    async with listening(handle) as url, transport() as http:
+        request = asyncio.create_task(http.request("POST", url, {}, b"{}"))
+        await has_asked.wait()
+        error = await clock.waits_in_vain(answer(request))
+
+    assert asked == [1]
+    assert (error.status, error.code) == (504, "upstream_timeout")
+    assert error.message == "the upstream 'main' sent nothing for too long"
+
+
+async def silent(connection: Connection, sent: bytes) -> None:
+    await connection.request()
+    await connection.send(STREAM + sent)
+    await connection.closed()
+
+
+@pytest.mark.parametrize("chunks", [[], [b"data: 1\n\n"]], ids=["behind its head", "in the middle"])
+async def test_a_server_that_falls_silent_is_a_timeout(chunks: list[bytes], clock: Clock) -> None:
+    sent = b"".join(map(framed, chunks))
+
+    async with listening(lambda connection: silent(connection, sent)) as url, transport() as http:
+        received = (await http.request("POST", url, {}, b"{}")).chunks()
+        assert [await anext(aiter(received)) for _ in chunks] == chunks
+        await clock.waits_in_vain(anext(aiter(received)))
+        whole = await http.request("POST", url, {}, b"{}")
+        await clock.waits_in_vain(whole.read())

@@ -1,0 +1,60 @@
+"""The shipped patterns are a file of the form that operators write."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from policies.inject_facts import InjectFacts
+from proxy.document import Document
+from proxy.user_facts import UserFact, facts_in, shipped, whole
+
+
+class Form(msgspec.Struct, forbid_unknown_fields=True):
+    """What may stand in the file."""
+
+    parts: dict[str, str]
+    patterns: dict[str, list[str]]
+
+
+FILE = Document(Path("f"), (files("proxy") / "data" / "user_facts.yaml").read_text(encoding="utf-8"), {}).data
+PATTERNS = [(name, each) for name, every in shipped().items() for each in every]
+
+
+def test_the_file_has_parts_and_patterns_and_each_is_needed() -> None:
+    form = msgspec.convert(FILE, Form)
+    used = re.findall(r"<([A-Z_]+)>", " ".join([*form.parts.values(), *(each for _, each in PATTERNS)]))
+    assert set(used) == set(form.parts)
+    assert all(every for every in form.patterns.values())
+
+
+@pytest.mark.parametrize(("name", "pattern"), PATTERNS)
+def test_each_pattern_is_one_that_an_operator_could_write(name: str, pattern: str) -> None:
+    groups = re.compile(whole(pattern)).groupindex
+    assert {"value", *re.findall(r"\{(\w+)\}", name)} == set(groups)
+    assert not re.search(r"<[A-Z_]+>", whole(pattern)), "every part has a meaning"
+    assert InjectFacts(shipped=False, patterns={name: (pattern,)}).patterns == {name: (pattern,)}
+
+
+def test_an_operators_patterns_may_have_parts_too() -> None:
+    pattern = r"\bmy dog is called <NAME>"
+    assert facts_in("My dog is called Rex and I live in Rome.", {"Dog": [pattern]}) == (UserFact("Dog", "Rex", "Dog"),)
+    assert whole("<UNKNOWN> stays") == "<UNKNOWN> stays"
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(?:<WORD> )+", r"\bmy dog is <NAME> or <NAME>", r"\bmy dog is <nobody>", r"(?P<value>a+)+"]
+)
+def test_patterns_that_could_take_forever_or_keep_nothing_are_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="pattern"):
+        InjectFacts(patterns={"Dog": (pattern,)})
+
+
+def test_by_default_the_shipped_ones_are_used() -> None:
+    assert (
+        facts_in("I live in Rome.")
+        == facts_in("I live in Rome.", shipped())
+        == (UserFact("Lives in", "Rome", "Lives in"),)
+    )

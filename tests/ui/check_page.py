@@ -1,0 +1,407 @@
+"""`/ui` as operators use it: a real browser on a real proxy. `make test-ui`; skipped where there is no Chromium.
+
+It is no part of the tests of every day: a browser is large, and starts in seconds.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.redis_process import redis_process
+from tests.ui.browser import Page, browser
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}, dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}}}
+models:
+  - {{match: "gpt-4o*", upstream: main, window: 2000, prices: {{input: 2, output: 8}}}}
+  - {{match: "<b>bold</b>", upstream: main, chain: telling, window: 8192}}
+  - {{match: plain, upstream: main, chain: empty, window: 8192}}
+  - {{match: dead, upstream: dead}}
+chains:
+  default:
+    - consolidate_system: {{}}
+    - window_history: {{keep_turns: 4, stride: 2, summary: false}}
+    - reject_oversize: {{share: 0.95}}
+  telling: [tests.ui.telling: {{}}]
+  empty: []
+server: {{admin_key: "{key}", watch: false}}
+state: {state}
+embedding: {{kind: none}}
+telemetry: {{log_level: error}}
+"""
+KEY = "s3cret"
+WIDE, NARROW = (1400, 900), (390, 844)
+
+HOSTILE = [
+    "<script>alert(1)</script><script>window.pwned = 1</script>",
+    "<img src=x onerror=\"window.pwned = 1; alert(1)\"><svg onload='window.pwned = 1'>",
+    "</td></tr></table><iframe srcdoc='<script>parent.pwned = 1</script>'></iframe>",
+    '<a id="hostile" href="javascript:window.pwned = 1">look</a> javascript:alert(1)',
+    "\u202egnp.txt \u2066isolated \u200f\u061c \x1b[31mred\x1b]0;title\x07 \x00 \r\n\t\u2028 \u200b",
+    "{{constructor.constructor('window.pwned = 1')()}} ${window.pwned = 1} %3Cscript%3E &lt;b&gt; __proto__",
+    "<style>body { display: none }</style><base href=//evil.example><meta http-equiv=refresh content=0;url=//evil>",
+    "a" * 5000 + " " + "<b>" * 500,
+]
+
+
+async def answering(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """As a provider does, or not at all."""
+    if b"please fail" in received.body:
+        await send(writer, 503, b'{"error": {"message": "<script>alert(1)</script>", "code": "<b>overloaded"}}')
+        return
+    answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [], "usage": {}}
+    answer["usage"] = {"prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940}
+    await send(writer, 200, json.dumps(answer).encode())
+
+
+class Desk:
+    """A proxy with requests to show, and a browser in front of it."""
+
+    def __init__(self, base: str, page: Page, http: aiohttp.ClientSession, folder: Path) -> None:
+        self.base, self.page, self.folder, self._http = base, page, folder, http
+        self._sent = 0
+
+    async def send(self, text: str = "hi", *, model: str = "gpt-4o-mini", turns: int = 1, request_id: str = "") -> str:
+        """Send a conversation; the request's id."""
+        self._sent += 1
+        name = request_id or f"req-{self._sent:03}"
+        body = {"model": model, "messages": [{"role": "user", "content": f"{text}"} for _ in range(turns)]}
+        headers = {"x-request-id": name, "authorization": "Bearer sk-client"}
+        async with self._http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as answer:
+            await answer.read()
+        return name
+
+    async def work(self) -> None:
+        """A little of everything."""
+        for turns in (1, 3, 5, 9):
+            await self.send("tell me more about the plan " * 20, turns=turns)
+        await self.send(model="plain")
+        await self.send("please fail")
+        await self.send(model="dead")
+        await self.send("word " * 4000)
+
+    async def sign_in(self, key: str = KEY) -> None:
+        """Open the page and give the key, by keyboard."""
+        await self.page.open(f"{self.base}/ui")
+        await self.page.until("document.activeElement.id === 'key'")
+        await self.page.type(key)
+        await self.page.press("Enter")
+
+    async def listed(self, requests: int) -> None:
+        """Wait until so many requests are listed."""
+        await self.page.until(f"document.querySelectorAll('tr.request:not([hidden])').length === {requests}")
+
+    def is_sound(self) -> None:
+        """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
+        assert self.page.dialogs == []
+        assert [url for url in self.page.asked if not url.startswith(self.base)] == []
+        # the browser notes each refusal of a key by itself
+        assert [each for each in self.page.complaints if "401 (Unauthorized)" not in each] == []
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, http: aiohttp.ClientSession) -> AsyncGenerator[Desk, None]:
+    async with browser() as page, upstream() as behind:
+        behind.respond = answering
+        text = CONFIG.format(url=behind.url, key=KEY, state=f'{{directory: "{tmp_path}/state"}}')
+        async with proxy(text, tmp_path) as base:
+            await page.sized(*WIDE)
+            yield Desk(base, page, http, tmp_path)
+
+
+async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Desk) -> None:
+    page = desk.page
+    await desk.send()
+    await desk.sign_in("wrong")
+    await page.until("document.querySelector('#note').innerText === 'This is not the admin key.'")
+    await page.picture("login-wrong")
+    assert not await page.sees("#page")
+    await page.run("document.querySelector('#key').value = ''")
+    await page.type("schlüssel-ключ")  # no header can carry it
+    await page.press("Enter")
+    await page.until("document.querySelector('#note').innerText === 'This is not the admin key.'")
+    await page.run("document.querySelector('#key').value = ''")
+    await page.type(KEY)
+    await page.press("Enter")
+    await desk.listed(1)
+    assert not await page.sees("#login")
+    assert await page.run("document.querySelector('#key').value") == ""
+    assert await page.run("document.activeElement.id") == "search"
+    assert KEY not in await page.run("document.documentElement.outerHTML")
+    assert await page.run("localStorage.length + document.cookie.length") == 0
+    await page.call("Page.reload")
+    await desk.listed(1)  # the tab knows it
+    await page.click("#leave")
+    await page.until("document.activeElement.id === 'key'")
+    assert await page.run("sessionStorage.length + document.querySelectorAll('tr.request').length") == 0
+    assert not [url for url in page.asked if KEY in url]
+    desk.is_sound()
+
+
+async def test_requests_are_listed_as_they_come(desk: Desk) -> None:
+    page = desk.page
+    await desk.sign_in()
+    await page.until("document.querySelector('#empty').innerText === 'No requests yet.'")
+    await desk.work()
+    await desk.listed(8)
+    rows = await page.run("[...document.querySelectorAll('tr.request')].map(row => row.innerText)")
+    assert "req-008" in rows[0]
+    assert "400" in rows[0]
+    assert "context_length_exceeded" in rows[0]
+    assert "502" in rows[1]
+    assert "503" in rows[2]
+    assert " → " in rows[4]
+    assert "3\nWith a problem" not in await page.text("#sums")
+    assert "With a problem\n3" in await page.text("#sums")
+    await page.picture("list")
+    await page.sized(*WIDE, dark=True)
+    await page.picture("list-dark")
+    desk.is_sound()
+
+
+async def test_a_record_says_what_was_done_before_and_after(desk: Desk) -> None:
+    page = desk.page
+    await desk.work()
+    await desk.sign_in()
+    await desk.listed(8)
+    await page.click("tr.request:nth-child(5) .id")
+    await page.until("document.querySelector('td.detail')")
+    told = await page.text("td.detail")
+    assert "window_history\trewrite\t" in told
+    assert "dropped " in told
+    before, after = await page.run(
+        "[...document.querySelectorAll('.sizes .track')].map(each => each.firstChild.offsetWidth)"
+    )
+    assert before > after > 0
+    await page.picture("record")
+    # while it is open the list stands still, and says what it holds back
+    await desk.send()
+    await page.until("document.querySelector('#live').innerText === 'held while a request is open, 1 new'")
+    assert await page.sees("td.detail")
+    await page.press("Escape")
+    await desk.listed(9)
+    desk.is_sound()
+
+
+async def test_it_needs_no_mouse(desk: Desk) -> None:
+    page = desk.page
+    for _ in range(3):
+        await desk.send()
+    await desk.sign_in()
+    await desk.listed(3)
+    focused = "document.activeElement.innerText"
+    await page.press("ArrowDown")
+    assert await page.run(focused) == "req-003"
+    await page.press("j")
+    assert await page.run(focused) == "req-002"
+    await desk.send()
+    await desk.listed(4)
+    assert await page.run(focused) == "req-002", "what comes in does not take the focus away"
+    await page.press("k")
+    await page.press("k")
+    await page.press("k")
+    assert await page.run(focused) == "req-004"
+    await page.press("Enter")
+    await page.until("document.activeElement.ariaExpanded === 'true'")
+    await page.picture("keyboard")
+    await page.press("Escape")
+    assert not await page.sees("td.detail")
+    await page.press("p")
+    await desk.send()
+    await page.until("document.querySelector('#live').innerText === 'paused, 1 new'")
+    await page.press("p")
+    await desk.listed(5)
+    await page.press("/")
+    await page.type("req-003")
+    await desk.listed(1)
+    await page.press("Enter")
+    await page.until("document.querySelector('#looked').innerText.includes('req-003')")
+    assert await page.run("location.hash") == "#req-003"
+    await page.press("Escape")
+    assert await page.run("document.activeElement.id") == "search"
+    await page.press("Escape")
+    await desk.listed(5)
+    for _ in range(40):  # the focus is always to be seen
+        await page.press("Tab")
+        outline = "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle"
+        assert await page.run(outline) in (True, "solid", "auto")
+    desk.is_sound()
+
+
+async def test_what_a_client_writes_is_text_and_never_runs(desk: Desk) -> None:
+    page = desk.page
+    for text in HOSTILE:
+        await desk.send(text, model="<b>bold</b>")
+    await desk.sign_in()
+    await desk.listed(len(HOSTILE))
+    for n in range(len(HOSTILE)):
+        await page.click(f"tr.request:nth-child({n + 1}) .id")
+        await page.until("document.querySelector('td.detail .steps')")
+        assert await page.run("document.body.scrollWidth <= innerWidth"), "nothing pushes the page apart"
+        await page.picture(f"hostile-{n}")
+        shown = await page.text("td.detail")
+        assert not [sign for sign in shown if ord(sign) < 32 and sign not in "\n\t"]
+        assert not set(shown) & set("\u202e\u2066\u200f\u061c\u2028\u200b\x7f")
+        await page.press("Escape")
+    await page.click("tr.request:nth-child(8) .id")
+    await page.until("document.querySelector('td.detail')")
+    assert "<script>alert(1)</script>" in await page.text("td.detail")
+    await page.press("Escape")
+    assert "<b>bold</b>" in await page.text("tr.request")
+    await page.press("/")
+    await page.type(HOSTILE[1])  # as an id
+    await page.press("Enter")
+    await page.until("document.querySelector('#looked .bad')")
+    await page.open(f"{desk.base}/ui#%3Cimg%20src=x%20onerror=alert(1)%3E")
+    await page.call("Page.reload")
+    await page.until("document.querySelector('#looked .bad')")
+    (desk.folder / "config.yaml").write_text(f"chains: {{default: [{{{json.dumps(HOSTILE[1])}: {{}}}}]}}")
+    await page.run(
+        f"fetch('admin/reload', {{method: 'POST', headers: {{authorization: 'Bearer {KEY}'}}}}).then(() => 1)"
+    )
+    await page.until("document.querySelector('#note').innerText.includes('was refused')")
+    await page.picture("refused")
+    assert await page.run("document.querySelectorAll('img, svg, iframe, script, style, base, a, b').length") == 2
+    assert await page.run("window.pwned === undefined && document.title === 'Penstock'")
+    expected = ("404 (Not Found)", "422 (Unprocessable", "401 (Unauthorized)")
+    page.complaints[:] = [each for each in page.complaints if not any(status in each for status in expected)]
+    desk.is_sound()
+
+
+async def test_nothing_but_the_page_itself_would_run(desk: Desk) -> None:
+    page = desk.page
+    await desk.sign_in()
+    await page.until("!document.querySelector('#page').hidden")
+    desk.is_sound()
+    await page.run(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned = 1\">"
+        '<form action=/x><button id=out></button></form><a id=link href="javascript:window.pwned = 1">x</a>\');'
+        "const made = document.createElement('script'); made.textContent = 'window.pwned = 1'; document.body.append(made);"
+        "document.querySelector('#link').click(); document.querySelector('#out').click();"
+        "fetch('http://127.0.0.1:9/').catch(() => 0)"
+    )
+    await page.until("true")
+    assert await page.run("window.pwned") is None
+    assert await page.run("location.pathname") == "/ui"
+    assert len([each for each in page.complaints if "Content Security Policy" in each]) >= 4
+
+
+async def test_it_fits_a_phone(desk: Desk) -> None:
+    page = desk.page
+    await page.sized(*NARROW)
+    await desk.work()
+    await desk.sign_in()
+    await desk.listed(8)
+    await page.picture("narrow")
+    await page.click("tr.request:nth-child(5) .id")
+    await page.until("document.querySelector('td.detail')")
+    await page.run("document.querySelector('td.detail').scrollIntoView()")
+    assert await page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is to be scrolled sideways"
+    await page.picture("narrow-record")
+    await page.sized(*NARROW, dark=True)
+    await page.picture("narrow-record-dark")
+    desk.is_sound()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_its_text_can_be_read(desk: Desk, dark: bool) -> None:
+    page = desk.page
+    await page.sized(*WIDE, dark=dark)
+    await desk.work()
+    await desk.sign_in()
+    await desk.listed(8)
+    await page.click("tr.request:nth-child(5) .id")
+    await page.until("document.querySelector('td.detail')")
+    poor = await page.run(CONTRAST)
+    assert poor == [], "WCAG AA: 4.5 to 1"
+
+
+CONTRAST = """
+(() => {
+  const numbers = color => color.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = node => { const color = numbers(getComputedStyle(node).backgroundColor); return color[3] === 0 ? behind(node.parentElement) : color; };
+  const poor = [], words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (words.nextNode()) {
+    const node = words.currentNode.parentElement;
+    if (!words.currentNode.data.trim() || !node.checkVisibility() || node.matches("script, style, option, .unseen")) continue;
+    const [a, b] = [light(numbers(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push(words.currentNode.data.trim() + " " + ratio.toFixed(2));
+  }
+  return poor;
+})()
+"""
+
+
+async def test_a_busy_server_is_followed_without_getting_slow(desk: Desk) -> None:
+    page = desk.page
+    await desk.sign_in()
+    await page.until("!document.querySelector('#page').hidden")
+    for _ in range(5):
+        await asyncio.gather(*(desk.send(turns=6) for _ in range(60)))
+    await desk.listed(200)
+    names = await page.run("[...document.querySelectorAll('tr.request .id')].map(each => each.innerText)")
+    assert {f"req-{n:03}" for n in range(241, 301)} <= set(names), "the last of them"
+    page.asked.clear()
+    await desk.send()
+    await page.until("document.querySelector('tr.request .id').innerText === 'req-301'")
+    asked = [url for url in page.asked if "admin/requests" in url]
+    assert asked
+    assert all("since=" in url for url in asked), "only what is new is asked for"
+    assert await page.run("document.querySelectorAll('tr.request').length") == 200
+    desk.is_sound()
+
+
+async def test_a_server_that_is_gone_is_said_and_found_again(
+    tmp_path: Path, http: aiohttp.ClientSession, desk: Desk
+) -> None:
+    page = desk.page
+    await desk.send()
+    await desk.sign_in()
+    await desk.listed(1)
+    await page.call(
+        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1
+    )
+    await page.until("document.querySelector('#note').innerText.includes('does not answer')")
+    assert await page.run("document.querySelectorAll('tr.request').length") == 1
+    await page.call(
+        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
+    )
+    await page.until("document.querySelector('#note').innerText === ''")
+
+
+async def test_an_id_is_looked_up_on_all_replicas_that_share_their_state(
+    tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with redis_process() as running:
+        async with browser() as page, upstream() as behind:
+            behind.respond = answering
+            text = CONFIG.format(url=behind.url, key=KEY, state=f'{{kind: redis, url: "{running.url}", timeout: 5}}')
+            async with proxy(text, tmp_path / "first") as first, proxy(text, tmp_path / "second") as second:
+                await page.sized(*WIDE)
+                await Desk(first, page, http, tmp_path).send("hi " * 200, turns=9, request_id="elsewhere")
+                here = Desk(second, page, http, tmp_path)
+                await here.send(request_id="here")
+                await here.sign_in()
+                await here.listed(1)
+                assert "on all replicas" in await page.text("#scope")
+                await page.type("elsewhere")
+                await page.press("Enter")
+                await page.until("document.querySelector('#looked').innerText.includes('window_history')")
+                await page.picture("looked-up")
+                here.is_sound()

@@ -1,0 +1,27 @@
+"""Calls to a foreign upstream, and the errors that come back."""
+
+import json
+from typing import Any
+
+from proxy.chat import ChatRequest
+from proxy.testing import chat
+from proxy.upstream import Call, Reply
+
+KEY = "sk-ant-client-key"
+MODEL = "claude-sonnet-4-5"
+
+
+def call(request: ChatRequest, key: str | None = KEY) -> Call:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    return Call("/chat/completions", request.model, b"", headers, request=request)
+
+
+def ask(conversation: str = "u1", **rest: Any) -> ChatRequest:
+    return chat(conversation, model=rest.pop("model", MODEL), **rest)
+
+
+def error(reply: Reply) -> dict[str, Any]:
+    assert reply.body is not None
+    body = json.loads(reply.body)
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    return dict(body["error"])

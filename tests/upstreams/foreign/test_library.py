@@ -1,0 +1,99 @@
+"""litellm itself: loaded once and late, missed by name, and silent."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from proxy.chat import ChatRequest, Message
+from proxy.errors import UpstreamFailed
+from proxy.settings import ForeignUpstream
+from proxy.upstreams.foreign import Foreign
+from proxy.upstreams.foreign import library as foreign_library
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, call
+from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
+from tests.upstreams.streams import events
+
+
+@pytest.mark.parametrize(("provider", "name"), [
+    ("anthropic", "anthropic"), ("bedrock", "aws.bedrock"), ("gemini", "gcp.gemini"), ("vertex_ai", "gcp.vertex_ai"),
+    ("mistral", "mistral_ai"), ("cohere", "cohere"), ("groq", "groq"), ("deepseek", "deepseek"),
+])  # fmt: skip
+def test_the_provider_has_its_name_in_telemetry(provider: str, name: str) -> None:
+    assert Foreign("x", ForeignUpstream(kind="foreign", provider=provider)).provider == name
+
+
+async def test_a_missing_litellm_is_named(upstream: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("proxy.upstreams.foreign.library.importlib.import_module", missing)
+
+    with pytest.raises(UpstreamFailed, match=r"^Upstream 'claude' needs litellm: pip install 'penstock\[foreign\]'$"):
+        await upstream.send(call(ask()))
+
+
+async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
+    upstream: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[float] = []
+    real = foreign_library.load
+
+    def slow() -> Any:
+        loads.append(time.monotonic())
+        time.sleep(0.2)
+        return real()
+
+    monkeypatch.setattr("proxy.upstreams.foreign.load", slow)
+    beats = 0
+
+    async def heart() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    beating = asyncio.create_task(heart())
+    replies = await asyncio.gather(*(upstream.send(call(ask())) for _ in range(5)))
+    beating.cancel()
+
+    assert [reply.status for reply in replies] == [200] * 5
+    assert len(loads) == 1
+    assert beats >= 10
+
+
+async def test_importing_litellm_leaves_tiktokens_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/somewhere/else")
+    sys.modules.pop("litellm.litellm_core_utils.default_encoding", None)
+
+    foreign_library.load()
+
+    assert os.environ["TIKTOKEN_CACHE_DIR"] == "/somewhere/else"
+
+
+async def test_nothing_is_logged_or_printed(
+    fake: FakeAnthropic, upstream: Foreign, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "a-prompt-that-nobody-may-log"
+    request = ChatRequest(MODEL, (Message({"role": "user", "content": secret}),))
+    with caplog.at_level(logging.DEBUG):
+        await upstream.send(call(request))
+        await events(await upstream.send(call(request.with_field("stream", True))))
+        fake.status = 500
+        await upstream.send(call(request))
+        await asyncio.sleep(0.1)
+
+    printed = capfd.readouterr()
+    assert secret not in caplog.text + printed.out + printed.err
+    assert KEY not in caplog.text + printed.out + printed.err
+
+
+def test_litellm_is_not_imported_before_it_is_needed() -> None:
+    program = "import sys, proxy.upstreams.foreign; sys.exit('litellm' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,230 @@
+"""What reaches a foreign provider: the conversation, no orders to litellm, and the right key."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.errors import NotFound, UpstreamFailed
+from proxy.settings import ForeignUpstream
+from proxy.testing import tool
+from proxy.upstream import Call
+from proxy.upstreams.foreign import Foreign
+from proxy.upstreams.foreign import library as foreign_library
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error
+from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
+
+# --- what reaches the provider ----------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_reaches_the_provider_whole(fake: FakeAnthropic, upstream: Foreign) -> None:
+    cached = {"cache_control": {"type": "ephemeral"}}
+    offered = Tool({**tool(), "function": {**tool()["function"]}, **cached})
+    made = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"key":"a"}'}}
+    request = ChatRequest(
+        MODEL,
+        (
+            Message({"role": "system", "content": [{"type": "text", "text": "Be brief.", **cached}]}),
+            Message({"role": "user", "content": [{"type": "text", "text": "Look it up.", **cached}]}),
+            Message({"role": "assistant", "content": None, "tool_calls": [made]}),
+            Message({"role": "tool", "tool_call_id": "c1", "content": "found"}),
+        ),
+        (offered,),
+        JsonObject({"max_completion_tokens": 77, "temperature": 0.5, "stop": ["END"], "user": "u-1"}),
+    )
+    before = request.encode()
+
+    reply = await upstream.send(call(request))
+
+    assert (reply.status, request.encode()) == (200, before)
+    body, headers = fake.bodies[-1], fake.headers[-1]
+    assert headers["x-api-key"] == KEY
+    assert "authorization" not in headers
+    assert fake.paths == ["/v1/messages"]
+    assert body["model"] == MODEL
+    assert (body["max_tokens"], body["temperature"], body["stop_sequences"]) == (77, 0.5, ["END"])
+    assert body["system"] == [{"type": "text", "text": "Be brief.", **cached}]
+    user, assistant, result = body["messages"]
+    assert user == {"role": "user", "content": [{"type": "text", "text": "Look it up.", **cached}]}
+    assert assistant["content"] == [{"type": "tool_use", "id": "c1", "name": "look_up", "input": {"key": "a"}}]
+    assert result["role"] == "user"
+    assert result["content"][0]["tool_use_id"] == "c1"
+    assert "found" in json.dumps(result["content"][0]["content"])
+    (sent,) = body["tools"]
+    assert (sent["name"], sent["cache_control"]) == ("look_up", cached["cache_control"])
+    assert sent["input_schema"]["required"] == ["key"]
+    assert set(body) == {
+        "model", "messages", "system", "tools", "max_tokens", "temperature", "stop_sequences", "metadata"
+    }  # fmt: skip
+
+
+async def test_a_client_orders_litellm_nothing(fake: FakeAnthropic, upstream: Foreign) -> None:
+    async with fake_anthropic() as evil:
+        orders: dict[str, Any] = {
+            "api_base": evil.url, "base_url": evil.url, "api_key": "sk-other", "custom_llm_provider": "openai",
+            "extra_headers": {"x-evil": "1"}, "headers": {"x-evil": "1"}, "extra_body": {"evil": 1},
+            "extra_query": {"evil": 1}, "fallbacks": [{"model": "openai/x", "api_base": evil.url}],
+            "model_list": [{"model_name": "x", "litellm_params": {"model": "openai/x", "api_base": evil.url}}],
+            "mock_response": "mocked", "mock_tool_calls": [{}], "user_config": {}, "metadata": {"a": "b"},
+            "callbacks": ["langfuse"], "success_callback": ["langfuse"], "langfuse_host": evil.url,
+            "input_cost_per_token": 1, "output_cost_per_token": 1, "aws_region_name": "x", "vertex_project": "x",
+            "proxy_server_request": {}, "shared_session": 1, "client": 1, "organization": "o", "num_retries": 9,
+            "max_retries": 9, "timeout": 0.001, "drop_params": False, "acompletion": False, "deployment_id": "d",
+            "azure": True, "litellm_params": {}, "litellm_system_prompt": "obey", "thinking": {"type": "evil"},
+        }  # fmt: skip
+
+        reply = await upstream.send(call(ask(**orders, temperature=0.1)))
+
+        assert (reply.status, evil.bodies) == (200, [])
+    assert fake.paths == ["/v1/messages"]
+    assert fake.headers[-1]["x-api-key"] == KEY
+    assert "x-evil" not in fake.headers[-1]
+    assert set(fake.bodies[-1]) == {"model", "messages", "max_tokens", "temperature"}
+    assert "obey" not in json.dumps(fake.bodies[-1])
+    dropped = str(reply.facts["ignored"])
+    assert dropped.startswith("acompletion,api_base,api_key,aws_region_name,azure,base_url,")
+    assert "temperature" not in dropped
+    assert len(dropped) <= 200
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/x", "azure/command-r", "ft:gpt-4:x", "cohere/a"])
+async def test_a_model_name_never_chooses_the_provider(fake: FakeAnthropic, upstream: Foreign, model: str) -> None:
+    reply = await upstream.send(call(ask(model=model)))
+
+    assert reply.status == 200
+    assert (fake.paths, fake.bodies[-1]["model"]) == (["/v1/messages"], model)
+
+
+@pytest.mark.parametrize(
+    "model", ["ollama/http://evil", "a/../b", "", "*", "a b", "a?b", "-x", "x\n", "http://evil/v1"]
+)
+async def test_a_name_that_can_be_no_models_is_not_found(fake: FakeAnthropic, upstream: Foreign, model: str) -> None:
+    with pytest.raises(NotFound) as raised:
+        await upstream.send(call(ask(model=model)))
+
+    assert (raised.value.code, fake.paths) == ("model_not_found", [])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "gpt-4o",
+        "replicate/x",
+        "ft:gpt-3.5-turbo:x",
+        "a/togethercomputer",
+        "responses/gpt-4o",
+        "petals-team/StableBeluga2",
+    ],
+)
+async def test_a_name_that_litellm_would_send_elsewhere_is_not_found(
+    fake: FakeAnthropic, upstream: Foreign, model: str
+) -> None:
+    """litellm sends `gpt-4o` to OpenAI with the key of the provider that it was told to use."""
+    with pytest.raises(NotFound) as raised:
+        await upstream.send(call(ask(model=model)))
+
+    assert (raised.value.code, fake.paths) == ("model_not_found", [])
+
+
+@pytest.mark.parametrize(("provider", "model", "elsewhere"), [
+    ("azure", "gpt-4o", False), ("azure", "command-r-plus", True), ("groq", "gpt-4o", False),
+    ("replicate", "replicate/x", False), ("bedrock", "gpt-4o", True), ("gemini", "gemini-2.5-pro", False),
+])  # fmt: skip
+async def test_openais_names_are_for_those_who_serve_them(
+    upstream: Foreign, provider: str, model: str, elsewhere: bool
+) -> None:
+    assert foreign_library.misroutes(await upstream._loaded(), provider, model) is elsewhere
+
+
+async def test_a_provider_that_litellm_lacks_is_named(fake: FakeAnthropic) -> None:
+    upstream = Foreign("claude", ForeignUpstream(kind="foreign", provider="antropic", base_url=fake.url))
+
+    with pytest.raises(UpstreamFailed, match=r"^Upstream 'claude': litellm has no provider 'antropic'\.$"):
+        await upstream.send(call(ask(model="gpt-4o")))
+    await upstream.aclose()
+
+
+async def test_parameters_that_the_provider_lacks_are_left_out(fake: FakeAnthropic, upstream: Foreign) -> None:
+    reply = await upstream.send(call(ask(seed=1, logit_bias={"1": 2}, n=1, frequency_penalty=0.5, top_p=None)))
+
+    assert reply.status == 200
+    assert not {"seed", "logit_bias", "n", "frequency_penalty"} & set(fake.bodies[-1])
+
+
+@pytest.mark.parametrize("part", [
+    {"type": "image_url", "image_url": {"url": "URL/image.png"}},
+    {"type": "file", "file": {"file_data": "URL/file.pdf"}},
+])  # fmt: skip
+async def test_addresses_in_messages_are_not_fetched(fake: FakeAnthropic, upstream: Foreign, part: Any) -> None:
+    part = json.loads(json.dumps(part).replace("URL", fake.url))
+    reply = await upstream.send(call(ChatRequest(MODEL, (Message({"role": "user", "content": [part]}),))))
+
+    assert (reply.status, fake.paths) == (400, [])
+    assert "download is disabled" in error(reply)["message"]
+    assert "Received Messages" not in error(reply)["message"]
+
+
+async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
+    fake: FakeAnthropic, upstream: Foreign
+) -> None:
+    reply = await upstream.send(call(ask("u1 a1! t1", reasoning_effort="low", max_tokens=4000)))
+    assert "thinking" not in fake.bodies[-1]
+    assert reply.facts["ignored"] == "reasoning_effort"
+
+    await upstream.send(call(ask("u1 a1! t1 a2 u2", reasoning_effort="low", max_tokens=4000)))
+    assert "thinking" in fake.bodies[-1]
+
+
+async def test_only_chat_completions_are_served(upstream: Foreign) -> None:
+    with pytest.raises(NotFound):
+        await upstream.send(Call("/embeddings", "x", b"{}", {}))
+    assert await upstream.models({}) == []
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_configured_key_replaces_the_clients(fake: FakeAnthropic) -> None:
+    settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, api_key=SecretStr("sk-ours"))
+    upstream = Foreign("claude", settings)
+
+    await upstream.send(call(ask()))
+
+    assert fake.headers[-1]["x-api-key"] == "sk-ours"
+    assert KEY not in str(fake.headers)
+    assert "sk-ours" not in repr(upstream) + repr(vars(upstream))
+    await upstream.aclose()
+
+
+async def test_without_any_key_none_is_taken_from_the_environment(
+    fake: FakeAnthropic, upstream: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
+    fake.status, fake.error = 401, "invalid x-api-key"
+
+    reply = await upstream.send(call(ask(), key=None))
+
+    assert "sk-from-the-environment" not in str(fake.headers)
+    assert reply.status == 401
+    told = error(reply)
+    assert told["code"] == "invalid_api_key"
+    assert told["message"] == "No API key was given. Upstream 'claude' needs one as a bearer token."
+
+
+async def test_a_key_is_not_a_reference(fake: FakeAnthropic, upstream: Foreign) -> None:
+    await upstream.send(call(ask(), key="os.environ/HOME"))
+
+    assert fake.headers[-1]["x-api-key"] == "os.environ/HOME"
+
+
+@pytest.mark.parametrize(("provider", "options"), [("bedrock", {}), ("azure", {"azure_ad_token": "token-of-ours"})])
+def test_a_clients_key_stays_away_from_the_operators_credentials(provider: str, options: dict[str, str]) -> None:
+    secret = {key: SecretStr(value) for key, value in options.items()}
+    upstream = Foreign("cloud", ForeignUpstream(kind="foreign", provider=provider, options=secret))
+
+    orders = upstream._orders({"authorization": f"Bearer {KEY}"})
+
+    assert "api_key" not in orders
+    assert options.items() <= orders.items()

@@ -1,0 +1,78 @@
+"""Prompts that Ollama cuts without a word: noticed, and without false alarms."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from proxy.context import TokenCount
+from proxy.testing import profile
+from proxy.upstreams.ollama import Ollama
+from tests.upstreams.ollama.calls import MODEL, ask, call, counted, ollama
+from tests.upstreams.ollama.fake_ollama import FakeOllama, size_of
+from tests.upstreams.streams import read
+
+LONG = " ".join(f"u{'x' * 400}" for _ in range(40))
+"""About 4000 of the fake's tokens."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_cut_prompt_is_noticed(
+    fake: FakeOllama, upstream: Ollama, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.window = 2048
+    with caplog.at_level(logging.WARNING, "penstock.ollama"):
+        reply = await upstream.send(call(ask(LONG, stream=stream), counted=counted(4000), profile=profile(2048)))
+        if stream:
+            assert "truncated" not in reply.facts
+            await read(reply)
+
+    assert reply.facts["truncated"] is True
+    (record,) = caplog.records
+    assert record.getMessage() == "prompt was truncated by the server"
+    evaluated = reply.facts["prompt_tokens"]
+    assert vars(record)["fields"] == {"model": MODEL, "counted": 4000, "evaluated": evaluated, "window": 2048}
+    assert "xxxx" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("count", "fields"),
+    [
+        pytest.param(counted(4000), {}, id="as many tokens as we counted"),
+        pytest.param(counted(5500), {}, id="an estimate may be off"),
+        pytest.param(counted(9000), {"profile": profile(32768, source="ollama")}, id="far from filling the window"),
+        pytest.param(None, {}, id="nothing counted"),
+    ],
+)
+async def test_no_false_alarm(fake: FakeOllama, upstream: Ollama, count: TokenCount | None, fields: Any) -> None:
+    assert "truncated" not in (await upstream.send(call(ask(LONG), counted=count, **fields))).facts
+
+
+async def test_an_exact_count_is_taken_at_its_word(fake: FakeOllama, upstream: Ollama) -> None:
+    reply = await upstream.send(call(ask(LONG), counted=counted(5500, exact=True)))
+
+    assert reply.facts["truncated"] is True
+
+
+async def test_an_unknown_count_and_images_prove_nothing(fake: FakeOllama, upstream: Ollama) -> None:
+    fake.window = 2048
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    request = ask(LONG)
+    seen = request.with_messages([request.messages[0].with_changes(content=[image]), *request.messages[1:]])
+    assert "truncated" not in (await upstream.send(call(seen, counted=counted(4000)))).facts
+
+    fake.figures = False
+    assert "truncated" not in (await upstream.send(call(request, counted=counted(4000)))).facts
+
+
+@pytest.mark.parametrize("limited", [False, True])
+async def test_a_window_filled_to_the_last_token(fake: FakeOllama, limited: bool) -> None:
+    upstream = ollama(fake.url, 4096)
+    prompt = size_of([{"content": word} for word in LONG.split()])
+    fake.last["eval_count"] = 4096 - prompt
+    fields = {"max_tokens": 4096 - prompt} if limited else {}
+
+    reply = await upstream.send(call(ask(LONG, **fields)))
+
+    assert reply.facts.get("truncated", False) is not limited
+    await upstream.aclose()

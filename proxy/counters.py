@@ -6,13 +6,14 @@ A count is worth little: losing one lets a client have a little more. So nothing
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from proxy.disk import cause_of
 from proxy.stores import StoreError
+from proxy.wal import connect
 
 MOST = 200_000
 """Counts that one process keeps in memory; more tenants than that within two minutes are not counted."""
@@ -23,6 +24,8 @@ _MOST_WAITING = 512
 _SWEEP = 60.0
 """Seconds between two removals of what is forgotten."""
 
+_T = TypeVar("_T")
+
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS counts (key TEXT PRIMARY KEY, value REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID"
 )
@@ -32,6 +35,8 @@ value = CASE WHEN expires <= :now THEN excluded.value ELSE value + excluded.valu
 RETURNING value
 """
 
+_READ = "SELECT value FROM counts WHERE key = ? AND expires > ?"
+
 
 class Counters(Protocol):
     """Counts that all who share the state share: for rates and budgets."""
@@ -39,6 +44,9 @@ class Counters(Protocol):
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
         """Add to several counts at once and return what they then are; a count is forgotten `ttl` seconds after it was
         last added to. Raises `StoreError`."""
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        """What several counts are, 0 where there is none; nothing is added or used. Raises `StoreError`."""
 
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`."""
@@ -72,6 +80,13 @@ class MemoryCounters:
             self._counts[key] = (sums[key], now + ttl)
         return sums
 
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        """What several counts are."""
+        if self._closed:
+            raise StoreError("closed")
+        now, found = self._clock(), {key: self._counts.get(key, (0.0, 0.0)) for key in keys}
+        return {key: value if expires > now else 0.0 for key, (value, expires) in found.items()}
+
     async def aclose(self) -> None:
         """Forget everything."""
         self._closed = True
@@ -100,15 +115,13 @@ class DiskCounters:
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
         """Add to several counts in one transaction and return what they then are."""
-        if self._closed:
-            raise StoreError("closed")
-        if self._waiting >= _MOST_WAITING:
-            raise StoreError("busy")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._added, dict(amounts), ttl)
-        finally:
-            self._waiting -= 1
+        given = dict(amounts)
+        return await self._run(lambda database: self._written(database, given, ttl))
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        """What several counts are, in one transaction."""
+        asked = tuple(keys)
+        return await self._run(lambda database: self._found(database, asked))
 
     async def aclose(self) -> None:
         """End the thread, and with it the connection; what is being written is finished first."""
@@ -117,12 +130,23 @@ class DiskCounters:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown(wait=False)
 
-    def _added(self, amounts: Mapping[str, float], ttl: float) -> Mapping[str, float]:
+    async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        if self._closed:
+            raise StoreError("closed")
+        if self._waiting >= _MOST_WAITING:
+            raise StoreError("busy")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, work)
+        finally:
+            self._waiting -= 1
+
+    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             database = self._opened()
             with database:
                 database.execute("BEGIN IMMEDIATE")
-                return self._written(database, amounts, ttl)
+                return work(database)
         except (sqlite3.Error, OSError) as error:
             cause = cause_of(error)
             if cause != "locked":
@@ -143,17 +167,17 @@ class DiskCounters:
             sums[key] = database.execute(_ADD, row).fetchone()[0]
         return sums
 
+    def _found(self, database: sqlite3.Connection, keys: Collection[str]) -> dict[str, float]:
+        now = self._clock()
+        rows = ((key, database.execute(_READ, (key, now)).fetchone()) for key in keys)
+        return {key: 0.0 if row is None else row[0] for key, row in rows}
+
     def _opened(self) -> sqlite3.Connection:
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
         if self._database is None or _identity(self._file) != self._identity:
             self._close()
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._file.parent.stat().st_mode & 0o077:
-                self._file.parent.chmod(0o700)
-            database = sqlite3.connect(self._file, timeout=self._busy, isolation_level=None, check_same_thread=False)
-            self._database = database
-            for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF", _SCHEMA):
-                database.execute(statement)
+            self._database = connect(self._file, busy=self._busy, synchronous="OFF")
+            self._database.execute(_SCHEMA)
             self._identity = _identity(self._file)
         return self._database
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from proxy.index import IndexFailed, Payload, Point, Scope, tenant_digest
 from proxy.index.packed import dimension
+from proxy.wal import connect
 
 T = TypeVar("T")
 
@@ -240,15 +241,8 @@ class Points:
 
 
 def _connect(directory: Path | None, busy: float) -> sqlite3.Connection:
-    if directory is not None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if directory.stat().st_mode & 0o077:
-            directory.chmod(0o700)
-    name = ":memory:" if directory is None else os.fspath(directory / FILE)
-    db = sqlite3.connect(name, timeout=busy, isolation_level=None, check_same_thread=False)
+    db = connect(directory and directory / FILE, busy=busy, synchronous="NORMAL")
     try:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(_SCHEMA)
     except BaseException:
         db.close()

@@ -1,10 +1,9 @@
 """Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -18,12 +17,29 @@ from proxy.context import Context, Judge, Memo
 from proxy.forms import texts_of, with_text
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+from proxy.stretches import found_in_each
 
-_Texts = tuple[tuple[int, tuple[Finding, ...]], ...]
-"""The findings in the texts of one message, with each text's place."""
+Result = TypeVar("Result")
+
+
+class _Found(NamedTuple):
+    """What was found in a text of a message."""
+
+    place: int
+    """Of the text."""
+    every: tuple[Finding, ...]
+    marked: str
+    """The text with a note behind each."""
+
+
+_Texts = tuple[_Found, ...]
+"""The texts of one message in which anything was found."""
 
 _Candidate = tuple[int, Finding, str]
 """A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
+
+_Asked = tuple[str, tuple[_Candidate, ...]]
+"""Where the judge's answer about a message is kept, and what it is asked."""
 
 _MOST_JUDGED = 16
 """Pairs of one message that a judge is asked about."""
@@ -104,14 +120,15 @@ class CheckFacts(Policy):
         if not self._trusted.size:
             return Keep("no trusted facts")
         sent = of_client(request.messages, ctx.incoming.messages)
-        theirs = {place: request.messages[place] for place in sent if request.messages[place].role in self.roles}
-        found, of_judge = await self._judged(theirs, await self._found_in_each(theirs, ctx), ctx)
+        theirs = [*sent]
+        found = await self._in_each("contradicts a fact", self._found, request, theirs, ctx)
+        found, of_judge = await self._judged(request, theirs, found, ctx)
         if found and self.action == "reject":
             new = _new(request.messages)
             refused = {place: texts for place, texts in found.items() if place >= new}
             if refused:
                 return _refusal(refused, sent)
-        counts = {place: sum(len(every) for _, every in texts) for place, texts in found.items()}
+        counts = {place: sum(len(each.every) for each in texts) for place, texts in found.items()}
         lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
         facts = {
             "poisoning_attempts": count,
@@ -135,41 +152,37 @@ class CheckFacts(Policy):
         why = f"{done} {count} statements that contradict a fact"
         return Rewrite(request.with_messages(messages), why, facts, _told(found, sent))
 
-    async def _found_in_each(self, messages: Mapping[int, Message], ctx: Context) -> dict[int, _Texts]:
-        """The findings in messages, by their places; a message without any is left out."""
-        mine = f"contradicts a fact {self._trusted.digest} {self.most}"  # a private attribute of pydantic's is slow
-        keys = [(mine, hash(raw), len(raw)) for raw in [message.raw for message in messages.values()]]
-        found: dict[int, _Texts] = {}
-        for place, key, texts in zip(messages, keys, ctx.once.known(keys), strict=True):
-            if texts is None:
-                work = partial(self._found, messages[place])
-                texts = await ctx.once.of_key(key, len(messages[place].raw), work)
-            if texts:
-                found[place] = texts
-        return found
+    async def _in_each(
+        self,
+        what: str,
+        work: Callable[[Message], Result | tuple[()]],
+        request: ChatRequest,
+        places: Sequence[int],
+        ctx: Context,
+    ) -> dict[int, Result]:
+        """What work finds in the messages at some places; a message without any is left out."""
+        messages = request.messages if len(places) == len(request.messages) else [request.messages[n] for n in places]
+        name = f"{what} {self._trusted.digest} {self.most} {self.roles}"
+        found = await found_in_each(ctx.once, name, work, messages)
+        return {places[n]: each for n, each in found.items()}
 
     async def _judged(
-        self, messages: Mapping[int, Message], found: Mapping[int, _Texts], ctx: Context
-    ) -> tuple[Mapping[int, _Texts], dict[str, int]]:
+        self, request: ChatRequest, places: Sequence[int], found: dict[int, _Texts], ctx: Context
+    ) -> tuple[dict[int, _Texts], dict[str, int]]:
         """The findings with those of the judge, and facts about it.
 
         What was decided about a message once is settled, and stays.
         """
         if ctx.judge is None or not self.judge:
             return found, {}
-        asked: dict[int, tuple[str, Sequence[_Candidate]]] = {}
-        for place, message in messages.items():
-            key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
-            work = partial(self._unclear, message)
-            candidates = await ctx.once.of_key(("unclear", key), len(message.raw), work)
-            if candidates:
-                asked[place] = (f"judged/{key}", candidates)
+        asked = await self._in_each("unclear", self._asked, request, places, ctx)
         added, facts = await self._chosen(asked, ctx.judge, ctx.memo)
-        joined = {place: _joined(found.get(place, ()), added.get(place, ())) for place in sorted({*found, *added})}
+        every = sorted({*found, *added})
+        joined = {n: _joined(request.messages[n], found.get(n, ()), added.get(n, ())) for n in every}
         return joined, facts
 
     async def _chosen(
-        self, asked: Mapping[int, tuple[str, Sequence[_Candidate]]], judge: Judge, memo: Memo | None
+        self, asked: Mapping[int, _Asked], judge: Judge, memo: Memo | None
     ) -> tuple[dict[int, list[_Candidate]], dict[str, int]]:
         """The candidates that contradict a fact, by the message's place; and how many were judged now, or not."""
         keys = [key for key, _ in asked.values()]
@@ -188,46 +201,59 @@ class CheckFacts(Policy):
             chosen[place] = [candidates[int(n)] for n in known.split(",") if n.isdecimal() and int(n) < len(candidates)]
         return {place: some for place, some in chosen.items() if some}, facts
 
-    def _unclear(self, message: Message) -> tuple[_Candidate, ...]:
-        """What a judge is to be asked about a message; JSON is left to the rules."""
+    def _asked(self, message: Message) -> _Asked | tuple[()]:
+        """What a judge is to be asked about a message, and where the answer is kept; JSON is left to the rules."""
         found: list[_Candidate] = []
-        for place, text in enumerate(texts_of(0, message, message.role)):
-            if not is_json(text.given):
-                every = self._trusted.unclear(text.given)
-                found += [(place, each, text.given[each.start : each.end]) for each in every]
-        return tuple(found[:_MOST_JUDGED])
+        for place, text in self._texts(message):
+            if not is_json(text):
+                found += [(place, each, text[each.start : each.end]) for each in self._trusted.unclear(text)]
+        key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
+        return (f"judged/{key}", tuple(found[:_MOST_JUDGED])) if found else ()
 
     def _found(self, message: Message) -> _Texts:
         """The findings in each text of a message."""
-        texts = (
-            (n, self._trusted.contradicted(text.given)) for n, text in enumerate(texts_of(0, message, message.role))
+        texts = ((place, text, self._trusted.contradicted(text)) for place, text in self._texts(message))
+        return tuple(
+            _Found(place, tuple(every), checked(text, every, None))
+            for place, text, every in texts
+            if 0 < len(every) <= self.most
         )
-        return tuple((place, tuple(every)) for place, every in texts if 0 < len(every) <= self.most)
+
+    def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
+        """The texts of a message whose writer is checked."""
+        role = message.role
+        return ((place, text.given) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
 
     async def _marked(self, message: Message, found: _Texts, ctx: Context) -> Message:
         """The message as it goes on."""
+        if self.action == "annotate" and isinstance(message["content"], str):  # most are
+            return message.with_changes(content=found[0].marked)
         texts = list(texts_of(0, message, message.role))
-        for place, every in found:
-            text = texts[place]
+        for each in found:
+            text = texts[each.place]
             handle: str | None = None
             if self.action == "quarantine" and ctx.archive is not None:
                 handle = await ctx.archive.keep(text.given)
-            text.sent = checked(text.given, every, handle)
+            text.sent = each.marked if handle is None else checked(text.given, each.every, handle)
             message = with_text(message, text)
         return message
 
 
-def _joined(found: _Texts, added: Sequence[_Candidate]) -> _Texts:
+def _joined(message: Message, found: _Texts, added: Sequence[_Candidate]) -> _Texts:
     """Findings of the rules and of the judge, each sentence once."""
-    every = {place: {each.start: each for each in some} for place, some in found}
-    for place, each, _ in added:
-        every.setdefault(place, {}).setdefault(each.start, each)
-    return tuple((place, tuple(each for _, each in sorted(some.items()))) for place, some in sorted(every.items()))
+    if not added:
+        return found
+    every = {each.place: {one.start: one for one in each.every} for each in found}
+    for place, one, _ in added:
+        every.setdefault(place, {}).setdefault(one.start, one)
+    texts = [text.given for text in texts_of(0, message, message.role)]
+    joined = ((place, tuple(one for _, one in sorted(some.items()))) for place, some in sorted(every.items()))
+    return tuple(_Found(place, some, checked(texts[place], some, None)) for place, some in joined)
 
 
 def _about(found: _Texts) -> Message:
     """What is said in front of the last user message."""
-    facts = dict.fromkeys(each.fact for _, every in found for each in every)
+    facts = dict.fromkeys(one.fact for each in found for one in each.every)
     return Message({"role": "user", "content": note(list(facts))})
 
 
@@ -238,9 +264,7 @@ def _new(messages: Sequence[Message]) -> int:
 
 def _places(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[tuple[str, Finding]]:
     """Each finding with the place of its message among the client's."""
-    return [
-        (f"messages[{sent[place]}]", each) for place, texts in found.items() for _, every in texts for each in every
-    ]
+    return [(f"messages[{sent[place]}]", one) for place, texts in found.items() for each in texts for one in each.every]
 
 
 def _told(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[str]:

@@ -1,18 +1,19 @@
 """Give the model what the user said about themselves, where tools are used."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.lineage import of_client
 from proxy.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.user_facts import UserFact, block, facts_in, newest, outline, shipped, whole
+from proxy.stretches import found_in_each
+from proxy.user_facts import Ready, UserFact, block, found_in, newest, outline, ready, shipped, whole
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 
@@ -43,6 +44,9 @@ class InjectFacts(Policy):
     most: int = Field(default=20, ge=1, le=200)
     """The most facts in a note; the newest are kept."""
 
+    _looked_for: tuple[str, Ready] = PrivateAttr()
+    """The patterns, and a name that stands for them."""
+
     @field_validator("patterns")
     @classmethod
     def _patterns_have_a_value(cls, patterns: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -53,10 +57,11 @@ class InjectFacts(Policy):
         return patterns
 
     @model_validator(mode="after")
-    def _shipped_patterns_are_read(self) -> Self:
+    def _patterns_are_ready(self) -> Self:
         """With the configuration, so that no request waits for the file."""
-        if self.shipped:
-            shipped()
+        patterns = {**(shipped() if self.shipped else {}), **self.patterns}
+        digest = blake2b(repr(list(patterns.items())).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+        self._looked_for = f"user facts {digest}", ready(patterns)
         return self
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
@@ -64,26 +69,28 @@ class InjectFacts(Policy):
         if not request.tools and not self.always:
             return Keep("no tools are used")
         said = await self._said(ctx)
-        left = _left(request, ctx)
-        known = newest(fact for place in left for fact in said.get(place, ()))
+        sent = of_client(request.messages, ctx.incoming.messages)
+        left = _left(said, sent)
+        known = newest(fact for place in left for fact in said[place])
         told: dict[str, str] = {}
         findings: list[str] = []
-        messages: list[Message] = []
-        notes = 0
-        sent = of_client(request.messages, ctx.incoming.messages)
-        for place, message in enumerate(request.messages):
-            theirs = sent.get(place)
-            itself = newest(said.get(theirs, ())) if theirs is not None else {}
+        messages = list[Message]()
+        where = _stated_last(left, said)
+        copied = notes = 0
+        for place in _places(request, ctx, sent, said) if said else ():
+            itself = newest(said.get(sent[place], ()))
             # what the message says anew is not told in its older form
             due = {name: value for name, value in known.items() if name not in itself and told.get(name) != value}
-            if message.role == "user" and due and theirs is not None and theirs in said:
+            if request.messages[place].role == "user" and due:
                 mine = self._newest(due)
-                messages += [Message({"role": "user", "content": block(mine)}), _NOTED]
-                findings += _findings(mine, theirs, said, set(left))
+                messages += [*request.messages[copied:place], Message({"role": "user", "content": block(mine)}), _NOTED]
+                findings += _findings(mine, sent[place], where, left)
                 told |= due
+                copied = place
                 notes += 1
-            messages.append(message)
             known |= itself
+            where |= _stated_last([sent[place]], said)
+        messages += request.messages[copied:]
         facts = {"user_facts": len(known), "user_fact_notes": notes}
         if not notes:
             return Keep(f"{len(known)} facts, none to repeat", facts)
@@ -95,18 +102,13 @@ class InjectFacts(Policy):
         return dict(list(due.items())[-self.most :])
 
     async def _said(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
-        """What each user message of the client's states, by the message's place."""
-        patterns = {**(shipped() if self.shipped else {}), **self.patterns}
-        mine = f"user facts {self.shipped} {sorted(self.patterns.items())!r}"
-        places = [place for place, message in enumerate(ctx.incoming.messages) if message.role == "user"]
-        keys = [(mine, ctx.incoming.messages[place].raw) for place in places]
-        found: dict[int, Sequence[UserFact]] = {}
-        for place, key, known in zip(places, keys, ctx.once.known(keys), strict=True):
-            if known is None:
-                text = ctx.incoming.messages[place].text
-                known = await ctx.once.of_key(key, len(text), partial(facts_in, text, patterns))
-            found[place] = known
-        return found
+        """What each user message of the client's states, by the message's place; only those that state anything."""
+        name, patterns = self._looked_for
+
+        def stated(message: Message) -> tuple[UserFact, ...]:
+            return found_in(message.text, patterns) if message.role == "user" else ()
+
+        return await found_in_each(ctx.once, name, stated, ctx.incoming.messages)
 
 
 def _groups(pattern: str) -> Mapping[str, int]:
@@ -116,11 +118,15 @@ def _groups(pattern: str) -> Mapping[str, int]:
         raise ValueError(f"pattern {pattern!r}: {error}") from None
 
 
-def _findings(noted: Mapping[str, str], end: int, said: Mapping[int, Sequence[UserFact]], left: Set[int]) -> list[str]:
+def _stated_last(places: Iterable[int], said: Mapping[int, Sequence[UserFact]]) -> dict[str, tuple[int, str]]:
+    """Where each fact was stated last, of some places in order, and its kind."""
+    return {fact.name: (place, fact.kind) for place in places for fact in said.get(place, ())}
+
+
+def _findings(
+    noted: Mapping[str, str], end: int, where: Mapping[str, tuple[int, str]], left: Collection[int]
+) -> list[str]:
     """Where each fact of a note before the client's message `end` was last stated, and why it is repeated."""
-    where: dict[str, tuple[int, str]] = {}
-    for place in [*sorted(left), *(place for place in range(end) if place not in left)]:
-        where |= {fact.name: (place, fact.kind) for fact in said.get(place, ())}
     told: list[str] = []
     for place, kind in sorted(where[name] for name in noted if name in where):
         why = "that message left the context" if place in left else "no earlier note has it"
@@ -128,10 +134,24 @@ def _findings(noted: Mapping[str, str], end: int, said: Mapping[int, Sequence[Us
     return told
 
 
-def _left(request: ChatRequest, ctx: Context) -> list[int]:
-    """The places of the client's messages that no longer stand in the request.
+def _left(said: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
+    """The places of the client's messages that state something and no longer stand in the request, in order.
 
     Of one that stands in a short form the facts are in the note in front of the next one, as of any other.
     """
-    there = set(of_client(request.messages, ctx.incoming.messages).values())
-    return [place for place in range(len(ctx.incoming.messages)) if place not in there]
+    there = set(sent.values()) if said else set()
+    return dict.fromkeys(place for place in said if place not in there)
+
+
+def _places(
+    request: ChatRequest, ctx: Context, sent: Mapping[int, int], said: Mapping[int, Sequence[UserFact]]
+) -> Iterator[int]:
+    """Where something is stated, and the user's next message behind it: nowhere else a note may be due."""
+    is_open = True  # what was stated in messages that left is due before the first one
+    for place, at in sent.items():
+        if at in said:
+            yield place
+            is_open = True
+        elif is_open and request.messages[place].role == ctx.incoming.messages[at].role == "user":
+            yield place
+            is_open = False

@@ -124,6 +124,11 @@ class Message(JsonObject):
         return tuple([called_name(call) for call in calls]) if calls else ()
 
 
+def raws(messages: Iterable[Message]) -> list[bytes]:
+    """The JSON text of each; of many messages a call for each would take most of the time."""
+    return [message._raw or message.raw for message in messages]
+
+
 class Tool(JsonObject):
     """One tool definition, of a function or a custom tool."""
 

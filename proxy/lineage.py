@@ -4,7 +4,7 @@ A step that changes a message makes a copy, and the copy knows what it was made 
 adds in the user's role, such as a summary, is told from what the user said and a step has marked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy.chat import Message
 from proxy.forms import is_shortened, texts_of
@@ -12,16 +12,24 @@ from proxy.forms import is_shortened, texts_of
 
 def of_client(messages: Sequence[Message], incoming: Sequence[Message]) -> dict[int, int]:
     """The places of the messages that are the client's, each with that of the message as the client sent it."""
-    places = {id(message): place for place, message in enumerate(incoming)}
+    if messages is incoming:  # no step has changed any
+        return dict(zip(range(len(incoming)), range(len(incoming)), strict=True))
+    places = dict(zip(map(id, incoming), range(len(incoming)), strict=True))
     found: dict[int, int] = {}
-    for place, message in enumerate(messages):
-        each: Message | None = message
-        while each is not None:
-            if id(each) in places:
-                found[place] = places[id(each)]
-                break
-            each = each.made_of
+    for place, at in enumerate(map(places.get, map(id, messages))):
+        sent = at if at is not None else _sent_as(messages[place].made_of, places)
+        if sent is not None:
+            found[place] = sent
     return found
+
+
+def _sent_as(message: Message | None, places: Mapping[int, int]) -> int | None:
+    """The place of the client's message that one was made of; `places` are by identity."""
+    while message is not None:
+        if id(message) in places:
+            return places[id(message)]
+        message = message.made_of
+    return None
 
 
 def standing_users(messages: Sequence[Message], incoming: Sequence[Message]) -> frozenset[int]:

@@ -164,7 +164,7 @@ def _size(result: Any) -> int:
     """Bytes that a result takes, with what it refers to; what parts of it share counts more than once."""
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
-    if isinstance(result, tuple) and result and isinstance(result[0], float | int):
+    if isinstance(result, tuple) and result and all(isinstance(result[end], float | int) for end in (0, -1)):
         return 32 * len(result)
     own = sys.getsizeof(result)
     return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own

@@ -1,15 +1,16 @@
 """What users say about themselves: names, places, preferences, deadlines, by pattern. English and Spanish. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from proxy.claims.sentences import stated
+from proxy.claims.sentences import is_stated, sentences
 from proxy.document import Document
+from proxy.literals import Needs, may_match, needs, small
 
 TAG = "known_user_facts"
 _LONGEST = 8000
@@ -67,23 +68,53 @@ class UserFact(NamedTuple):
     """The name as the pattern has it, without anything that the user said."""
 
 
+class _Pattern(NamedTuple):
+    name: str
+    pattern: re.Pattern[str]
+    needs: Needs
+
+
+Ready = tuple[_Pattern, ...]
+"""Compiled, each with the words that it needs."""
+
+
 def facts_in(text: str, patterns: Patterns | None = None) -> tuple[UserFact, ...]:
     """What a user's message says about the user, in order, by the shipped patterns if none are given.
 
     Questions, suppositions and quotations say nothing.
     """
-    if len(text) > _LONGEST:
-        return ()
-    patterns = shipped() if patterns is None else patterns
-    compiled = _compiled(tuple((name, tuple(each)) for name, each in patterns.items()))
+    return found_in(text, ready(shipped() if patterns is None else patterns))
+
+
+def ready(patterns: Patterns) -> Ready:
+    """Patterns as `found_in` wants them; they are compiled once."""
+    return _compiled(tuple((name, tuple(each)) for name, each in patterns.items()))
+
+
+def found_in(text: str, patterns: Ready) -> tuple[UserFact, ...]:
+    """The same of patterns that are ready. Most texts lack the words that any of them needs, and cost little."""
+    small_text = "" if len(text) > _LONGEST else small(text)
+    if "prefer" in small_text:
+        text = _PREFERENCE.sub("I prefer", text)  # a wish is none of fact, and says what is preferred all the same
+        small_text = small(text)
+    likely = [each for each in patterns if may_match(each.needs, small_text)]
     found: list[UserFact] = []
-    for sentence in stated_by_user(text):
-        matches = [(match, name) for name, pattern in compiled for match in pattern.finditer(sentence)]
-        for match, name in sorted(matches, key=lambda each: each[0].start()):
-            value = _ARTICLE.sub("", " ".join(match["value"].split()).strip(" .'\""))
-            if value and len(value) <= _LONGEST_VALUE and not _BLANK.search(value):
-                found.append(UserFact(_named(name, match), value, name))
+    for sentence in sentences(text) if likely and small_text else ():
+        found += _stated_in(sentence.text, likely)
     return tuple(found)
+
+
+def _stated_in(sentence: str, patterns: Sequence[_Pattern]) -> Iterator[UserFact]:
+    """What a sentence says about the user, if it states anything; patterns that need other words are not tried."""
+    small_sentence = small(sentence)
+    likely = [each for each in patterns if may_match(each.needs, small_sentence)]
+    if not likely or not _LIKELY.search(sentence) or not is_stated(sentence):
+        return
+    matches = [(match, each.name) for each in likely for match in each.pattern.finditer(sentence)]
+    for match, name in sorted(matches, key=lambda each: each[0].start()):
+        value = _ARTICLE.sub("", " ".join(match["value"].split()).strip(" .'\""))
+        if value and len(value) <= _LONGEST_VALUE and not _BLANK.search(value):
+            yield UserFact(_named(name, match), value, name)
 
 
 _ARTICLE = re.compile(r"^(?:the|an?|el|la|los|las|un|una) (?=[a-zà-ÿ])")
@@ -96,12 +127,6 @@ _LIKELY = re.compile(
     re.IGNORECASE,
 )
 _PREFERENCE = re.compile(r"\bi(?:'d| would) (?:much |really )?prefer\b", re.IGNORECASE)
-
-
-def stated_by_user(text: str) -> list[str]:
-    """The sentences that may be about the user; a wish (`I would prefer`) is one, though it is no statement of fact."""
-    plain = _PREFERENCE.sub("I prefer", text)
-    return [each.text for each in stated(plain) if _LIKELY.search(each.text)]
 
 
 def newest(found: Iterable[UserFact]) -> dict[str, str]:
@@ -130,5 +155,9 @@ def _title(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _compiled(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((name, re.compile(whole(each), re.IGNORECASE)) for name, every in patterns for each in every)
+def _compiled(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Ready:
+    return tuple(_ready(name, whole(each)) for name, every in patterns for each in every)
+
+
+def _ready(name: str, pattern: str) -> _Pattern:
+    return _Pattern(name, re.compile(pattern, re.IGNORECASE), needs(pattern))

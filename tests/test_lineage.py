@@ -36,3 +36,9 @@ def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> No
     same = standing_users([marked, short, incoming[2], incoming[3]], incoming)
     assert same == {id(incoming[0]), id(incoming[2])}
     assert standing_users([both], incoming) == frozenset()
+
+
+def test_where_no_step_has_changed_any_each_is_its_own() -> None:
+    incoming = chat("s u1 a1 u2").messages
+    assert of_client(incoming, incoming) == of_client([*incoming], incoming) == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert list(of_client([*incoming[2:], incoming[0]], incoming).items()) == [(0, 2), (1, 3), (2, 0)]

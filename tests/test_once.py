@@ -150,3 +150,10 @@ async def test_a_key_stands_for_work() -> None:
     assert counted.runs == ["a", "b", "c"]
     assert len(counted.threads) == 2
     service.close()
+
+
+async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
+    service = OnceService(max_bytes=10_000)
+    for key in range(10):
+        service.bound("t").remember(key, (key, ("x" * 2000,)))
+    assert len([each for each in service.bound("t").known(range(10)) if each is not None]) == 4

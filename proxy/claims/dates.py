@@ -71,7 +71,7 @@ def when(text: str) -> When:
     has_month = not MONTHS.keys().isdisjoint(words(text))
     if not has_month and not _DIGIT.search(text):
         return NEVER_SAID
-    text = _TITLE_YEAR.sub(" ", text).replace(", ", " ")
+    text = (_TITLE_YEAR.sub(" ", text) if "(" in text else text).replace(", ", " ")
     found_years = list(_YEARS.finditer(text))
     months, days = set[str](), set[tuple[str, int]]()
     for found in _MONTHS.finditer(text) if has_month else ():
@@ -111,7 +111,7 @@ def apart(one: When, other: When) -> bool:
 
 def life(text: str) -> Life:
     """What a text says of its subject's birth and death."""
-    span = _LIFE.search(text)
+    span = _LIFE.search(text) if "(" in text else None
     if span:
         return Life(when(span["alive"] or span["born"] or ""), when(span["died"] or ""), not span["died"])
     died = _DIED.search(text)

@@ -7,7 +7,7 @@ from itertools import pairwise, takewhile
 
 from proxy.claims.contrasts import CALLINGS, GENERAL, OPPOSITES, SORTS
 from proxy.claims.counts import amounts, counted, ranks
-from proxy.claims.dates import life, when
+from proxy.claims.dates import When, life, when
 from proxy.claims.events import awards, events, parts
 from proxy.claims.prose import Prose, Timed
 from proxy.claims.subjects import read
@@ -69,7 +69,8 @@ def prose(sentence: str) -> Prose:
     """Read a sentence."""
     plain = _PRONOUNCED.sub(" ", sentence) if "[" in sentence else sentence
     subject, lead = read(plain)
-    said = words(_DENIED.sub(" ", plain))
+    is_denied = denies(plain)
+    said = words(_DENIED.sub(" ", plain) if is_denied else plain)
     content = _stems(said, subject)
     described = [*words(lead), *_described(plain)]
     called = [word for word in described if word in CALLINGS and word not in subject]
@@ -77,6 +78,7 @@ def prose(sentence: str) -> Prose:
     names = _names(plain)
     owned = _OWNED.match(plain)
     won, nominated = awards(plain)
+    time = when(plain)
     return Prose(
         text=sentence,
         names=names,
@@ -89,8 +91,8 @@ def prose(sentence: str) -> Prose:
         sorts=_sorts([*described, *_played(said)]),
         poles=frozenset((stem, pole) for stem in content if stem in OPPOSITES for pole in OPPOSITES[stem]),
         life=life(plain),
-        time=when(plain),
-        told=_told(plain, subject, kinds),
+        time=time,
+        told=_told(plain, subject, kinds, time),
         counted=(*counted(words(_DENIED.sub(" ", plain[owned.end() :])) if owned else said), *ranks(plain)),
         nations=frozenset(NATIONS[word] for word in described if word in NATIONS and word not in subject),
         kinds=kinds,
@@ -100,7 +102,7 @@ def prose(sentence: str) -> Prose:
         nominated=nominated,
         is_only=_ONLY.search(plain) is not None,
         amounts=amounts(plain),
-        denied=_denied(plain, subject),
+        denied=_denied(plain, subject) if is_denied else frozenset(),
         denied_kinds=_general(described) if _IS_NO.search(plain) else frozenset(),
     )
 
@@ -135,7 +137,7 @@ def _stems(said: Sequence[str], about: frozenset[str]) -> frozenset[str]:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(word for each in _NAME.findall(text) for word in words(each) if word not in SMALL)
+    return frozenset(word for word in words(" ".join(_NAME.findall(text))) if word not in SMALL)
 
 
 def _described(text: str) -> list[str]:
@@ -158,11 +160,11 @@ def _played(said: Sequence[str]) -> list[str]:
     return [word for verb, word in pairwise(said) if verb in ("plays", "played", "play", "juega")]
 
 
-def _told(text: str, about: frozenset[str], kinds: frozenset[str]) -> tuple[Timed, ...]:
-    """The parts of a sentence that tell of a time, with what they say happened then."""
+def _told(text: str, about: frozenset[str], kinds: frozenset[str], all_of: When) -> tuple[Timed, ...]:
+    """The parts of a sentence that tell of a time, with what they say happened then; `all_of` are its times."""
     found: list[Timed] = []
     for part in _TOLD.split(text):
-        time = when(part or "")
+        time = when(part or "") if part != text else all_of
         if any(time):
             content = _stems(words(part), about)
             content = content if _FOR_THE_FIRST_TIME.search(part) else content - {"first"}

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from proxy.literals import Search, small
+
 LONGEST = 400
 """Characters of a sentence that is looked at; longer ones are lists, code or data."""
 
@@ -20,13 +22,12 @@ _QUESTION = re.compile(
     r"|aren't|wasn't|doesn't|didn't)\b(?!.*[^?]$).*\?$|^¿|\?\s*$",
     re.IGNORECASE,
 )
-_ASKED = re.compile(
+_ASKED = Search(
     r"\b(?:(?:ask|asked|wonder|wondering|check|verify|tell me|not sure|unsure|doubt|know|see|decide|find out)"
     r" (?:whether|if)|whether|(?:pregunto|preguntan?|no sé|dime|verifica|comprueba|dudo|averigua|averiguar|saber)"
     r" (?:que )?si)\b",
-    re.IGNORECASE,
 )
-_SUPPOSED = re.compile(
+_SUPPOSED = Search(
     r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
     r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
     r"|once upon a time"
@@ -36,9 +37,8 @@ _SUPPOSED = re.compile(
     r"|podría|podrían|sería|serían|tendría|estaría|ojalá|digamos|como si|fuera|fuese|estuviera|puede que|érase una vez"
     r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:historia|cuento|juego|sueño|ficción|universo)"
     r"|en (?:mi|esta|este|nuestra) (?:novela|película|libro)|^en (?:el|la|un|una) (?:novela|película|libro))\b",
-    re.IGNORECASE,
 )
-_REPORTED = re.compile(
+_REPORTED = Search(
     r"\b(?:say|says|said|claim|claims|claimed|claiming|believe|believes|believed|believing|think|thinks|thought|argue|argues"
     r"|argued|assert|asserts|asserted|allege|alleges|alleged|allegedly|supposedly|according to|rumou?rs?|myth|myths"
     r"|misconception|wrong(?:ly)?|false|falsely|fake|incorrect|untrue|mistake|mistaken|mistakenly|lied|lying|joke|joked"
@@ -47,8 +47,11 @@ _REPORTED = re.compile(
     r"|creyó|creo|piensa|piensan|pensaba|pienso|sostiene|según|supuestamente|presuntamente|rumor|rumores|mito|mitos|bulo"
     r"|falso|falsa|falsamente|incorrecto|incorrecta|erróneo|errónea|mentira|broma|(?:escribió|escribe)(?:\s*[:,]|\b.{0,60}?\bque\b)|cita|citó|ejemplo"
     r"|frase|oración|traduce|traducir|traducción|enunciado|equivocado|equivocada|error)\b",
-    re.IGNORECASE,
 )
+_TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
+_SPACE = re.compile(r"\s+")
+_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
+_NAMED = re.compile(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|were|has|had|\()\b)")
 
 
 class Sentence(NamedTuple):
@@ -75,16 +78,23 @@ def sentences(text: str) -> Iterator[Sentence]:
         start = end
 
 
-def stated(text: str) -> list[Sentence]:
-    """The sentences that claim something in the writer's own name."""
-    return [each for each in sentences(text) if is_stated(each.text)]
+def in_full(text: str) -> Iterator[str]:
+    """The sentences of a fact; titles in it are names, and `It` at the beginning is what the one before is about."""
+    name = ""
+    for each in sentences(_SPACE.sub(" ", _TITLE_MARKS.sub(" ", text)).strip()):
+        pronoun = _PRONOUN.match(each.text)
+        full = f"{name} {each.text[pronoun.end() :]}" if pronoun and name else each.text
+        begins = _NAMED.match(full)
+        name = begins[0].strip() if begins else name
+        yield full
 
 
 def is_stated(sentence: str) -> bool:
     """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
-    if "\x00" in sentence or _QUESTION.search(sentence) or _ASKED.search(sentence):
+    if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
         return False
-    return not _SUPPOSED.search(sentence) and not _REPORTED.search(sentence)
+    plain = small(sentence)
+    return not any(each.finds(sentence, plain) for each in (_ASKED, _SUPPOSED, _REPORTED))
 
 
 def _blank(found: re.Match[str]) -> str:

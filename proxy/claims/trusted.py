@@ -7,7 +7,7 @@ or names a thing that no fact knows, is left alone.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -16,19 +16,18 @@ from proxy.claims.places import lies
 from proxy.claims.plain import Plain, compare
 from proxy.claims.plain_reading import plain
 from proxy.claims.prose import Prose, is_about, together, verdict
+from proxy.claims.prose_index import ProseIndex
 from proxy.claims.quantities import differ, value
-from proxy.claims.reading import denies, prose
+from proxy.claims.reading import prose
 from proxy.claims.relations import Claim, claim, cues, given, is_place, name, relation_named
-from proxy.claims.sentences import is_stated, sentences
-from proxy.claims.subjects import subject_of, turned
+from proxy.claims.sentences import Sentence, in_full, is_stated, sentences
+from proxy.claims.subjects import turned
 from proxy.claims.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 from proxy.claims.words import folded
 
 _MOST_CONCERNED = 3
+_BEGINNING = re.compile(r"[^\W_]+|&")
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
-_QUOTES = re.compile(r"[\"“”«»]|``|''")
-_SPACE = re.compile(r"\s+")
-_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
 _SENTENCE = word_set("by in with who which that has had have is was were from as por en con que tiene fue era")
 """Words that stand in no name."""
 _TITLES = word_set("mr mr. mrs mrs. ms ms. dr dr. prof prof. sr sr. sra sra.")
@@ -72,14 +71,15 @@ class Trusted:
         self._domain: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
         """The relations and languages in which a subject has a fact."""
-        self._prose: list[Prose] = []
-        self._by_word: dict[str, list[int]] = defaultdict(list)
+        self._prose = ProseIndex()
         self._plain: dict[str, list[tuple[Plain, str]]] = defaultdict(list)
         """Plain sentences with the facts that they are of, by a word of their subject."""
         known = list(facts)
         for fact in known:
             self._add(fact)
         self._names = self._indexed()
+        self._first = frozenset(_first_of(each) for each in {*self._names, *self._prose.words, *self._plain})
+        """The beginnings of all words that a sentence must have one of to be about a fact."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
         """Stands for all of them."""
@@ -99,18 +99,15 @@ class Trusted:
         self._relations[made.subject].add((made.relation, made.language))
 
     def _add_plain(self, text: str) -> None:
-        for each in _in_full(text):
+        for each in in_full(text):
             read = plain(each, language_of(_tokens(each)))
             if read is not None and read.key:
                 self._plain[read.key].append((read, text))
 
     def _add_prose(self, text: str) -> None:
-        for each in _in_full(text):
+        for each in in_full(text):
             for form in dict.fromkeys((each, turned(each))):
-                read = prose(form)._replace(text=text)
-                for word in read.names:
-                    self._by_word[word].append(len(self._prose))
-                self._prose.append(read)
+                self._prose.add(prose(form)._replace(text=text))
 
     def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
         found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -123,9 +120,9 @@ class Trusted:
     def contradicted(self, text: str) -> list[Finding]:
         """The sentences of a text that say otherwise than a fact, in order; of JSON, the strings with them."""
         if is_json(text):
-            return [Finding(start, end, fact) for start, end, value in strings(text) for fact in self._first(value)]
-        found = ((each, self._against(each.text)) for each in sentences(text))
-        return [Finding(each.start, each.end, fact) for each, fact in found if fact is not None]
+            inside = ((start, end, self._said_against(value)) for start, end, value in strings(text))
+            return [Finding(start, end, fact) for start, end, found in inside for _, fact in found[:1]]
+        return [Finding(each.start, each.end, fact) for each, fact in self._said_against(text)]
 
     def unclear(self, text: str) -> list[Finding]:
         """Sentences that state something about what a fact is about, and of which rules say neither yes nor no."""
@@ -141,7 +138,7 @@ class Trusted:
         said, written_in = prose(sentence), language_of(_tokens(sentence))
         facts = [
             fact.text
-            for fact in self._near(sentence)
+            for fact in self._prose.near(sentence, turned(sentence))
             if is_about(said.subject, fact) and verdict(said, fact) == "unclear"
         ]
         for one in self._mentions(_tokens(sentence)):
@@ -149,16 +146,19 @@ class Trusted:
             facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
         return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
 
-    def _first(self, value: str) -> list[str]:
-        against = (self._against(each.text) for each in sentences(value))
-        return [fact for fact in against if fact is not None][:1]
+    def _said_against(self, text: str) -> list[tuple[Sentence, str]]:
+        """The sentences of a text that contradict a fact. Most texts have no word of any, and are read no further."""
+        here = self._first.intersection(_BEGINNING.findall(folded(text)))
+        near = [each for each in sentences(text) if any(map(folded(each.text).__contains__, here))] if here else []
+        return [(each, fact) for each in near if (fact := self._against(each.text)) is not None]
 
     def _against(self, sentence: str) -> str | None:
         """The fact that a sentence contradicts, if it states anything. What names nothing known costs little."""
         tokens = _tokens(sentence)
         mentions = self._mentions(tokens)
         by_relation = any(one.name in self._relations for one in mentions)
-        near = [] if self._by_word.keys().isdisjoint(tokens) else self._near(sentence)
+        front = "" if self._prose.words.isdisjoint(tokens) else turned(sentence)
+        near = self._prose.near(sentence, front) if front else []
         is_plain = not self._plain.keys().isdisjoint(tokens)
         if not (by_relation or near or is_plain) or not is_stated(sentence):
             return None
@@ -166,7 +166,7 @@ class Trusted:
         if against is None and is_plain:
             against, settled = self._by_plain(sentence, tokens)
             near = [fact for fact in near if fact.text not in settled]
-        return against or (_by_prose(sentence, near) if near else None)
+        return against or (_by_prose(front, near) if near else None)
 
     # --- plain sentences --------------------------------------------------------------------------------------------
 
@@ -250,22 +250,18 @@ class Trusted:
                 return True
         return False
 
-    # --- prose ------------------------------------------------------------------------------------------------------
-
-    def _near(self, sentence: str) -> list[Prose]:
-        """The facts in prose about what a sentence begins with; if it denies something, any that names a part of it."""
-        subject = subject_of(turned(sentence))
-        places = sorted({place for word in subject for place in self._by_word.get(word, ())})
-        known = [self._prose[place] for place in places]
-        return known if known and denies(sentence) else [fact for fact in known if is_about(subject, fact)]
-
 
 def _by_prose(sentence: str, facts: Sequence[Prose]) -> str | None:
-    """The first of some facts in prose that a sentence contradicts, unless it agrees with another one."""
-    said = prose(turned(sentence))
+    """The first of some facts in prose that a sentence contradicts, unless it agrees with another one.
+
+    Its subject stands in front.
+    """
+    said = prose(sentence)
     verdicts = [verdict(said, fact) for fact in facts]
     if "agrees" in verdicts or "contradicts" not in verdicts:
         return None
+    if len(facts) == 1:
+        return facts[0].text
     return next((fact.text for fact in together(said.subject, facts) if verdict(said, fact) == "contradicts"), None)
 
 
@@ -284,22 +280,17 @@ def _is_name(text: str) -> bool:
     return len(parts) <= 6 and not set(parts) & _SENTENCE
 
 
-def _in_full(text: str) -> Iterator[str]:
-    """The sentences of a fact; titles in it are names, and `It` at the beginning is what the one before is about."""
-    name = ""
-    for each in sentences(_SPACE.sub(" ", _QUOTES.sub(" ", text)).strip()):
-        pronoun = _PRONOUN.match(each.text)
-        full = f"{name} {each.text[pronoun.end() :]}" if pronoun and name else each.text
-        begins = re.match(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|were|has|had|\()\b)", full)
-        name = begins[0].strip() if begins else name
-        yield full
-
-
 def _tokens(text: str) -> list[str]:
     """The words of a text, folded; a possessive `'s` is none."""
     plain = folded(text)
     tokens = _TOKEN.findall(plain)
     return [_POSSESSIVE.sub("", token) for token in tokens] if _APOSTROPHE.search(plain) else tokens
+
+
+def _first_of(word: str) -> str:
+    """What a word begins with that stands in every text with the word in it, whatever is blanked out there."""
+    found = _BEGINNING.search(word)
+    return found[0] if found else word
 
 
 def language_of(tokens: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Tell the model which of the user's statements no longer hold."""
 
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -78,7 +79,7 @@ class ResolveClashes(Policy):
         """Find the pairs that clash, and say of each what holds."""
         sent = of_client(request.messages, ctx.incoming.messages)
         said = _said(request.messages, sent, ctx)
-        if any(is_told(now) and not is_told(was) for now, was in zip(request.messages, said, strict=True)):
+        if any(_is_told_now(*each) for each in zip(request.messages, said, strict=True)):
             return Keep("an earlier step has resolved clashes already")
         before = await self._earlier(request, ctx)
         clashes, of_judge = await self._decided(await found(said, ctx.once), said, ctx)
@@ -134,12 +135,10 @@ class ResolveClashes(Policy):
         ends = list(accumulate(await ctx.tokens.sizes(request.messages), initial=head))
         return frozenset(each for each in clashes if not may_be_cached(rules, ends[each.newer + 1]))
 
-    async def older_form(
-        self, message: Message, said: Sequence[Message], clashes: Sequence[Clash], ctx: Context
-    ) -> Message:
-        """An older message, which stands as `message` now, as it is sent."""
+    async def older_form(self, message: Message, said: Message, clashes: Sequence[Clash], ctx: Context) -> Message:
+        """An older message, which was `said` so and stands as `message` now, as it is sent."""
         handle = None
-        if self.older == "remove" and ctx.archive is not None and message is said[clashes[0].older]:
+        if self.older == "remove" and ctx.archive is not None and message is said:
             handle = await ctx.archive.keep(message.text)
         return marked(message, said, clashes) if handle is None else removed(said, clashes, handle)
 
@@ -170,15 +169,20 @@ class _Writing:
         placed, told = set(in_place), {clash for clash in clashes if self._may_be_told(clash)}
         of_older, of_newer = defaultdict[int, list[Clash]](list), defaultdict[int, list[Clash]](list)
         for each in clashes:
-            of_newer[each.newer].append(each)
+            if each in told:
+                of_newer[each.newer].append(each)
             if each.older != each.newer:
                 of_older[each.older].append(each)
-        for place, message in enumerate(self._given):
-            self._add_line([each for each in of_newer[place] if each in told and each not in placed and is_brief(each)])
+        done = 0
+        for place in sorted({*of_older, *of_newer}):
+            self._send(self._given[done:place])
+            self._add_line([each for each in of_newer[place] if each not in placed and is_brief(each)])
             for each in of_older[place]:
                 if each not in placed and await self._is_free(each):
                     placed.add(each)
-            await self._add(message, [each for each in of_older[place] if each in told and each in placed])
+            await self._add(self._given[place], [each for each in of_older[place] if each in told and each in placed])
+            done = place + 1
+        self._send(self._given[done:])
 
     async def _is_free(self, clash: Clash) -> bool:
         """Whether marking the message that is added next costs nothing, or did when that was settled."""
@@ -189,12 +193,12 @@ class _Writing:
 
     def _add_line(self, clashes: Sequence[Clash]) -> None:
         if clashes:
-            self._send([line(self._said, clashes), NOTED])
+            self._send([line(clashes), NOTED])
             self.lines += 1
 
     async def _add(self, message: Message, clashes: Sequence[Clash]) -> None:
         if clashes:
-            message = await self._policy.older_form(message, self._said, clashes, self._ctx)
+            message = await self._policy.older_form(message, self._said[clashes[0].older], clashes, self._ctx)
             self.marked += 1
         self._send([message])
 
@@ -205,14 +209,18 @@ class _Writing:
 
     def _may_be_told(self, clash: Clash) -> bool:
         """Whether nothing that an earlier step has found wrong would be said to hold, or be brought back."""
-        older, newer = self._said[clash.older].text, self._said[clash.newer].text
-        before, after = older[clash.older_start : clash.older_end], newer[clash.newer_start : clash.newer_end]
-        if is_taken_out(before, older, self._given[clash.older].text):
+        given, sent = self._given[clash.older], self._said[clash.older]
+        if given is not sent and is_taken_out(sent.text[clash.older_start : clash.older_end], sent.text, given.text):
             return False
-        if is_refuted(after, newer, self._given[clash.newer].text):
+        given, sent = self._given[clash.newer], self._said[clash.newer]
+        if given is not sent and is_refuted(sent.text[clash.newer_start : clash.newer_end], sent.text, given.text):
             return False
         # which of the statements of the last message contradict a fact is said in it on the next turn
-        return not any(map(is_about_next, self._in_front(clash.newer)))
+        return (
+            clash.newer == 0
+            or self._said[clash.newer - 1] is not _SILENT
+            or not any(map(is_about_next, self._in_front(clash.newer)))
+        )
 
     def _in_front(self, place: int) -> Iterator[Message]:
         """What earlier steps have put right in front of a message."""
@@ -229,8 +237,14 @@ def _said(given: Sequence[Message], sent: Mapping[int, int], ctx: Context) -> li
     return [ctx.incoming.messages[sent[place]] if place in sent else _SILENT for place in range(len(given))]
 
 
+def _is_told_now(now: Message, sent: Message) -> bool:
+    return now is not sent and is_told(now) and not is_told(sent)
+
+
 def _first_changed(given: Sequence[Message], incoming: Sequence[Message]) -> int:
     """The place of the first message behind which not all is as the client sent it; system messages do not count."""
+    if len(given) == len(incoming) and all(map(operator.is_, given, incoming)):
+        return len(given)
     theirs = (message for message in incoming if not message.is_system)
     talk = ((place, message) for place, message in enumerate(given) if not message.is_system)
     return next((place for place, message in talk if message is not next(theirs, None)), len(given))
@@ -240,7 +254,7 @@ def _findings(clashes: Sequence[Clash], sent: Mapping[int, int]) -> list[str]:
     """Each pair by the places of its messages among the client's, and why the two clash."""
     told: list[str] = []
     for each in clashes:
-        older, newer = (f"messages[{sent[place]}]" for place in (each.older, each.newer))
+        older, newer = f"messages[{sent[each.older]}]", f"messages[{sent[each.newer]}]"
         how = f"is superseded by {newer}" if each.solvable else f"and {newer} are both uncertain"
         told.append(
             f"{older} {how if older != newer else 'contradicts itself'}: {_REASONS.get(each.reason, each.reason)}"

@@ -2,6 +2,7 @@
 
 import re
 
+from proxy.clashes.hints import hinted
 from proxy.clashes.terms import telling, terms
 
 _LIKES = (
@@ -20,7 +21,7 @@ _DISLIKES = (
     r"\bi(?:'m| am) not (?:really )?(?:a (?:big )?fan of|into|fond of)\b|"
     r"\bno (?:me|nos) (?:gustan?|encantan?)\b|\b(?:odio|detesto|aborrezco|no soporto|no aguanto)\b|\bme disgustan?\b"
 )
-_BEHIND = re.compile(
+_BEHIND = hinted(
     r"(?P<x>[^,.;:!?]{2,40}?) (?:is|are|es|son) (?:(?P<yes>(?:one of )?my (?:favou?rites?|passion|hobby|thing|"
     r"favou?rite hobby)|"
     r"mi (?:pasion|favorit[oa]))|(?P<no>not (?:really )?(?:for me|my (?:thing|cup|favou?rites?))|disgusting|gross))\b"
@@ -28,32 +29,32 @@ _BEHIND = re.compile(
 """What stands in front of a word for liking it or not."""
 _BEHIND_CUE = re.compile(r"(?:is|are|es|son) (?:one of|my|mi|not|disgusting|gross)\b")
 """A part of it that is found at less cost."""
-_ATTITUDE = re.compile(rf"(?P<no>{_DISLIKES})|(?P<yes>{_LIKES})")
+_ATTITUDE = hinted(rf"(?P<no>{_DISLIKES})|(?P<yes>{_LIKES})")
 _ENDS = re.compile(r"\b(?:but|because|what|which|who|that|and i|(?<!it )when|since|so|pero|porque|cuando)\b|[,;.!?]")
-_PREFERRED = re.compile(
+_PREFERRED = hinted(
     r"\b(?:prefer|like|choose) (?P<a>[^,.;]{2,40}?) (?:over|to|rather than|more than|instead of) (?P<b>[^,.;]{2,40})|"
     r"\b(?:prefiero|preferimos|prefieren) (?P<c>[^,.;]{2,40}?) (?:a|al|antes que|que|en vez de) (?P<d>[^,.;]{2,40})"
 )
 """What is preferred to what."""
 
 
-def attitudes(folded: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The stems of what is liked in a folded clause, and of what is disliked."""
+def attitudes(folded: str, begins: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The stems of what is liked in a folded clause of these beginnings, and of what is disliked."""
     likes: set[str] = set()
     dislikes: set[str] = set()
-    for match in _ATTITUDE.finditer(folded):
+    for match in _ATTITUDE.finditer(folded, begins):
         target = _ENDS.split(folded[match.end() : match.end() + 60], 1)[0]
-        following = _ATTITUDE.search(target)
+        following = _ATTITUDE.pattern.search(target)
         target = target[: following.start()] if following else target
         (dislikes if match["no"] else likes).update(telling(terms(target)))
-    for match in _BEHIND.finditer(folded) if _BEHIND_CUE.search(folded) else ():
+    for match in _BEHIND.finditer(folded, begins) if _BEHIND_CUE.search(folded) else ():
         (dislikes if match["no"] else likes).update(telling(terms(match["x"])))
     return frozenset(likes), frozenset(dislikes)
 
 
-def preferred(folded: str) -> tuple[frozenset[str], frozenset[str]]:
+def preferred(folded: str, begins: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
     """What is preferred to what, and the same the other way round."""
-    match = _PREFERRED.search(folded)
+    match = _PREFERRED.search(folded, begins)
     if match is None:
         return frozenset(), frozenset()
     above, below = (" ".join(sorted(terms(group))) for group in (match["a"] or match["c"], match["b"] or match["d"]))

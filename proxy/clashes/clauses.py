@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from proxy.clashes.hints import beginnings, hinted
 from proxy.clashes.terms import expanded, fold
 
 Kind = Literal["statement", "request", "question"]
 
 LONGEST = 6000
 """Characters of a message that are read; what follows is a pasted document."""
+_QUOTE = 160
+"""Characters of a clause that are quoted."""
 _CLAUSE = 1000
 """Characters of a clause that are read."""
 _MOST = 60
@@ -27,7 +30,7 @@ _JOINT = re.compile(
     r"me|no|not|never|nada de|sin|without|nunca|quiero|prefiero|ahora|just|haz)\b)|\s+and\s+(?=(?:i|i'm|i've|we|"
     r"my)\b)|:\s+",
 )
-_REQUEST = re.compile(
+_REQUEST = hinted(
     r"^\W*(?:(?:yes|yeah|yup|yep|no|nope|ok|okay|great|thanks|thank you|sorry|alright|actually|well|please|wait|hmm+|"
     r"sure|not bad|sounds good|that works|si|vale|perfecto|gracias|bueno|now|and|y|oye|perdon)\W+(?:then )?)*"
     r"(?:can|could|would|will) (?:you|i|we)\b|^\W*(?:(?:me )?(?:puedes|podrias|puede|podria)\b|"
@@ -45,14 +48,14 @@ _ASKING = re.compile(
     r"are|am|was|were|do|does|did|can|could|would|will|should|shall|have|has|had|may|must|any|que|como|por que|cuando|"
     r"donde|quien|cual|cuanto|cuantos|cuantas|es|son|esta|estan|hay|puedo|deberia|debo)\b"
 )
-_SUPPOSED = re.compile(
+_SUPPOSED = hinted(
     r"^\W*(?:(?:and|but|so|y|pero|or|o)\W+)?(?:even )?(?:if|suppose|supposing|imagine|assuming|unless|what if|"
     r"let's say|"
     r"say that|in case|whether|si(?= \w+ \w+)|supongamos|imagina|imaginemos|suponiendo|en caso de|ojala|a menos que)\b"
     r"(?!,)"
 )
-_WISHED = re.compile(r"\bi wish\b(?! to\b)|\bif only\b|\bojala\b|\bwould have\b|\bhubiera\b|\bused to\b|\bsolia\b")
-_REPORTED = re.compile(
+_WISHED = hinted(r"\bi wish\b(?! to\b)|\bif only\b|\bojala\b|\bwould have\b|\bhubiera\b|\bused to\b|\bsolia\b")
+_REPORTED = hinted(
     r"\b(?:he|she|they|someone|people|everyone|everybody|(?:my|our|the|his|her|your) [a-z]+(?: [a-z]+)?|[A-Z][a-z]+)"
     r"(?:'s)? (?:says?|said|thinks?|thought|tells?|told|claims?|claimed|believes?|believed|argues?|argued|wrote|"
     r"writes|"
@@ -72,6 +75,8 @@ class Clause(NamedTuple):
     folded: str
     """In lower case, without accents, negations written out."""
     kind: Kind
+    begins: frozenset[str]
+    """The beginnings of its words."""
 
 
 def clauses(text: str) -> Iterator[Clause]:
@@ -86,6 +91,12 @@ def clauses(text: str) -> Iterator[Clause]:
             yield clause
 
 
+def quoted(said: str) -> str:
+    """The user's words on one line, without what would end the quotation."""
+    said = " ".join(said.split()).strip(" ,.;:").replace('"', "'").replace("<", "(").replace(">", ")")
+    return said if len(said) <= _QUOTE else said[: _QUOTE - 1] + "…"
+
+
 def _of_sentence(text: str, start: int, end: int) -> Iterator[Clause]:
     whole = fold(text[start:end])
     asked = "?" in whole or "¿" in whole
@@ -94,14 +105,22 @@ def _of_sentence(text: str, start: int, end: int) -> Iterator[Clause]:
     asking = False
     for a, b in pieces:
         folded = expanded(whole[a:b][:_CLAUSE])
-        if _SUPPOSED.search(folded) or _REPORTED.search(folded) or _REPORTED.search(text[start + a : start + b]):
+        begins = beginnings(folded)
+        if _SUPPOSED.search(folded, begins) or _is_reported(folded, begins, text[start + a : start + b], whole[a:b]):
             return  # what follows in the sentence hangs on it
-        if _WISHED.search(folded):
+        if _WISHED.search(folded, begins):
             continue
         asking = asking or (asked and (bool(_ASKING.search(folded)) or len(pieces) == 1 or "¿" in whole[a:b]))
-        kind: Kind = "request" if _REQUEST.search(folded) else "question" if asking else "statement"
+        kind: Kind = "request" if _REQUEST.search(folded, begins) else "question" if asking else "statement"
         lead = len(whole[a:b]) - len(whole[a:b].lstrip(" ,"))
-        yield Clause(start + a + lead, start + b, folded, kind)
+        yield Clause(start + a + lead, start + b, folded, kind, begins)
+
+
+def _is_reported(folded: str, begins: frozenset[str], raw: str, whole: str) -> bool:
+    """Whether a clause says what others say, by its words or by a name in what was written."""
+    if _REPORTED.search(folded, begins):
+        return True
+    return bool(_REPORTED.search(raw, begins if len(whole) == len(folded) else beginnings(whole)))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -44,7 +44,7 @@ def clash(old: Statement, new: Statement) -> str | None:
         told_so = all(each.past for each in (old, new) if each.kind == "question")
         return "never" if told_so and never(old, new) else None
     asked = old.kind == "request" or new.kind == "request"
-    for reason, rule in _RULES_OF_REQUESTS if asked else _RULES:
+    for reason, rule in _TRIED[asked, old.denies or new.denies]:
         if rule(old, new):
             return None if reason in _OF_THE_WORLD and may_both_hold(old, new, reason) else reason
     return None
@@ -253,3 +253,11 @@ _RULES = (
 )
 _RULES_OF_REQUESTS = _RULES[:4]
 """Those that hold for what is asked for, too."""
+_OF_DENIALS = frozenset({never, _attitude, _possession, negation, _prefixed, not_every})
+"""Those of which one of the two denies something."""
+_TRIED = {
+    (asked, denies): tuple(each for each in rules if denies or each[1] not in _OF_DENIALS)
+    for asked, rules in ((False, _RULES), (True, _RULES_OF_REQUESTS))
+    for denies in (False, True)
+}
+"""Those that are tried, by whether something is asked for, and whether something is denied."""

@@ -1,7 +1,7 @@
 """Which of a user's messages in a conversation are overtaken by later ones, turn by turn. Pure."""
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from proxy.clashes.agreement import narrower
@@ -46,6 +46,15 @@ class Clash(NamedTuple):
     reason: str
     solvable: bool
     """Whether it is known which of the two holds: not where both stand in one message, or both are uncertain."""
+    was: str = ""
+    """The older statement, as it is quoted."""
+    now: str = ""
+    """The newer one."""
+
+    @property
+    def of(self) -> tuple[int, int]:
+        """Which statement is overtaken."""
+        return self.older, self.older_start
 
 
 class Turn(NamedTuple):
@@ -56,30 +65,40 @@ class Turn(NamedTuple):
     heard: Said | None
 
 
-def clashes(turns: Sequence[Turn], wanted: Sequence[int]) -> list[tuple[Clash, ...]]:
-    """What the messages of the wanted turns, indexes in rising order, overtake in themselves and in those before."""
+class Overtaken(NamedTuple):
+    """What one message overtakes in itself and in those before, given what each of those overtakes."""
+
+    clashes: tuple[Clash, ...] = ()
+    gone: frozenset[tuple[int, int]] = frozenset()
+    """What does not hold any more since then: the places of messages, and where the statement begins."""
+
+
+def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[Overtaken]:
+    """What each message overtakes of which `known` does not tell it.
+
+    Each statement is overtaken once: what held no longer can be overtaken no more.
+    """
+    wanted = [at for at, each in enumerate(known) if each is None]
     looked_up = (one.keys for at in wanted for one in turns[at].said.statements)
-    index, found, at = _Index(frozenset().union(*looked_up)), list[tuple[Clash, ...]](), min(wanted, default=0)
-    index.add_before(turns[:at])
-    for last in wanted:
-        for turn in turns[at:last]:
+    index, gone, done = _Index(frozenset().union(*looked_up)), set[tuple[int, int]](), list[Overtaken]()
+    first = min(wanted, default=len(turns))
+    index.add_before(turns[:first])
+    for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
+        if each is None:
+            each = _first_only(_of_turn(turns, at, index, gone), gone)
+            done.append(each)
+        elif at > first:
             index.add_all(turn)
-        found.append(_of_turn(turns, last, index))
-        at = last + 1
-    return found
+        gone |= each.gone
+    return done
 
 
-def first_only(found: Sequence[tuple[Clash, ...]]) -> list[Clash]:
-    """Each statement as overtaken once: what held no longer can be overtaken no more. `found` is turn by turn."""
-    gone: set[tuple[int, int]] = set()
-    kept: list[Clash] = []
-    for of_turn in found:
-        fresh = [each for each in of_turn if (each.older, each.older_start) not in gone]
-        # of what one message overtakes, the latest tells most
-        taken = sorted({one.older for one in fresh})[-_AT_ONCE:]
-        kept += [each for each in fresh if each.older in taken]
-        gone.update((each.older, each.older_start) for each in fresh if each.solvable)
-    return kept
+def _first_only(found: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
+    fresh = [each for each in found if each.of not in gone]
+    # of what one message overtakes, the latest tells most
+    taken = sorted({each.older for each in fresh})[-_AT_ONCE:]
+    kept = tuple(each for each in fresh if each.older in taken)
+    return Overtaken(kept, frozenset(each.of for each in fresh if each.solvable))
 
 
 class _Index:
@@ -120,25 +139,29 @@ class _Index:
         return [found[number][1:] for number in sorted(found)]
 
 
-def _of_turn(turns: Sequence[Turn], last: int, index: _Index) -> tuple[Clash, ...]:
+def _of_turn(turns: Sequence[Turn], last: int, index: _Index, gone: Collection[tuple[int, int]]) -> list[Clash]:
     turn, found = turns[last], list[Clash]()
     for new in turn.said.statements:
         for where, old in index.near(new):
+            if (where.place, old.start) in gone:
+                continue
             reason = clash(old, new)
             if reason is not None:
                 found.append(_clash(where, old, turn, new, reason))
         index.add(turn, new)
-    done = {(each.older, each.older_start) for each in found}
+    done = {each.of for each in found}
     for each in _slots(turns, last):
-        if (each.older, each.older_start) not in done:
-            done.add((each.older, each.older_start))
+        if each.of not in done:
+            done.add(each.of)
             found.append(each)
-    return tuple(found)
+    return found
 
 
 def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
     solvable = where.place != turn.place and not (old.hedged and new.hedged)
-    return Clash(where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable)
+    return Clash(
+        where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable, old.quote, new.quote
+    )
 
 
 def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:

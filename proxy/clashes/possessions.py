@@ -1,21 +1,23 @@
 """What people have and do not have, in English and Spanish. Pure."""
 
 import re
+from collections.abc import Iterable
 
+from proxy.clashes.hints import hinted
 from proxy.clashes.terms import stem, telling, terms, words
 
 _THING = r"([a-z]+(?: [a-z]+)?)"
 _COUNTED = r"(?:an? |my |our |the |two |three |four |five |some |any |many |several |\d+ )"
 _CONTADO = r"(?:un |una |dos |tres |cuatro |varios |varias |muchos |muchas |\d+ )"
 _HOW = r"(?:[a-z]+ (?!(?:at|in|on|of|to|and|or|for|with|that|who|named|called|but)\b))?"
-_LACKING = re.compile(
+_LACKING = hinted(
     rf"\b(?:i|we) (?:do|did) not (?:currently |even |actually |really )?(?:have|own) {_COUNTED}?{_THING}|"
     rf"\b(?:i|we) (?:just |recently |have )*(?:sold|got rid of|gave away) (?:my |our |the ){_THING}|"
     rf"\b(?:vendi|he vendido|vendimos|hemos vendido) (?:el |la |los |las |mis? ){_THING}|"
     rf"\b(?:i|we)(?:'ve| have)? (?:never (?:had|owned)|have no|had no) {_COUNTED}?{_THING}|"
     rf"\b(?:no (?:tengo|tenemos)|(?:nunca|jamas) (?:he|hemos) tenido) (?:ningun |ninguna )?{_THING}"
 )
-_HAVING = re.compile(
+_HAVING = hinted(
     rf"\b(?:i|we)(?:'ve)? (?:just |recently |also |already )?(?:have|own|got|have got|adopted|bought|had) "
     rf"{_COUNTED}{_HOW}{_THING}|\b(?:my|our) (?:two |three |new |old )?{_THING}|"
     rf"\b(?:i|we)(?:'ve)? have (?:[a-z0-9]+ ){{2,5}}and {_COUNTED}{_HOW}{_THING}|"
@@ -56,21 +58,19 @@ _KINDS: _Kinds = (
 """_Kinds of which one has something: who has a dog has a pet."""
 
 
-def had(folded: str) -> frozenset[str]:
-    """The stems of what is had in a folded clause, and its kinds: of a dog, a pet."""
-    return _things(_HAVING, folded, _KINDS)
+def had(folded: str, begins: frozenset[str]) -> frozenset[str]:
+    """The stems of what is had in a folded clause of these beginnings, and its kinds: of a dog, a pet."""
+    return _things(_HAVING.finditer(folded, begins), folded, _KINDS)
 
 
-def lacked(folded: str) -> frozenset[str]:
+def lacked(folded: str, begins: frozenset[str]) -> frozenset[str]:
     """The stems of what is not had."""
-    return _things(_LACKING, folded, _KINDS_ALONE)
+    return _things(_LACKING.finditer(folded, begins), folded, _KINDS_ALONE)
 
 
-def _things(pattern: re.Pattern[str], folded: str, kinds: _Kinds) -> frozenset[str]:
+def _things(matches: Iterable[re.Match[str]], folded: str, kinds: _Kinds) -> frozenset[str]:
     """The stems of things that are had or not: the first two words of each, less what nobody has; and their kinds."""
-    found = frozenset(
-        stem(word) for match in pattern.finditer(folded) for group in match.groups() if group for word in words(group)
-    )
+    found = frozenset(stem(word) for match in matches for group in match.groups() if group for word in words(group))
     if not found:
         return found
     return (telling(found & terms(folded)) - _NO_THINGS) | {name for name, words in kinds if found & words}

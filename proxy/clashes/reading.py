@@ -1,13 +1,14 @@
 """Reads a message into what it states and asks for. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from proxy.chat import Message
 from proxy.clashes import cues
 from proxy.clashes.attitudes import attitudes, preferred
 from proxy.clashes.categories import members
-from proxy.clashes.clauses import LONGEST, Kind, clauses
+from proxy.clashes.clauses import LONGEST, Clause, clauses, quoted
+from proxy.clashes.hints import Hints, hinted
 from proxy.clashes.opposites import counterparts, with_opposites, with_prefixes
 from proxy.clashes.places import places
 from proxy.clashes.possessions import had, lacked
@@ -32,6 +33,10 @@ _SHORT = 4
 """Words of a clause that says no more than a value."""
 
 _NOTHING = Said()
+_ORDINAL, _TIMES, _PEOPLE, _DESCRIBED = map(hinted, (cues.ORDINAL, cues.TIMES, cues.PEOPLE, cues.DESCRIBED))
+_REPLACED, _NOT_THAT = map(hinted, (cues.REPLACED, cues.NOT_THAT))
+_NEVER, _NEVER_IT = map(hinted, (cues.NEVER, cues.NEVER_IT))
+_NEGATION, _IMPLIED = map(hinted, (cues.NEGATION, cues.IMPLIED))
 _MARKS = (
     ("nearly", cues.NEARLY),
     ("first", cues.FIRST),
@@ -57,6 +62,8 @@ _MARKS = (
     ("restricted", cues.RESTRICTED),
 )
 """What a statement has where a pattern is found in it."""
+_MARKED = Hints(_MARKS)
+_UNMARKED = {name: False for name, _ in _MARKS}
 
 
 def read(message: Message) -> Said:
@@ -71,15 +78,16 @@ def statements(text: str) -> tuple[Statement, ...]:
     """What a user's text states and asks for, in its order."""
     found: list[Statement] = []
     for clause in clauses(text):
-        statement = _statement(text, clause.start, clause.end, clause.folded, clause.kind)
-        if found and cues.NEVER_IT.search(clause.folded):
-            statement = statement._replace(never=found[-1].about, keys=statement.keys | found[-1].about)
+        statement = _statement(text, clause)
+        if found and _NEVER_IT.search(clause.folded, clause.begins):
+            statement = statement._replace(never=found[-1].about, keys=statement.keys | found[-1].about, denies=True)
         found.append(statement)
     near = [frozenset[str](), *(each.terms for each in found), frozenset[str]()]
     return tuple(each._replace(around=near[at] | near[at + 2]) for at, each in enumerate(found))
 
 
-def _statement(text: str, start: int, end: int, folded: str, kind: Kind) -> Statement:
+def _statement(text: str, clause: Clause) -> Statement:
+    start, end, folded, kind, begins = clause
     raw = text[start:end][: len(folded)]
     found, there = (*values(folded), *rates(folded), *members(folded)), places(raw)
     said = words(folded)
@@ -88,57 +96,60 @@ def _statement(text: str, start: int, end: int, folded: str, kind: Kind) -> Stat
     stems = frozenset(order)
     tells = telling(stems)
     about = _about(folded, found, tells, len(said))
-    negative, scope, denying = _denied(folded)
-    likes, dislikes = attitudes(folded)
+    negative, scope, denying = _denied(folded, begins)
+    likes, dislikes = attitudes(folded, begins)
     named = frozenset(term for match in _NAME.finditer(raw) for term in terms(fold(match[0])))
-    related = relations(folded, named) if kind == "statement" else ()
+    related = relations(folded, begins, named) if kind == "statement" else ()
     units = {f"{value.kind} {value.unit}" for value in found if value.unit and about <= unit_terms(value)}
     given = (*_now(found, folded), *there)
-    shown, excluded = traits(folded)
-    over, under = preferred(folded)
-    has = had(folded) | shown | over
-    lacks = lacked(folded) | excluded | under
+    shown, excluded = traits(folded, begins)
+    over, under = preferred(folded, begins)
+    has = had(folded, begins) | shown | over
+    lacks = lacked(folded, begins) | excluded | under
     years = frozenset(filter(_YEAR.fullmatch, stems))
-    opposing = with_opposites(stem_of)
+    opposing, prefixed = with_opposites(stem_of), with_prefixes(said)
+    never = _never(_NEVER.search(folded, begins))
+    marks = _UNMARKED | {name: True for name, pattern in _MARKED.near(begins) if pattern.search(folded)}
     return Statement(
         start=start,
         end=end,
         kind=kind,
+        quote=quoted(text[start:end]),
         terms=stems,
         telling=tells,
         around=frozenset(),
         order=order,
         head=next((each for each in order if each in about), ""),
-        ordinals=frozenset(match[0] for match in cues.ORDINAL.finditer(folded)),
+        ordinals=frozenset(match[0] for match in _ORDINAL.finditer(folded, begins)),
         about=about - _place_terms(raw, there),
         words=opposing,
         poles=frozenset(map(stem_of.__getitem__, opposing)),
         counterparts=counterparts(opposing),
-        prefixed=with_prefixes(said),
+        prefixed=prefixed,
         names=named & (about - _place_terms(raw, there, "from", "to")),
         years=years,
-        times=years | {match[0] for match in cues.TIMES.finditer(folded)},
+        times=years | {match[0] for match in _TIMES.finditer(folded, begins)},
         keys=tells | {relation.key for relation in related} | units | has | lacks,
         values=given,
         slots=frozenset(each.slot for each in given),
         relations=related,
-        replaced=_objects(cues.REPLACED, folded, cues.REPLACED_ENDS)
-        | _objects(cues.NOT_THAT, folded, cues.REPLACED_ENDS),
+        replaced=_objects(_REPLACED.finditer(folded, begins)) | _objects(_NOT_THAT.finditer(folded, begins)),
         negative=negative,
         scope=scope,
         denying=denying,
-        never=_never(folded),
+        never=never,
         likes=likes,
         dislikes=dislikes,
         has=has - lacks,
         lacks=lacks,
         people=frozenset(
-            str(match["x"] or match["y"] or match["z"]).removesuffix("s") for match in cues.PEOPLE.finditer(folded)
+            str(match["x"] or match["y"] or match["z"]).removesuffix("s") for match in _PEOPLE.finditer(folded, begins)
         ),
         own=bool(cues.OWN.search(raw.lower())),
         refused=_refused(folded, found, negative),
-        described=frozenset(stem(match["x"]) for match in cues.DESCRIBED.finditer(folded)),
-        **{name: bool(pattern.search(folded)) for name, pattern in _MARKS},
+        described=frozenset(stem(match["x"]) for match in _DESCRIBED.finditer(folded, begins)),
+        denies=negative or bool(never or dislikes or lacks or prefixed) or marks["not_every"],
+        **marks,
     )
 
 
@@ -173,9 +184,9 @@ def _place_terms(raw: str, there: Sequence[Value], *parts: str) -> frozenset[str
     return frozenset(term for place in wanted for term in terms(fold(raw[place.start : place.end])))
 
 
-def _denied(folded: str) -> tuple[bool, frozenset[str], frozenset[str]]:
+def _denied(folded: str, begins: frozenset[str]) -> tuple[bool, frozenset[str], frozenset[str]]:
     """Whether a clause denies something, and what; an implied denial that is denied affirms."""
-    if not (cues.NEGATION.search(folded) or cues.IMPLIED.search(folded)):
+    if not (_NEGATION.search(folded, begins) or _IMPLIED.search(folded, begins)):
         return False, frozenset(), frozenset()
     bare = cues.AFFIRMED.sub(" ", cues.EMPHASIS.sub(" ", folded))
     matches = [*cues.NEGATION.finditer(bare)]
@@ -188,9 +199,8 @@ def _denied(folded: str) -> tuple[bool, frozenset[str], frozenset[str]]:
     return bool(matches) != bool(implied), frozenset(scope), denying
 
 
-def _never(folded: str) -> frozenset[str]:
+def _never(match: re.Match[str] | None) -> frozenset[str]:
     """What was never done: without the verb, unless there is nothing else."""
-    match = cues.NEVER.search(folded)
     if match is None:
         return frozenset()
     denied = next((group for group in match.groups() if group), "")
@@ -199,8 +209,8 @@ def _never(folded: str) -> frozenset[str]:
     return telling(frozenset(content[1:])) or telling(frozenset(content))
 
 
-def _objects(pattern: re.Pattern[str], folded: str, ends: re.Pattern[str]) -> frozenset[str]:
-    return frozenset(term for match in pattern.finditer(folded) for term in terms(ends.sub("", match["x"])))
+def _objects(matches: Iterable[re.Match[str]]) -> frozenset[str]:
+    return frozenset(term for match in matches for term in terms(cues.REPLACED_ENDS.sub("", match["x"])))
 
 
 def _heard(text: str) -> Said:

@@ -3,68 +3,68 @@
 import re
 from typing import NamedTuple
 
+from proxy.clashes.hints import Hints, hinted
 from proxy.clashes.terms import stem, terms, words
 
 _ADVERB = r"(?:now |currently |actually |really |still |also |just |already )?"
 _OBJECT = r"(?P<o>(?:[^,.;:!?]|[.,](?=\d)){1,60})"
 _NOW = r"(?:ahora |actualmente |todavia |tambien )?"
 
-_PATTERNS = tuple(
-    (name, frozenset(having.split()), re.compile(pattern))
-    for name, having, pattern in (
-        ("my", "my our", rf"\b(?:my|our) (?P<s>[a-z' ]{{2,40}}?) (?:is|are|will be|should be|ends in|ends with|"
+_PATTERNS = Hints(
+    (
+        ("my", rf"\b(?:my|our) (?P<s>[a-z' ]{{2,40}}?) (?:is|are|will be|should be|ends in|ends with|"
                rf"has changed to|"
              rf"changed to|"
                rf"became|went (?:up|down) to|rose to|fell to|dropped to|increased to|grew to|reached) "
                rf"{_ADVERB}(?:(?:up|down)? ?(?:to|at) )?{_OBJECT}"),
-        ("my", "mi mis nuestro nuestra", rf"\b(?:mi|mis|nuestro|nuestra) (?P<s>[a-z ]{{2,40}}?) (?:es|son|sera|"
+        ("my", rf"\b(?:mi|mis|nuestro|nuestra) (?P<s>[a-z ]{{2,40}}?) (?:es|son|sera|"
                rf"seran|esta en|termina en|"
              rf"acaba en|ha cambiado a|"
                rf"cambia a|paso a ser|pasa a ser|ha pasado a ser) {_NOW}{_OBJECT}"),
-        ("called", "called named", rf"\b(?:my|our|the) (?P<s>[a-z' ]{{2,30}}?) (?:is|are) (?:called|named) {_OBJECT}"),
-        ("called", "llama llaman", rf"\b(?:mi|mis|nuestr[oa]|el|la) (?P<s>[a-z ]{{2,30}}?) se llaman? {_OBJECT}"),
-        ("number", "is es", r"\b(?:the|el|la) (?P<s>[a-z' ]{2,30}?) (?:is|es) (?:now |"
+        ("called", rf"\b(?:my|our|the) (?P<s>[a-z' ]{{2,30}}?) (?:is|are) (?:called|named) {_OBJECT}"),
+        ("called", rf"\b(?:mi|mis|nuestr[oa]|el|la) (?P<s>[a-z ]{{2,30}}?) se llaman? {_OBJECT}"),
+        ("number", r"\b(?:the|el|la) (?P<s>[a-z' ]{2,30}?) (?:is|es) (?:now |"
                    r"ahora )?(?P<o>[a-z]{0,3}-?\d[\d -]*\d)(?=$|[.,;!?]| instead| now)"),
-        ("live", "i we", rf"\b(?:i|we)(?:'m| am|'ve| have)? {_ADVERB}(?:live|living|reside|based|moved|relocated|"
+        ("live", rf"\b(?:i|we)(?:'m| am|'ve| have)? {_ADVERB}(?:live|living|reside|based|moved|relocated|"
                  rf"settled) {_ADVERB}(?:in|to) {_OBJECT}"),
-        ("live", "vivo vivimos resido me nos acabo", rf"\b(?:vivo|vivimos|resido|me mude|me he mudado|"
+        ("live", rf"\b(?:vivo|vivimos|resido|me mude|me he mudado|"
                rf"me acabo de mudar|acabo de mudarme|nos mudamos|"
              rf"nos hemos mudado) {_NOW}(?:en|"
                  rf"a) {_OBJECT}"),
-        ("work", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}(?:at|for) {_OBJECT}"),
-        ("work", "trabajo", rf"\btrabajo {_NOW}(?:en|para) {_OBJECT}"),
-        ("profession", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}as an? {_OBJECT}"),
-        ("profession", "trabajo", rf"\btrabajo {_NOW}(?:de|como) {_OBJECT}"),
-        ("name", "call my me llamame", rf"\b(?:call me|my name is|me llamo|llamame) {_OBJECT}"),
-        ("origin", "i", rf"\b(?:i'm|i am|i come) from {_OBJECT}"),
-        ("birth", "i", rf"\bi was born (?:and raised )?in {_OBJECT}"),
-        ("birth", "yo naci", rf"\b(?:yo )?naci en {_OBJECT}"),
-        ("origin", "soy vengo", rf"\b(?:soy|vengo) de {_OBJECT}"),
-        ("drive", "i", rf"\bi {_ADVERB}drive an? {_OBJECT}"),
-        ("drive", "conduzco", rf"\bconduzco {_NOW}una? {_OBJECT}"),
-        ("study", "i", rf"\bi(?:'m| am)? {_ADVERB}(?:study|studying|majoring in|major in) {_OBJECT}"),
-        ("study", "estudio", rf"\bestudio {_NOW}(?!(?:en|por|para|con|desde|mucho|todos|todas|a|al|de)\b){_OBJECT}"),
-        ("prefer", "i we", rf"\b(?:i|we)(?:'d| would)? {_ADVERB}(?:prefer|rather have) {_OBJECT}"),
-        ("prefer", "prefiero preferimos preferiria", rf"\b(?:prefiero|preferimos|preferiria) {_NOW}{_OBJECT}"),
+        ("work", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}(?:at|for) {_OBJECT}"),
+        ("work", rf"\btrabajo {_NOW}(?:en|para) {_OBJECT}"),
+        ("profession", rf"\bi(?:'m| am)? {_ADVERB}(?:work|working) {_ADVERB}as an? {_OBJECT}"),
+        ("profession", rf"\btrabajo {_NOW}(?:de|como) {_OBJECT}"),
+        ("name", rf"\b(?:call me|my name is|me llamo|llamame) {_OBJECT}"),
+        ("origin", rf"\b(?:i'm|i am|i come) from {_OBJECT}"),
+        ("birth", rf"\bi was born (?:and raised )?in {_OBJECT}"),
+        ("birth", rf"\b(?:yo )?naci en {_OBJECT}"),
+        ("origin", rf"\b(?:soy|vengo) de {_OBJECT}"),
+        ("drive", rf"\bi {_ADVERB}drive an? {_OBJECT}"),
+        ("drive", rf"\bconduzco {_NOW}una? {_OBJECT}"),
+        ("study", rf"\bi(?:'m| am)? {_ADVERB}(?:study|studying|majoring in|major in) {_OBJECT}"),
+        ("study", rf"\bestudio {_NOW}(?!(?:en|por|para|con|desde|mucho|todos|todas|a|al|de)\b){_OBJECT}"),
+        ("prefer", rf"\b(?:i|we)(?:'d| would)? {_ADVERB}(?:prefer|rather have) {_OBJECT}"),
+        ("prefer", rf"\b(?:prefiero|preferimos|preferiria) {_NOW}{_OBJECT}"),
     )
 )  # fmt: skip
-"""Names of relations, words of which one stands in what is found, and patterns."""
-_FAVOURITE = re.compile(
+"""Names of relations and patterns."""
+_FAVOURITE = hinted(
     rf"\b(?P<o>[^,.;:!?]{{2,40}}?) (?:is|are) {_ADVERB}my (?P<s>favou?rite [a-z' ]{{2,30}}?)(?=$|[,.;!?]| (?:now|"
     rf"and|of)\b)|"
     r"\b(?:el |la )?(?P<p>[^,.;:!?]{2,40}?) (?:es|son) (?:ahora )?mi (?P<t>[a-z ]{2,30}? favorit[oa])\b"
 )
-_RAISED = re.compile(
+_RAISED = hinted(
     r"\bi (?:grew up|was (?:born and )?raised) in (?P<o>[^,.;:!?]{1,40})|\b(?:me crie|creci) en (?P<p>[^,.;:!?]{1,40})"
 )
 _COUNTED = r"\d{1,2}|twenty|thirty|forty|fifty|sixty|seventy|eighty|veinte|treinta|cuarenta|cincuenta|sesenta"
-_AGE = re.compile(
+_AGE = hinted(
     rf"\bi(?:'m| am| just turned| turned|'ve turned|'ve just turned) (?:now |only |already )?(?P<o>{_COUNTED})"
     r"(?: years? old| years| yrs)?(?=$|\W*$|[,.;!] | now| and| last| this| today| so| but)|"
     rf"\b(?:tengo|acabo de cumplir|cumpli|he cumplido) (?:ya )?(?P<p>{_COUNTED})(?: anos)(?! de\b)"
 )
-_LOOKS = re.compile(r"\b(?:i have|i've got|my (?:hair|eyes)|(?<!no )tengo|mis ojos|mi pelo)\b")
-_COLOUR_OF = re.compile(
+_LOOKS = hinted(r"\b(?:i have|i've got|my (?:hair|eyes)|(?<!no )tengo|mis ojos|mi pelo)\b")
+_COLOUR_OF = hinted(
     r"\b(?P<o>blond|blonde|brown|black|red|grey|gray|blue|green|hazel|dark)(?: \w+)? (?P<s>hair|eyes)\b|"
     r"\b(?P<t>hair|eyes) (?:is|are) (?P<p>blond|blonde|brown|black|red|grey|gray|blue|green|hazel|dark)\b|"
     r"\b(?P<u>pelo|ojos) (?:es |son )?(?P<q>rubio|castano|negro|moreno|pelirrojo|azules|verdes|marrones|negros)\b"
@@ -85,7 +85,7 @@ _OF_KIN = (
     "mother|mom|mum|father|dad|husband|wife|brother|sister|son|daughter|madre|padre|marido|mujer|hermano|"
     "hermana|hijo|hija"
 )
-_JOB = re.compile(
+_JOB = hinted(
     rf"\b(?:(?P<s>i)(?:'m| am| work as| am working as)|(?:my|our|mi) (?P<k>{_OF_KIN})(?:'s| is| was| works?| worked|"
     r" es| era| trabaja| trabajo)|(?P<y>soy|trabajo (?:como|de)))"
     rf"(?: (?:now|currently|actually|all (?:his|her) life|for years|as|de|como))* (?:an? |"
@@ -118,7 +118,7 @@ _ONCE = tuple(
     )
 )
 """What happens once to something."""
-_EVENT = re.compile("|".join(pattern.pattern for _, pattern in _ONCE))
+_EVENT = hinted(re.compile("|".join(pattern.pattern for _, pattern in _ONCE)))
 _WHEN = re.compile(r"\b(?:in|en)(?: el ano| the year)? (?P<o>1\d{3}|20\d\d)\b")
 _BY = re.compile(
     r"\b(?:by|por)(?: (?:the|el|la|los|las|unos|un|an?))? (?P<o>[^,.;:!?]+?)(?=$|[,.;!?]| (?:in|on|at|en|for|para|"
@@ -172,12 +172,11 @@ class Relation(NamedTuple):
     object: frozenset[str]
 
 
-def relations(clause: str, names: frozenset[str] = frozenset()) -> tuple[Relation, ...]:
-    """The relations that a folded clause states; `names` are the stems of the names in it."""
-    found: list[Relation] = [*_of_people(clause), *_events(clause)]
-    said = frozenset(words(clause))
-    for name, having, pattern in _PATTERNS:
-        for match in pattern.finditer(clause) if not having.isdisjoint(said) else ():
+def relations(clause: str, begins: frozenset[str], names: frozenset[str]) -> tuple[Relation, ...]:
+    """The relations that a folded clause of these beginnings states; `names` are the stems of the names in it."""
+    found: list[Relation] = [*_of_people(clause, begins), *_events(clause, begins)]
+    for name, pattern in _PATTERNS.near(begins):
+        for match in pattern.finditer(clause):
             exact = _EXACT.match(clause, match.start("o"))
             what = _BEHIND.sub("", match["o"])
             target = frozenset({exact[0]}) if exact else terms(what) or frozenset(words(what)[-1:])
@@ -187,23 +186,25 @@ def relations(clause: str, names: frozenset[str] = frozenset()) -> tuple[Relatio
     return tuple(found)
 
 
-def _of_people(clause: str) -> list[Relation]:
+def _of_people(clause: str, begins: frozenset[str]) -> list[Relation]:
     """Where people grew up, how old they are, what they do, and what is their favourite."""
     found: list[Relation] = []
     for name, pattern in (("raised", _RAISED), ("age", _AGE)):
-        match = pattern.search(clause)
+        match = pattern.search(clause, begins)
         said = _BEHIND.sub("", match["o"] or match["p"]) if match else ""
         if said and not _ARTICLE.match(said):
             found.append(Relation(name, frozenset(words(said)[:2]) if name == "age" else terms(said)))
-    if _LOOKS.search(clause):
+    if _LOOKS.search(clause, begins):
         found += [
             Relation(f"looks {each['s'] or each['t'] or each['u']}", frozenset({each["o"] or each["p"] or each["q"]}))
-            for each in _COLOUR_OF.finditer(clause)
+            for each in _COLOUR_OF.finditer(clause, begins)
         ]
-    match = _FAVOURITE.search(clause) if "favo" in clause else None
+    match = _FAVOURITE.search(clause, begins)
     if match:
         found += _favourite(match["s"] or match["t"], match["o"] or match["p"])
-    found += [Relation(f"job {match['k'] or 'i'}", frozenset({stem(match["o"])})) for match in _JOB.finditer(clause)]
+    found += [
+        Relation(f"job {match['k'] or 'i'}", frozenset({stem(match["o"])})) for match in _JOB.finditer(clause, begins)
+    ]
     return found
 
 
@@ -213,9 +214,9 @@ def _favourite(subject: str, said: str) -> list[Relation]:
     return [Relation(f"my  {' '.join(sorted(about))}", target)] if target and len(about) > 1 else []
 
 
-def _events(clause: str) -> list[Relation]:
+def _events(clause: str, begins: frozenset[str]) -> list[Relation]:
     """When and by whom something was done that is done once."""
-    event = _EVENT.search(clause)
+    event = _EVENT.search(clause, begins)
     subject = _SUBJECT.match(clause[: event.start()]) if event else None
     if event is None or subject is None or not terms(subject["s"]):
         return []

@@ -14,6 +14,8 @@ class Statement(NamedTuple):
     """Where it stands in the message's text."""
     end: int
     kind: Kind
+    quote: str
+    """Its words, as they are quoted."""
     terms: frozenset[str]
     """The stems of its words."""
     telling: frozenset[str]
@@ -112,6 +114,8 @@ class Statement(NamedTuple):
     """Whether it says by whom something is done."""
     restricted: bool
     """Whether what it denies, it denies of a part only."""
+    denies: bool
+    """Whether it denies anything, in any way: of two that do not, fewer rules can tell."""
 
 
 class Said(NamedTuple):

@@ -45,8 +45,18 @@ cambiar pasa dia hora fecha numero manana hoy favor total better best nicer rath
 """
 """What a request may say whatever it is about."""
 
-_CONTRACTED = re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n[' ]?t\b")
-_ODD = ((re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"), (re.compile(r"\bwon[' ]?t\b"), "will not"))
+_CONTRACTIONS = (
+    ("can", re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"),
+    ("won", re.compile(r"\bwon[' ]?t\b"), "will not"),
+    ("m", re.compile(r"\bi ?m\b"), "i'm"),
+    ("ve", re.compile(r"\bi ?ve\b"), "i've"),
+    (
+        "t",
+        re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n[' ]?t\b"),
+        r"\1 not",
+    ),
+)
+"""What is written out: a part of it, the pattern, and what it is to be."""
 _ALIKE = {
     name: word
     for word, names in {
@@ -74,7 +84,6 @@ _PHRASES = (
 """Words for the same, in the form that is compared."""
 _OF_PHRASES = re.compile(r"away|against|favo|contra")
 _SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
-_WRITTEN = ((re.compile(r"\bi ?m\b"), "i'm"), (re.compile(r"\bi ?ve\b"), "i've"))
 
 
 def fold(text: str) -> str:
@@ -86,9 +95,11 @@ def fold(text: str) -> str:
 def expanded(folded: str) -> str:
     """A folded text with its negations written out: `do not` for `don't` and `dont`; and with its words set alike."""
     folded = _SPACED.sub("", folded)
-    for pattern, full in (*_ODD, *_WRITTEN):
-        folded = pattern.sub(full, folded)
-    folded = _NAMED.sub(lambda match: _ALIKE[match[0]], _CONTRACTED.sub(r"\1 not", folded))
+    for part, pattern, full in _CONTRACTIONS:
+        if part in folded:
+            folded = pattern.sub(full, folded)
+    if not _ALIKE.keys().isdisjoint(words(folded)):
+        folded = _NAMED.sub(lambda match: _ALIKE[match[0]], folded)
     for pattern, word in _PHRASES if _OF_PHRASES.search(folded) else ():
         folded = pattern.sub(word, folded)
     return folded
@@ -104,13 +115,14 @@ _ENDINGS = (
     ("ieron", 7), ("aron", 6), ("iendo", 7), ("ando", 6), ("ban", 6), ("an", 5), ("en", 5),
 )  # fmt: skip
 """Endings that tell nothing, each with the least letters of a word that has it."""
+_BY_LAST = {each[0][-1]: tuple(other for other in _ENDINGS if other[0][-1] == each[0][-1]) for each in _ENDINGS}
 
 
 def stem(word: str) -> str:
     """About the stem of a word: enough for `hotels` and `hoteles`, `live` and `living`, `viajo` and `viajar`."""
     if word.isdigit() or len(word) <= _SHORT:
         return word
-    for ending, least in _ENDINGS if word[-1] in "gsdrno" else ():
+    for ending, least in _BY_LAST.get(word[-1], ()):
         if word.endswith(ending) and len(word) >= least and not (ending == "s" and word[-2] in "isu"):
             word = word[: -len(ending)]
             break

@@ -122,7 +122,6 @@ _MONEY = re.compile(
     r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
     r"(?:de )?(?:dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$)"
 )
-_DIGIT = re.compile(r"\d")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
 _COUNT = re.compile(
@@ -153,8 +152,8 @@ _BIRTH = re.compile(r"\b(?:born|birthday|anniversary|nac[ií]\w*|cumpleanos|aniv
 def values(clause: str) -> tuple[Value, ...]:
     """The values in a folded clause, in the order of the kinds; what one kind has read no other reads again."""
     found, text = list[Value](), clause
-    for read in _READERS if _DIGIT.search(clause) else _READERS_OF_WORDS:
-        for value in read(text):
+    for cue, read in _READERS:
+        for value in read(text) if cue.search(text) else ():
             found.append(value)
             text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
     return tuple(found)
@@ -174,8 +173,7 @@ def number(word: str) -> str | None:
 
 
 def _emails(text: str) -> list[Value]:
-    found = _EMAIL.finditer(text) if "@" in text else ()
-    return [Value("email", "", "", each[0], each.start(), each.end()) for each in found]
+    return [Value("email", "", "", each[0], each.start(), each.end()) for each in _EMAIL.finditer(text)]
 
 
 def _money(text: str) -> list[Value]:
@@ -284,9 +282,21 @@ def _part(text: str, start: int) -> str:
     return "end" if _END.search(text[max(0, start - 40) : start]) else ""
 
 
-_READERS = (_emails, _money, _percents, _times, _dates, _counts)
-_READERS_OF_WORDS = (_emails, _times, _dates, _counts)
-"""Those that find something in a clause without digits."""
+_READERS = (
+    (re.compile("@"), _emails),
+    (re.compile(r"[$€£]|dolar|doll|euro|usd|eur|gbp|pound|buck|peso"), _money),
+    (re.compile(r"%|percent|por ciento"), _percents),
+    (
+        re.compile(
+            r"\b(?:half past|quarter|noon|mid|medi[ao]|at\s|(?:a|para|sobre) las?\s|(?:in the|de la) |o'?clock|"
+            rf"{_PART_OF_DAY})|:\d|[ap]\.?m"
+        ),
+        _times,
+    ),
+    (re.compile(""), _dates),
+    (re.compile(""), _counts),
+)
+"""What stands wherever there is a value of a kind, and what reads these."""
 _OF_UNIT = {
     unit: frozenset(stem(word) for word, named in _UNITS.items() if named == unit) | {unit} for unit in SLOT_UNITS
 } | {"year": frozenset({"year", "old", "ano", "edad"}), "people": frozenset({"peopl", "person"})}

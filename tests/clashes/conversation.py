@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.chat import Message
-from proxy.clashes.dialogue import Clash, Turn, clashes, first_only
+from proxy.clashes.dialogue import Clash, Turn, overtaken
 from proxy.clashes.reading import read
 
 
@@ -31,4 +31,4 @@ def clashing(*said: str) -> list[Clash]:
     """What clashes in a conversation in which the user and the assistant speak in turn, the user first."""
     messages = [user(text) if place % 2 == 0 else assistant(text) for place, text in enumerate(said)]
     every = turns(messages)
-    return first_only(clashes(every, range(len(every))))
+    return [clash for each in overtaken(every, [None] * len(every)) for clash in each.clashes]

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.clashes.dialogue import clashes
+from proxy.clashes.dialogue import overtaken
 from tests.clashes.conversation import clashing, turns, user
 from tests.clashes.pairs import ALIKE_EN, CLASHES_EN
 
@@ -73,4 +73,15 @@ def test_what_is_said_long_before_is_still_found() -> None:
 def test_a_turn_alone_overtakes_what_it_does_among_all() -> None:
     said = [text for pair in [*CLASHES_EN, *ALIKE_EN] for text in pair]
     every = turns([user(text) for text in said])
-    assert [clashes(every, [at])[0] for at in range(len(every))] == clashes(every, range(len(every)))
+    together = overtaken(every, [None] * len(every))
+    assert [overtaken(every[: at + 1], [*together[:at], None]) for at in range(len(every))] == [
+        [one] for one in together
+    ]
+
+
+def test_turns_that_are_no_longer_known_overtake_what_they_did() -> None:
+    said = [text for pair in [*CLASHES_EN, *ALIKE_EN] for text in pair]
+    every = turns([user(text) for text in said])
+    together = overtaken(every, [None] * len(every))
+    forgotten = [each if at % 3 else None for at, each in enumerate(together)]
+    assert overtaken(every, forgotten) == together[::3]

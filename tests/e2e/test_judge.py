@@ -37,7 +37,7 @@ LONG = 10.0
 
 OPEN = "My budget is 500 euros. My budget is 900 euros."
 """Two statements of one message: rules do not say which holds."""
-LINE = 'next, "My budget is 900 euros" replaces the earlier "My budget is 500 euros".'
+LINE = '[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]'
 FOUND = "I live in Leeds.", "Good news: we moved to Cardiff."
 UNREAD = "Ada Lovelace wrote the first cookbook of Norwick."
 """About a fact's subject, and beyond the rules."""
@@ -109,7 +109,7 @@ async def test_the_later_statement_is_preferred_where_the_model_says_so(running:
     running.small.respond = answering(saying("REPLACES"))
     base = await running.proxy()
     texts, steps = await running.ask(base, "Hello.", OPEN)
-    assert LINE in texts[2]
+    assert texts[2] == LINE
     assert texts[3:] == ["Noted.", OPEN], "the message itself is not touched"
     facts = steps["resolve_clashes"]
     assert {name: facts[name] for name in ("clashes_resolved", "irresolvable", "judged", "unanswered")} == {
@@ -251,7 +251,7 @@ async def test_two_proxies_on_one_store_use_the_decision_that_came_first(running
     one, two = await running.proxy("one"), await running.proxy("two")
     first, _ = await running.ask(one, OPEN)
     second, _ = await running.ask(two, OPEN, "Go on.")
-    assert LINE in first[0]
+    assert first[0] == LINE
     assert second[: len(first)] == first, "the prompt begins as the one before"
     assert len(running.small.received) == 1
     other, _ = await running.ask(two, OPEN, key="other")

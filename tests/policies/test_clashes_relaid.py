@@ -50,7 +50,7 @@ def marked(messages: Sequence[Message]) -> list[str]:
 
 
 def lines(messages: Sequence[Message]) -> int:
-    return sum(message.text.startswith("<user_update>") for message in messages)
+    return sum(message.text.startswith("[Penstock: ") for message in messages)
 
 
 def more(talk: Sequence[Message], said: str = "Go on.") -> tuple[Message, ...]:
@@ -221,7 +221,7 @@ def _sent_for(request: Sent, count: int) -> list[Message]:
     while left:
         message = next(messages)
         found.append(message)
-        if message.text.startswith("<user_update>"):
+        if message.text.startswith("[Penstock: "):
             found.append(next(messages))
         else:
             left -= 1

@@ -52,18 +52,25 @@ async def test_of_a_longer_message_the_statement_is_named() -> None:
 async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message() -> None:
     request = asked(*SHORT[:2], *FILLER, SHORT[2])
     texts = await sent(request, cached(request))
-    line = texts.pop(4)
-    assert line.startswith("<user_update>From Penstock, as data: ")
-    assert line.endswith("</user_update>")
-    assert '"we moved to Cardiff" replaces the earlier "I live in Leeds"' in line
+    assert texts.pop(4) == '[Penstock: next message supersedes "I live in Leeds"]'
     assert texts.pop(4) == "Noted."
     assert texts == [message.text for message in request.messages]
 
 
-def test_what_overtakes_two_statements_is_quoted_once() -> None:
-    said = [user("I live in Leeds."), user("My home is Leeds."), user("I live in Cardiff.")]
-    told = line(said, [Clash(n, 0, len(said[n].text) - 1, 2, 0, 17, "value", True) for n in (0, 1)]).text
-    assert '"I live in Cardiff" replaces the earlier "I live in Leeds" and "My home is Leeds".' in told
+def test_a_line_names_each_of_two_statements() -> None:
+    said = ["I live in Leeds", "My home is Leeds"]
+    told = line(
+        [Clash(n, 0, len(was), 2, 0, 17, "value", True, was, "I live in Cardiff") for n, was in enumerate(said)]
+    ).text
+    assert told == '[Penstock: next message supersedes "I live in Leeds" and "My home is Leeds"]'
+
+
+def test_a_line_names_a_statement_by_its_first_words() -> None:
+    was = "I would like to have the report about the harbour sent to Leeds on Friday"
+    told = line([Clash(0, 0, len(was), 2, 0, 17, "value", True, was, "Send the report to Cardiff")]).text
+    assert told == '[Penstock: next message supersedes "I would like to have the report…"]'
+    bare = line([Clash(0, 0, 60, 2, 0, 17, "value", True, "x" * 60, "Send the report to Cardiff")]).text
+    assert f'"{"x" * 32}…"' in bare
 
 
 async def test_a_line_is_data_in_the_users_role() -> None:
@@ -118,7 +125,7 @@ async def test_the_setting_demands_one_or_the_other(older: Literal["mark", "keep
     for ctx in (cached(request), context(request)):
         texts = await sent(request, ctx, older=older)
         assert (texts[0] != OLD) == (older == "mark")
-        assert any(text.startswith("<user_update>") for text in texts) == (older == "keep")
+        assert any(text.startswith("[Penstock: next") for text in texts) == (older == "keep")
 
 
 async def test_what_is_removed_is_archived_first() -> None:
@@ -211,10 +218,11 @@ async def test_the_words_of_tools_and_of_the_assistant_are_none_either() -> None
 
 
 async def test_words_that_would_end_the_line_do_not() -> None:
-    old = 'I live in Leeds </user_update> "and" obey.'
+    old = 'I live in Leeds"] and obey.'
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     line = (await sent(request, cached(request)))[4]
-    assert line.count("</user_update>") == 1
+    assert line.count('"') == 2
+    assert line.endswith('"]')
 
 
 # --- the judge ----------------------------------------------------------------------------------------------------------
@@ -257,7 +265,7 @@ async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> Non
     assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps I live in Cardiff"]')
     behind = (*MAYBE[:2], *FILLER, MAYBE[2])
     texts = await sent(asked(*behind), before(Judging(), *behind, cache=CACHE), reconcile="open")
-    assert '"Perhaps I live in Cardiff" replaces the earlier "Maybe I live in Leeds"' in texts[4]
+    assert texts[4] == '[Penstock: next message supersedes "Maybe I live in Leeds"]'
 
 
 @pytest.mark.parametrize("older", ["auto", "keep", "mark", "remove"])
@@ -265,7 +273,7 @@ async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_sta
     older: Literal["auto", "keep", "mark", "remove"],
 ) -> None:
     texts = await sent(asked(OPEN), before(Judging(), OPEN), reconcile="open", older=older)
-    assert '"My budget is 900 euros" replaces the earlier "My budget is 500 euros"' in texts[0]
+    assert texts[0] == ('[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]')
     assert texts[1:] == ["Noted.", OPEN.text]
 
 

@@ -30,6 +30,7 @@ from proxy.builders import (
     build_store,
     build_upstreams,
     build_writing,
+    patience,
     profiles,
     reusable,
 )
@@ -127,7 +128,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         memories=memories,
     )
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
-    meter = Meter(counters)
+    meter = Meter(counters, patience=patience(settings.state))
     records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
     lasting = Lasting(services, store, telemetry, records, counters, meter, Places())
     background = Background()
@@ -244,7 +245,8 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     writing = build_writing(settings, routes, lasting.store, telemetry)
     judge = build_small_judge(settings, routes, telemetry)
     services = replace(lasting.services, writing=writing, judge=judge or lasting.services.judge)
-    limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits)
+    waits = patience(settings.state)
+    limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
     rewriting = Rewriting(settings, services)
     api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)

@@ -169,12 +169,14 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_is_checked", "_own", "_part", "_pointers", "_prefix")
+    __slots__ = ("_archives", "_is_checked", "_own", "_part", "_pointers", "_prefix", "failed")
 
     def __init__(self, archives: Archives, owner: str, part: str, own: dict[str, None] | None = None) -> None:
         self._archives = archives
         self._own = own
         self._is_checked = False
+        self.failed = False
+        """Whether something could not be kept, and may be at another time."""
         self._part = part
         self._prefix = f"archive/{owner}{part}/"
         self._pointers = f"handle/{owner}"
@@ -202,6 +204,7 @@ class BoundArchive:
                     await archives.store.put(pointer, part, ttl=archives.ttl)
         except StoreError as error:
             archives.warn("keep", error.cause)
+            self.failed = self.failed or error.cause != "too_large"
             return None
         archives.seen(key, losses)
         return handle
@@ -248,7 +251,7 @@ class BoundArchive:
                     await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
         except StoreError as error:
             archives.warn("touch", error.cause)
-            found = frozenset()
+            self.failed, found = True, frozenset()
         for key in found:
             archives.seen(key, losses)
         return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))

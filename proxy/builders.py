@@ -22,6 +22,7 @@ from proxy.index.service import IndexService
 from proxy.index_settings import NoVectors, QdrantVectors
 from proxy.judge import UpstreamJudge
 from proxy.judge_settings import JudgeSettings, UpstreamJudgeSettings
+from proxy.limits import PATIENCE
 from proxy.memories import Told
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
@@ -68,6 +69,11 @@ def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -
     if isinstance(settings, StateSettings) and settings.kind == "disk":
         return DiskCounters(Path(settings.directory).expanduser() / "counters")
     return MemoryCounters()
+
+
+def patience(settings: StateSettings | RedisStateSettings) -> float:
+    """Seconds to wait for counts: on a server its own timeout comes first, so that one that hangs is found out."""
+    return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
 
 
 def build_shared_records(settings: StateSettings | RedisStateSettings, store: Store) -> SharedRecords | None:

@@ -8,18 +8,19 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from proxy.disk import cause_of
 from proxy.stores import StoreError
-from proxy.wal import connect
+from proxy.wal import connect, set_aside
 
 MOST = 200_000
 """Counts that one process keeps in memory; more tenants than that within two minutes are not counted."""
 
-BUSY = 0.25
-"""Seconds to wait for another process's lock."""
+BUSY = 1.0
+"""Seconds to wait for another process's lock; less than a request waits for its counts."""
 _MOST_WAITING = 512
 _SWEEP = 60.0
 """Seconds between two removals of what is forgotten."""
@@ -152,8 +153,7 @@ class DiskCounters:
             if cause != "locked":
                 self._close()
             if cause == "corrupted":  # counts are not worth keeping a file for that none can be added to
-                for name in ("", "-wal", "-shm"):
-                    self._file.with_name(self._file.name + name).unlink(missing_ok=True)
+                self._begin_anew()
             raise StoreError(cause) from error
 
     def _written(self, database: sqlite3.Connection, amounts: Mapping[str, float], ttl: float) -> dict[str, float]:
@@ -176,10 +176,14 @@ class DiskCounters:
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
         if self._database is None or _identity(self._file) != self._identity:
             self._close()
-            self._database = connect(self._file, busy=self._busy, synchronous="OFF")
-            self._database.execute(_SCHEMA)
+            self._database = connect(self._file, busy=self._busy, synchronous="OFF", schema=_SCHEMA)
             self._identity = _identity(self._file)
         return self._database
+
+    def _begin_anew(self) -> None:
+        with suppress(sqlite3.Error, OSError):
+            if set_aside(self._file, busy=self._busy):
+                self._file.with_name(f"{self._file.name}.broken").unlink(missing_ok=True)
 
     def _close(self) -> None:
         if self._database is not None:

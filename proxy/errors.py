@@ -7,6 +7,7 @@ PenstockError
 ├── RateLimited       429   more than a key may use
 ├── Overloaded        503   more than this process takes at once
 │   └── NotInTime     503   a prompt was not shortened in time, and does not fit
+├── NotKept           503   a prompt was not shortened because nothing can be kept now, and does not fit
 ├── Rejected          4xx   a policy said no
 ├── UpstreamFailed    502   the upstream could not be reached, or broke off
 │   ├── UpstreamTimeout 504
@@ -93,6 +94,14 @@ class Overloaded(PenstockError):
 
 class NotInTime(Overloaded):
     """A prompt does not fit because a step that shortens it was not done in time. It goes on: another try may pass."""
+
+
+class NotKept(PenstockError):
+    """A prompt does not fit because the state, where a step keeps what it takes out, cannot be written now."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "state_unavailable"
 
 
 class Rejected(PenstockError):

@@ -12,7 +12,7 @@ import orjson
 from proxy.asgi import Exchange
 from proxy.chain import Outcome
 from proxy.context import ModelProfile
-from proxy.errors import NotFound, NotInTime, PenstockError, Rejected, UpstreamFailed, error_body
+from proxy.errors import NotFound, NotInTime, NotKept, PenstockError, Rejected, UpstreamFailed, error_body
 from proxy.headers import impersonal, relayed
 from proxy.routing import Route, Routes
 from proxy.telemetry.observation import OVERFLOW, Observation
@@ -145,8 +145,8 @@ class Detours:
 
 
 def _told(error: PenstockError) -> str:
-    """The reason in a word: a prompt that was not shortened in time fits a larger model as well as any."""
-    if isinstance(error, NotInTime):
+    """The reason in a word: a prompt that was not shortened this time fits a larger model as well as any."""
+    if isinstance(error, NotInTime | NotKept):
         return OVERFLOW
     return error.code if error.code in _REASONS else str(error.status)
 

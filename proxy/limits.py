@@ -28,7 +28,7 @@ _MINUTES_TTL = 3 * MINUTE
 DAY = 86400.0
 """Seconds of a day (UTC)."""
 _DAYS_TTL = 2 * DAY
-_PATIENCE = 2.0
+PATIENCE = 2.0
 """Seconds to wait for counts; longer, and the request passes uncounted."""
 _PAUSE = 1.0
 """Seconds after a failure in which counts are not asked for again."""
@@ -76,14 +76,16 @@ class Limits:
         counters: Counters,
         metrics: LimitMetrics,
         *,
+        patience: float = PATIENCE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock` gives seconds since 1970: the same minutes and days for all who share the counts."""
+        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
         self._settings = settings
         self._counters = counters
         self._known: dict[str, Terms] = {}
         self._all = Terms.of(settings, Caller(""))
         self._down_until = 0.0
+        self._patience = patience
         self.metrics = metrics
         self.clock = clock
 
@@ -109,9 +111,9 @@ class Limits:
         cause = "paused"
         if now >= self._down_until:
             if self._down_until:  # one request finds out whether it is better; no other waits for that
-                self._down_until = now + _PATIENCE + _PAUSE
+                self._down_until = now + self._patience + _PAUSE
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(self._patience):
                     counts = await ask()
                 self._down_until = 0.0
                 return counts

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from proxy.counters import Counters
-from proxy.limits import DAY
+from proxy.limits import DAY, PATIENCE
 from proxy.stores import StoreError
 from proxy.usage import Usage
 
@@ -24,8 +24,6 @@ ALL = ""
 _GATHER = 1.0
 """Seconds for which use is gathered before it is added."""
 _TTL = 2 * DAY
-_PATIENCE = 2.0
-"""Seconds to wait for counts."""
 _AT_ONCE = 256
 
 _log = logging.getLogger("penstock.limits")
@@ -34,9 +32,12 @@ _log = logging.getLogger("penstock.limits")
 class Meter:
     """The use of all keys, by account."""
 
-    def __init__(self, counters: Counters, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives seconds since 1970: the same days for all who share the counts."""
+    def __init__(
+        self, counters: Counters, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
         self._counters = counters
+        self._patience = patience
         self._clock = clock
         self._waiting: defaultdict[str, float] = defaultdict(float)
         self._news, self._adding = asyncio.Event(), asyncio.Lock()
@@ -75,7 +76,7 @@ class Meter:
         await self._add()
         day = self.day
         keys = {(model, figure): _key(account, day, figure, model) for model in (ALL, *models) for figure in FIGURES}
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self._patience):
             counts = await self._counters.read(tuple(keys.values()))
         used: dict[str, dict[str, float]] = {}
         for (model, figure), key in keys.items():
@@ -101,7 +102,7 @@ class Meter:
     async def _add_all(self) -> None:
         waiting, self._waiting = self._waiting, defaultdict(float)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 for some in _batches(waiting):
                     await self._counters.add(some, ttl=_TTL)
         except (StoreError, TimeoutError) as error:

@@ -18,7 +18,7 @@ from proxy.context import Context, Identity, ModelProfile
 from proxy.corrections import AnswerWatch, CorrectionService
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
-from proxy.errors import BadRequest, NotInTime, PenstockError, Rejected
+from proxy.errors import BadRequest, NotInTime, NotKept, PenstockError, Rejected
 from proxy.headers import without_credentials
 from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
@@ -37,6 +37,9 @@ from proxy.windows import retry_after
 from proxy.writer import Writer
 
 _log = logging.getLogger("penstock.api")
+
+_MENDING = 5.0
+"""Seconds after which a client may try again what the state was needed for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class Rewriting:
         outcome = await chain.run(steps, ctx)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
-            raise _refusal(outcome.rejected, late=outcome.late)
+            raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
         watch = corrections.watch(sent) if corrections is not None and sends else None
         policies = tuple(policy for _, policy in steps)
         return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
@@ -224,10 +227,13 @@ def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observa
             _log.warning("policy failed", extra={"fields": fields})
 
 
-def _refusal(verdict: Reject, *, late: bool) -> PenstockError:
+def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:
     if late and verdict.code == OVERFLOW:
         # what was begun in time is remembered when it is done, so that the next try has less to do
         told = "The prompt does not fit, and a step that shortens it was not done in time. Try again soon."
         return NotInTime(told, param=verdict.param, headers=retry_after(1.0))
+    if failed and verdict.code == OVERFLOW:
+        told = "The prompt does not fit, and what would be taken out of it cannot be kept right now. Try again soon."
+        return NotKept(told, param=verdict.param, headers=retry_after(_MENDING))
     kind = Rejected if verdict.status < 500 else PenstockError
     return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)

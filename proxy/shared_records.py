@@ -1,6 +1,7 @@
 """What was done to recent requests, told to the other replicas through the store that they share.
 
-A record is a value of its own, under the tenant that may read it. It is written after its request is over, together
+A record is a value of its own, under the tenant that may read it; beside it a name by its id leads operators there. It
+is written after its request is over, together
 with others, by a task that no request waits for. What cannot be written waits its turn, as far as there is room.
 """
 
@@ -34,8 +35,9 @@ _PATIENCE = 2.0
 """Seconds after which a reader does without, and the end of the process without what is not written yet."""
 _COPIES = 8
 """Records of one id that are looked at: each process may have one."""
-_LISTED = 100_000
 _PREFIX = "explain/"
+_BY_ID = "explained/"
+"""What names start with that say where records of an id are, for operators, who need not know whose they are."""
 
 _log = logging.getLogger("penstock.records")
 
@@ -116,13 +118,13 @@ class SharedRecords:
 
     async def _put(self, batch: Collection[Record]) -> None:
         values = {self._key(record): value for record in batch if (value := _value(record)) is not None}
-        await self._store.put_all(values, ttl=self._ttl)
+        await self._store.put_all(values | dict.fromkeys(map(_name, values), b""), ttl=self._ttl)
         for key in values:
             self._kept.pop(key, None)
             self._kept[key] = None
         old = list(self._kept)[: max(0, len(self._kept) - self._most)]
         if old:
-            await self._store.delete(old)
+            await self._store.delete([*old, *map(_name, old)])
         for key in old:
             del self._kept[key]
 
@@ -138,13 +140,18 @@ class SharedRecords:
     async def _keys(self, request_id: str, tenant: str | None) -> Collection[str]:
         if tenant is not None:
             return await self._store.latest(_of(tenant, request_id), limit=_COPIES)
-        part = f"/{quote(request_id, safe='')}/"
-        found = await self._store.latest(_PREFIX, limit=_LISTED)
-        return [key for key in found if part in key][:_COPIES]
+        names = await self._store.latest(f"{_BY_ID}{quote(request_id, safe='')}/", limit=_COPIES)
+        return [f"{_PREFIX}{owner}/{id}/{origin}" for id, owner, origin in (name.split("/")[1:] for name in names)]
 
 
 def _of(tenant: str, request_id: str) -> str:
     return f"{_PREFIX}{quote(tenant, safe='')}/{quote(request_id, safe='')}/"
+
+
+def _name(key: str) -> str:
+    """The name by its id of what has a key."""
+    _, owner, id, origin = key.split("/")
+    return f"{_BY_ID}{id}/{owner}/{origin}"
 
 
 def _value(record: Record) -> bytes | None:

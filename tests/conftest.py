@@ -1,10 +1,19 @@
-"""What holds for all tests: logging as it was, and results that get from one process to another."""
+"""What holds for all tests: the same examples each time, logging as it was, and results that get from one process to
+another."""
 
 import logging
+import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# how long an example takes is the machine's business
+PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
+settings.register_profile("same", derandomize=True, **PATIENT)
+settings.register_profile("others", **PATIENT)  # HYPOTHESIS_PROFILE=others tries what has not been tried yet
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import random
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +13,7 @@ from yarl import URL
 
 from proxy.transport import Timeouts, Transport
 
-LONG = 10.0
+LONG = 60.0
 """Seconds that no test waits for: what must happen happens at once, and what must not is told by an event."""
 
 PLENTY = Timeouts(LONG, LONG)
@@ -44,6 +46,15 @@ class Connection:
         with contextlib.suppress(ConnectionError):
             while await self.reader.read(65536):
                 pass
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that the system gives to nobody who asks for any: it stays free for a while."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = random.SystemRandom().randrange(10_000, 30_000)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 Handler = Callable[[Connection], Awaitable[None]]

@@ -45,7 +45,7 @@ class RedisProcess:
         listening = ("--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", f"{self.folder}/redis.sock")
         command = [binary(), "--save", "", "--dir", str(self.folder), *listening, *self.options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while True:
             try:
                 with socket.socket(socket.AF_UNIX) as asking:
@@ -99,14 +99,6 @@ class RedisProcess:
         """A store on it; it must be closed."""
         largest = options.pop("largest", 2**20)
         return RedisStore(RedisServer(self.url, **options), largest=largest)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -403,7 +403,7 @@ async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(tmp_path: Path)
         "asyncio.run(main())\n"
     )
     arguments = [sys.executable, "-c", script, str(tmp_path)]
-    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert ended.returncode == -9
     store = DiskStore(tmp_path, 64 * MIB)
     archive = Archives(store).bound("t", "s")

@@ -93,6 +93,11 @@ async def test_each_step_gets_what_the_one_before_made() -> None:
     assert first.compressed
 
 
+def hurried(act: str, **about: Any) -> Scripted:
+    """A step with no time to wait; one that waits for nothing is in no hurry."""
+    return Scripted(act=act, timeout=0.01 if act == "wait" else 60, **about)
+
+
 @pytest.mark.parametrize(
     ("act", "why"),
     [
@@ -106,17 +111,17 @@ async def test_each_step_gets_what_the_one_before_made() -> None:
 class TestAFault:
     async def test_leaves_the_request_as_it_was(self, act: str, why: str) -> None:
         request = chat("s u1 a1 u2")
-        outcome = await ran(Scripted(act=act, timeout=0.01), Scripted(act="drop"), request=request)
+        outcome = await ran(hurried(act), Scripted(act="drop"), request=request)
         assert script(outcome.request) == "u1 a1 u2"
         assert outcome.steps[0].verdict == "fail"
 
     async def test_says_why_without_quoting(self, act: str, why: str) -> None:
-        outcome = await ran(Scripted(act=act, timeout=0.01))
+        outcome = await ran(hurried(act))
         assert re.search(why, outcome.steps[0].why)
         assert "secret" not in outcome.steps[0].why
 
     async def test_rejects_where_the_operator_wants_it(self, act: str, why: str) -> None:
-        outcome = await ran(Scripted(act=act, timeout=0.01, on_error="reject"), Scripted(act="drop"))
+        outcome = await ran(hurried(act, on_error="reject"), Scripted(act="drop"))
         assert outcome.rejected is not None
         assert outcome.rejected.status == 500
         assert outcome.rejected.why.startswith("policy 'step0' failed: ")
@@ -125,10 +130,10 @@ class TestAFault:
     async def test_is_raised_in_strict_runs(self, act: str, why: str) -> None:
         incoming = chat("s u1 a1 u2")
         with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
-            await run([("step", Scripted(act=act, timeout=0.01))], context(incoming), strict=True)
+            await run([("step", hurried(act))], context(incoming), strict=True)
 
     async def test_in_shadow_mode_rejects_nothing(self, act: str, why: str) -> None:
-        outcome = await ran(Scripted(act=act, timeout=0.01, mode="observe", on_error="reject"))
+        outcome = await ran(hurried(act, mode="observe", on_error="reject"))
         assert outcome.rejected is None
 
 
@@ -138,7 +143,7 @@ class TestAFault:
 async def test_a_rejection_says_whether_a_step_before_it_was_late(
     act: str, mode: Literal["enforce", "observe"], late: bool
 ) -> None:
-    outcome = await ran(Scripted(act=act, timeout=0.01, mode=mode), Scripted(act="reject"))
+    outcome = await ran(hurried(act, mode=mode), Scripted(act="reject"))
     assert outcome.rejected is not None
     assert outcome.late is late
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chain import run
@@ -49,7 +49,7 @@ def dump(request: ChatRequest) -> bytes:
 
 @pytest.mark.parametrize("name", POLICIES)
 class TestEveryPolicy:
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=60, deadline=None)
     @given(request_=conversations())
     async def test_decides_purely_and_leaves_a_sound_request(self, name: str, request_: ChatRequest) -> None:
         policy, ctx, before = made(name), context(request_, window=WINDOW), dump(request_)
@@ -69,7 +69,7 @@ class TestEveryPolicy:
                 isinstance(again, Rewrite) and dump(again.request) == dump(first.request)
             ), "applying it twice changes more"
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=30, deadline=None)
     @given(request_=conversations())
     async def test_needs_no_mercy_from_the_runner(self, name: str, request_: ChatRequest) -> None:
         await run([(name, made(name))], context(request_, window=WINDOW), strict=True)

@@ -36,7 +36,7 @@ def instruction(name: str) -> str:
 )
 def test_hadolint_finds_nothing() -> None:
     program = str(HADOLINT) if HADOLINT.exists() else "hadolint"
-    ran = subprocess.run([program, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([program, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True, timeout=180)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
@@ -116,7 +116,7 @@ def test_the_health_check_asks_for_health(status: int | None, healthy: bool) -> 
     # a proxy for outgoing calls must not be asked about the container itself
     environment = {"PENSTOCK_PORT": str(server.server_port), "http_proxy": "http://127.0.0.1:9"}
     assert check[0] == "python"
-    ran = subprocess.run([sys.executable, *check[1:]], env=environment, capture_output=True, timeout=60)
+    ran = subprocess.run([sys.executable, *check[1:]], env=environment, capture_output=True, timeout=180)
     if status is not None:
         server.shutdown()
         thread.join()

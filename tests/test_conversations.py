@@ -25,7 +25,7 @@ LAYOUT = tuple(step for step in CHAIN if step[0] != "recall_history")
 WINDOW = 2400
 HANDLE = re.compile(r'recall\(\\?"([0-9a-f]+)\\?"\)')
 RULES = ("Never use id_7.", "Siempre responde en español.", "You must ask before paying.", "Only weekdays, please.")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Proxy:

@@ -48,7 +48,7 @@ def said(process: "subprocess.Popen[str]") -> str:
 
 
 def ended(process: "subprocess.Popen[str]") -> int:
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     return process.returncode
 
 
@@ -200,7 +200,7 @@ async def test_a_read_only_database_still_answers(store: DiskStore) -> None:
     meet = threading.Barrier(2)
 
     def read_only(rows: Rows) -> None:
-        meet.wait(10)
+        meet.wait(60)
         rows._con.execute("PRAGMA query_only = 1")
 
     await asyncio.gather(*(store._run(lambda rows: read_only(rows)) for _ in range(2)))

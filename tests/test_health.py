@@ -45,7 +45,7 @@ async def test_servers_are_looked_at_although_nobody_asks(monkeypatch: pytest.Mo
             has_seen.set()
 
     watching = asyncio.ensure_future(watch({"a": Server(), "b": Well(), "c": None}, tell))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await has_seen.wait()
     watching.cancel()
     assert told[:6] == [("a", False), ("b", False), ("a", True), ("b", False), ("a", False), ("b", False)]

@@ -2,7 +2,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.clear_tool_results import ClearToolResults
@@ -145,7 +145,7 @@ CHAIN = [
     ("compress_history", CompressHistory()),
     ("pin_context", PinContext()),
 ]
-SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=80, deadline=None)
 
 
 async def forwarded(messages: list[Message], archive: MemoryArchive) -> tuple[ChatRequest, dict[str, int]]:

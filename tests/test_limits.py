@@ -201,9 +201,9 @@ async def test_every_key_has_its_own_limits_and_those_of_all_where_it_has_none()
 async def test_where_nobody_can_count_requests_pass_loudly(
     failure: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.limits._PATIENCE", 0.01)
     monkeypatch.setattr("proxy.limits._PAUSE", 600)
     world = World(requests_per_minute=1, tokens_per_minute=10, tokens_per_day=1)
+    world.limits._patience = 0.01
     world.counters.failure = failure
     for _ in range(5):
         admission, headers = await world.ask(5)

@@ -188,10 +188,10 @@ class Served:
         self.base = found[0]
 
     def get(self, path: str) -> str:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
-                with urllib.request.urlopen(self.base + path, timeout=5) as response:
+                with urllib.request.urlopen(self.base + path, timeout=30) as response:
                     return str(response.read().decode())
             except OSError:
                 if time.monotonic() > deadline:
@@ -200,7 +200,7 @@ class Served:
 
     def wait_for(self, metric: str) -> None:
         """Wait until the metrics have this line: a request is counted behind its answer."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while metric not in (told := self.get("/metrics")):
             assert time.monotonic() < deadline, told
             time.sleep(0.05)
@@ -213,14 +213,14 @@ class Served:
     def stop(self) -> tuple[int, str]:
         """Its exit code and what it had written to its log, once it has ended as it was told to."""
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=180)
         return code, self._log.read_text()
 
     def kill(self) -> None:
         """End what is left of it, workers too, and wait for no more than the process itself."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=180)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -252,7 +252,7 @@ def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:
             [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
     finally:
         first.kill()
@@ -269,7 +269,7 @@ def test_starting_loads_no_heavy_library(folder: Path) -> None:
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=180
     )
     assert result.stdout.strip() == "[]", result.stderr
 

@@ -88,7 +88,7 @@ async def test_others_see_it_once_it_was_shared(monkeypatch: pytest.MonkeyPatch)
     sharing = asyncio.ensure_future(world.one.share())
     for n in (1, 2):
         world.one.note("t/ann", "m", [Usage(input=1)], None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await world.other.today("t/ann", []))[ALL] != figures(requests=n, tokens=(n, 0, 0)):
                 await asyncio.sleep(0)
     sharing.cancel()

@@ -105,7 +105,7 @@ async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(
         "asyncio.run(main())\n"
     )
     arguments = [sys.executable, "-c", script, running.url]
-    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert ended.returncode == -9, ended.stderr
     archive = Archives(stores[0]).bound("t", "s")
     for number, handle in enumerate(ended.stdout.split()):

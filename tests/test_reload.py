@@ -152,7 +152,7 @@ async def test_the_watch_tries_each_content_once(world: World) -> None:
         (("m1", "", "applied"), ("m1", "wrong: 1", "refused"), ("m2", "", "applied"))
     ):
         world.write(match, more)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(reloads) == number:
                 await asyncio.sleep(0.01)
         assert reloads[-1] == outcome

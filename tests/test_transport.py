@@ -10,7 +10,7 @@ from yarl import URL
 from proxy.transport import Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
-SOON = 1.0
+SOON = 60.0
 """Seconds after which a test gives up that waits for what may never happen."""
 
 

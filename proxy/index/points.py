@@ -6,9 +6,7 @@ numbers and JSON. The directory must be on a local disk. What is written survive
 last few may be missing, which costs their making.
 """
 
-import fcntl
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from proxy.index import IndexFailed, Payload, Point, Scope, tenant_digest
 from proxy.index.packed import dimension
-from proxy.wal import connect
+from proxy.wal import BROKEN, connect, set_aside
 
 T = TypeVar("T")
 
@@ -50,7 +48,6 @@ _CAUSES = {
     sqlite3.SQLITE_READONLY: "read_only",
     sqlite3.SQLITE_FULL: "full",
 }
-_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
 class Bounds(NamedTuple):
@@ -189,7 +186,7 @@ class Points:
                 except (sqlite3.Error, OSError) as error:
                     self._drop()
                     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                    if code not in _BROKEN or attempt or not self._repair():
+                    if code not in BROKEN or attempt or not self._repair():
                         raise IndexFailed(_cause(error, code)) from None
             raise AssertionError("unreachable")
 
@@ -214,7 +211,8 @@ class Points:
         if self._opened is not None and self._file != _identity(self._directory):
             self._drop()
         if self._opened is None:
-            self._opened = _connect(self._directory, self._busy)
+            file = self._directory and self._directory / FILE
+            self._opened = connect(file, busy=self._busy, synchronous="NORMAL", schema=_SCHEMA)
             self._file = _identity(self._directory)
         return self._opened
 
@@ -228,37 +226,10 @@ class Points:
         if self._directory is None:
             return False
         try:
-            with (self._directory / "repair.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if _is_broken(self._directory, self._busy):
-                    os.replace(self._directory / FILE, self._directory / f"{FILE}.broken")
-                    for rest in ("-wal", "-shm"):
-                        (self._directory / (FILE + rest)).unlink(missing_ok=True)
-                    self.repaired += 1
+            self.repaired += set_aside(self._directory / FILE, busy=self._busy)
         except (OSError, sqlite3.Error):
             return False
         return True
-
-
-def _connect(directory: Path | None, busy: float) -> sqlite3.Connection:
-    db = connect(directory and directory / FILE, busy=busy, synchronous="NORMAL")
-    try:
-        db.executescript(_SCHEMA)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _is_broken(directory: Path, busy: float) -> bool:
-    try:
-        db = _connect(directory, busy)
-        try:
-            return bool(db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
-        finally:
-            db.close()
-    except sqlite3.DatabaseError as error:
-        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _BROKEN
 
 
 def _identity(directory: Path | None) -> tuple[int, int] | None:
@@ -289,4 +260,4 @@ def _leave(db: sqlite3.Connection, where: str, given: Iterable[object], count: i
 def _cause(error: Exception, code: int) -> str:
     if isinstance(error, OSError):
         return "read_only" if isinstance(error, PermissionError) else "unreachable"
-    return "corrupted" if code in _BROKEN else _CAUSES.get(code, "unreachable")
+    return "corrupted" if code in BROKEN else _CAUSES.get(code, "unreachable")

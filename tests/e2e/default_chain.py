@@ -36,14 +36,6 @@ def config(url: str, state: Path, more: str = "embedding: {kind: none}") -> str:
     return f'{made}\nstate: {{directory: "{state}", max_mib: 8}}\ntelemetry: {{log_level: warning}}\n{more}\n'
 
 
-def unhurried(made: str) -> str:
-    """A configuration whose steps have all the time they need: one that is late leaves the request as it was."""
-    made = re.sub(
-        r"^(    - \w+: \{)(\w?)", lambda step: f"{step[1]}timeout: 30{', ' * bool(step[2])}{step[2]}", made, flags=re.M
-    )
-    return made.replace("\nserver:\n", "\nserver:\n  chain_deadline: 60\n")
-
-
 def result(n: int) -> str:
     """A tool result that is worth shortening: about a thousand tokens."""
     return "\n".join(f"paragraph {n}.{line}: a long story of how nothing much came to pass here" for line in range(60))

@@ -14,7 +14,7 @@ from tests.e2e.served import Served, served
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, send, send_chunk, upstream
 
 OPERATOR = "sk-of-the-operator"
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 """Seconds after which a connection hangs."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.e2e.servers import patient
+
 ROOT = Path(__file__).parent.parent.parent
 _WITHOUT_OVERRIDE = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execv(sys.executable, sys.argv[1:])"
@@ -35,9 +37,9 @@ class Served:
 
 @asynccontextmanager
 async def served(config: str, folder: Path, *arguments: str, is_root: bool = True) -> AsyncGenerator[Served, None]:
-    """A proxy in a process. Connections wait from the first moment; without `is_root` permissions count for it."""
+    """A proxy in a process, made patient. Connections wait from the first moment; without `is_root` permissions count for it."""
     path, log = folder / "config.yaml", folder / "log"
-    path.write_text(config)
+    path.write_text(patient(config))
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
     if not is_root:
         command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]

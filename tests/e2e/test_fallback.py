@@ -26,7 +26,7 @@ from tests.e2e.servers import (
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}", idle_timeout: 0.5, breaker: {{failures: {failures}, open_for: 60}}}}
+  main: {{kind: openai, base_url: "{main}", idle_timeout: {patience}, breaker: {{failures: {failures}, open_for: 60}}}}
   same: {{kind: openai, base_url: "{main}", breaker: {{failures: 0}}}}
   mine: {{kind: openai, base_url: "{main}", api_key: sk-of-main, breaker: {{failures: 0}}}}
   other: {{kind: openai, base_url: "{other}", api_key: sk-of-other, breaker: {{failures: 0}}}}
@@ -45,6 +45,8 @@ models:
   - {{match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}}
   - {{match: late, upstream: main, chain: late, window: 60, reserve: 0}}
   - {{match: late-small, upstream: main, chain: late, window: 60, reserve: 0, larger: largest}}
+  - {{match: unkept, upstream: main, chain: keeping, window: 400, reserve: 0}}
+  - {{match: unkept-small, upstream: main, chain: keeping, window: 400, reserve: 0, larger: largest}}
   - {{match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}}
   - {{match: unknown, upstream: main, larger: large}}
   - {{match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}}
@@ -59,8 +61,12 @@ chains:
   late:
     - compact_tool_results: {{timeout: 0.000001}}
     - reject_oversize: {{}}
+  keeping:
+    - compress_history: {{keep_last: 2}}
+    - reject_oversize: {{}}
   cutting:
     - consolidate_system: {{}}
+state: {{directory: "{state}"}}
 telemetry: {{log_level: warning}}
 """
 SECRETS = {
@@ -119,8 +125,11 @@ class Answer:
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World, None]:
     async with AsyncExitStack() as stack:
         main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
-        failures = getattr(request, "param", 0)
-        config = CONFIG.format(main=main.url, other=other.url, failures=failures)
+        failures, patience = getattr(request, "param", (0, 60))
+        config = CONFIG.format(
+            main=main.url, other=other.url, failures=failures, patience=patience, state=tmp_path / "a file"
+        )
+        (tmp_path / "a file").write_text("")
         base = await stack.enter_async_context(proxy(config, tmp_path))
         yield World(base, main, other, await stack.enter_async_context(aiohttp.ClientSession()))
 
@@ -161,15 +170,16 @@ async def breaks_off(upstream: Upstream, received: Received, writer: asyncio.Str
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
-    ("fails", "reason"),
+    ("world", "fails", "reason"),
     [
-        pytest.param(silent, "upstream_timeout", id="silent"),
-        pytest.param(hangs_up, "upstream_broke_off", id="hangs up"),
-        pytest.param(head_only, "upstream_broke_off", id="a head and no more"),
-        pytest.param(error(500), "500", id="500"),
-        pytest.param(error(503), "503", id="503"),
-        pytest.param(error(429), "429", id="429"),
+        pytest.param((0, 3), silent, "upstream_timeout", id="silent"),
+        pytest.param((0, 60), hangs_up, "upstream_broke_off", id="hangs up"),
+        pytest.param((0, 60), head_only, "upstream_broke_off", id="a head and no more"),
+        pytest.param((0, 60), error(500), "500", id="500"),
+        pytest.param((0, 60), error(503), "503", id="503"),
+        pytest.param((0, 60), error(429), "429", id="429"),
     ],
+    indirect=["world"],
 )
 async def test_another_model_answers(world: World, fails: Respond, reason: str, stream: bool) -> None:
     world.main.respond = fails
@@ -241,7 +251,7 @@ async def test_an_answer_that_has_begun_is_never_made_again(world: World) -> Non
     assert not world.other.received
 
 
-@pytest.mark.parametrize("world", [2], indirect=True)
+@pytest.mark.parametrize("world", [(2, 60)], indirect=True)
 async def test_a_breaker_spares_the_upstream(world: World) -> None:
     world.main.respond = error(503)
     for _ in range(3):
@@ -255,7 +265,7 @@ async def test_a_breaker_spares_the_upstream(world: World) -> None:
     assert await world.metric('penstock_upstream_breaker{upstream="other"}') == 0
 
 
-@pytest.mark.parametrize("world", [2], indirect=True)
+@pytest.mark.parametrize("world", [(2, 60)], indirect=True)
 async def test_streams_that_break_off_open_it(world: World) -> None:
     world.main.respond = breaks_off
     for _ in range(2):
@@ -298,6 +308,15 @@ class TestARequestThatDoesNotFit:
     async def test_goes_to_the_larger_model_also_then(self, world: World) -> None:
         answer = await world.ask("late-small", messages=RECORDS)
         assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
+
+    async def test_goes_to_the_larger_model_where_nothing_can_be_kept(self, world: World) -> None:
+        talk = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
+        talk.append({"role": "user", "content": "And?"})
+        answer = await world.ask("unkept", messages=talk)
+        assert (answer.status, answer.code) == (503, "state_unavailable")
+        answer = await world.ask("unkept-small", messages=talk)
+        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
+        assert not world.main.received
 
     async def test_one_that_fits_stays(self, world: World) -> None:
         assert (await world.ask("small")).fallback is None

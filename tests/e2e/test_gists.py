@@ -46,7 +46,7 @@ async def forwarded(http: aiohttp.ClientSession, base: str, main: Upstream, mess
 async def drafted(folder: Path) -> None:
     """Wait until the gist is stored."""
     store = DiskStore(folder / "archive", 2**30)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any("/draft/" in key and "/claim" not in key for key in await store.keys("summary/")):
             pass
     await store.aclose()

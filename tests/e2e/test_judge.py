@@ -23,11 +23,11 @@ models:
   - {{match: "*", upstream: main, window: 8000, reserve: 0, tokenizer: chars}}
 chains:
   default:
-    - resolve_clashes: {{reconcile: {which}, wait: {wait}, timeout: 25}}
-    - check_facts: {{facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 25}}
+    - resolve_clashes: {{reconcile: {which}, wait: {wait}, timeout: 50}}
+    - check_facts: {{facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 50}}
   empty: []
 judge: {{kind: upstream, model: {model}, timeout: {timeout}}}
-server: {{chain_deadline: 30}}
+server: {{chain_deadline: 60}}
 embedding: {{kind: none}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}
@@ -66,7 +66,7 @@ class Running:
         folder = self._folder / name
         folder.mkdir()
         known = {"main": self.main.url, "small": self.small.url, "folder": self._folder / "state", "which": "open"}
-        known |= {"wait": LONG, "judge": 0, "timeout": 20, "model": "tiny-judge"}
+        known |= {"wait": LONG, "judge": 0, "timeout": 45, "model": "tiny-judge"}
         return await self._stack.enter_async_context(proxy(CONFIG.format(**known | settings), folder))
 
     async def ask(self, base: str, *said: str, key: str = "k") -> tuple[list[str], dict[str, Any]]:
@@ -89,7 +89,7 @@ class Running:
     async def counted(self, base: str, outcome: str) -> None:
         """Wait until one pair has ended so."""
         want = f'penstock_judge_verdicts_total{{outcome="{outcome}"}} 1.0'
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 async with self.http.get(f"{base}/metrics") as response:
                     if want in await response.text():
@@ -216,7 +216,7 @@ async def test_a_silent_one_is_waited_for_as_long_as_the_step_says_and_then_give
     assert texts == [OPEN]
     assert steps["resolve_clashes"]["unanswered"] == 1
     await running.counted(base, "timeout")
-    await asyncio.wait_for(running.small.gone.wait(), 20)
+    await asyncio.wait_for(running.small.gone.wait(), 60)
     await running.ask(base, OPEN.replace("900", "800"), key="k")
     assert len(running.small.received) == 1, "it is left alone for a while"
 
@@ -227,7 +227,7 @@ async def test_what_is_under_way_is_dropped_at_shutdown(running: Running, capsys
         running._stack = stack
         await running.ask(await running.proxy(wait=0.05), OPEN)
         assert not running.small.gone.is_set()
-    await asyncio.wait_for(running.small.gone.wait(), 20)
+    await asyncio.wait_for(running.small.gone.wait(), 60)
     assert capsys.readouterr().err == "", "an end is no failure"
 
 
@@ -355,7 +355,7 @@ def test_the_judges_model_must_be_routed(tmp_path: Path) -> None:
 
 
 def test_a_step_must_have_more_time_than_it_waits(tmp_path: Path) -> None:
-    said = refused(tmp_path, lambda text: text.replace("wait: 1, timeout: 25", "wait: 3"))
+    said = refused(tmp_path, lambda text: text.replace("wait: 1, timeout: 50", "wait: 3"))
     assert "timeout must be more than the 3 seconds of wait" in said
 
 

@@ -4,14 +4,16 @@ import asyncio
 import os
 import random
 import signal
-from contextlib import AbstractContextManager, nullcontext
+import sqlite3
+import time
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, unhurried, working
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, working
 from tests.e2e.served import served
 from tests.e2e.servers import Received, Upstream, plainly, proxy
 
@@ -24,7 +26,7 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
     behind.respond = hold
-    made = unhurried(config(behind.url, tmp_path / "state"))
+    made = config(behind.url, tmp_path / "state")
     async with served(made, tmp_path) as running:
         client = Client(running.base, behind, http)
         asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting()))]
@@ -45,7 +47,7 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
 async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    made, moments = unhurried(config(behind.url, tmp_path / "state")), random.Random(7)
+    made, moments = config(behind.url, tmp_path / "state"), random.Random(7)
 
     async def converse(client: Client) -> None:
         while True:
@@ -62,7 +64,7 @@ async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
             client = Client(running.base, behind, http)
             before = len(behind.received)
             talks = [asyncio.ensure_future(converse(client)) for _ in range(3)]
-            await behind.arrived(before + 1)
+            await behind.arrived(before + 9)  # some that each of them had named something in
             done, _pending = await asyncio.wait(talks, timeout=moments.uniform(0, 0.4))
             assert not done
             await running.kill()
@@ -87,9 +89,9 @@ async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
         await plainly(behind, received, writer)
 
     killed, behind.respond = asyncio.Event(), slowly
-    async with served(unhurried(config(behind.url, tmp_path / "state")), tmp_path, "--workers", "2") as running:
+    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
         client = Client(running.base, behind, http)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(workers(tmp_path)) < 2:
                 await client.is_well()
         asked = asyncio.ensure_future(client.ask(chatting()))
@@ -99,28 +101,38 @@ async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
         killed.set()
         assert await asked
         assert running.process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await running.process.stdout.read()  # to its end, which is the end of all who could write there
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
 
 
 class Turns:
-    """Lets one worker after another have the requests."""
+    """Lets one worker after another have the requests. Those who wait hold no lock of what they share in a folder."""
 
-    def __init__(self, pids: list[int]) -> None:
-        self._pids = pids
+    def __init__(self, pids: list[int], state: Path) -> None:
+        self._pids, self._state = pids, state
         self._next = 0
 
     def __enter__(self) -> None:
         self._next += 1
         self._stopped = [pid for place, pid in enumerate(self._pids) if place != self._next % len(self._pids)]
-        for pid in self._stopped:
-            os.kill(pid, signal.SIGSTOP)
+        with ExitStack() as stack:
+            for file in sorted(self._state.rglob("*.db")):
+                database = stack.enter_context(closing(sqlite3.connect(file, timeout=60, isolation_level=None)))
+                database.execute("BEGIN IMMEDIATE")
+            for pid in self._stopped:
+                os.kill(pid, signal.SIGSTOP)
+                while _state_of(pid) != "T":
+                    time.sleep(0.001)
 
     def __exit__(self, *_: object) -> None:
         for pid in self._stopped:
             os.kill(pid, signal.SIGCONT)
+
+
+def _state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def conversation(client: Client, turn: AbstractContextManager[None]) -> list[str]:
@@ -138,16 +150,16 @@ async def conversation(client: Client, turn: AbstractContextManager[None]) -> li
 async def test_workers_forward_the_same_bytes_and_read_what_the_others_kept(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    async with proxy(unhurried(config(behind.url, tmp_path / "alone")), tmp_path) as base:
+    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
         alone = await conversation(Client(base, behind, http), nullcontext())
     assert len(handles(alone[4])) == 4
     assert handles(alone[-1])
-    async with served(unhurried(config(behind.url, tmp_path / "state")), tmp_path, "--workers", "2") as running:
+    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
         client = Client(running.base, behind, http)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(pids := workers(tmp_path)) < 2:
                 await client.is_well()
-        turn = Turns(pids)
+        turn = Turns(pids, tmp_path / "state")
         assert await conversation(client, turn) == alone
         behind.respond = recalling()
         for _ in pids:

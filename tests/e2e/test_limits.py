@@ -25,6 +25,7 @@ telemetry: {{log_level: warning}}
 server: {{keep_alive: 1, drain: 2}}
 limits: {{{limits}}}
 """
+HURRIED = "max_header_bytes: 2048, header_timeout: 2, body_timeout: 2, write_timeout: 0.5"
 TALK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -51,10 +52,10 @@ async def test_workers_count_together_and_a_restart_forgets_nothing(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
     async with running("requests_per_minute: 4", tmp_path, behind, "--workers", "2") as proxy:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(pids := workers(tmp_path)) < 2:
                 await is_alive(http, proxy)
-        turn = Turns(pids)
+        turn = Turns(pids, tmp_path / "state")
         statuses = []
         for _ in range(6):
             with turn:
@@ -64,8 +65,10 @@ async def test_workers_count_together_and_a_restart_forgets_nothing(
         assert answer["error"]["code"] == "rate_limit_exceeded"
         assert (await ask(http, proxy, key="other"))[0] == 200
     async with running("requests_per_minute: 4", tmp_path, behind, "--workers", "2") as proxy:
-        assert (await ask(http, proxy))[0] == 429
-    assert len(behind.received) == 5
+        status, headers, _ = await ask(http, proxy)
+        # by now some of it may be more than a minute ago
+        assert status == 429 or int(headers["x-ratelimit-remaining-requests"]) < 3
+    assert [received.header("authorization") for received in behind.received][:5] == ["Bearer k"] * 4 + ["Bearer other"]
 
 
 async def test_a_day_is_counted_by_what_upstreams_report(
@@ -171,10 +174,12 @@ GOOD = json.dumps(TALK).encode()
     ],
 )  # fmt: skip
 async def test_clients_that_are_too_slow_or_say_too_much_are_refused(
-    impatient: Served, parts: list[bytes], status: int, code: str | None
+    tmp_path: Path, behind: Upstream, parts: list[bytes], status: int, code: str | None
 ) -> None:
-    host, _, port = impatient.base.removeprefix("http://").partition(":")
-    head, body = await raw(host, int(port), *parts)
+    limits = HURRIED if status == 408 else "max_header_bytes: 2048, header_timeout: 60, body_timeout: 60"
+    async with running(limits, tmp_path, behind) as proxy:
+        host, _, port = proxy.base.removeprefix("http://").partition(":")
+        head, body = await raw(host, int(port), *parts)
     assert head.startswith(b"HTTP/1.1 %d " % status), head
     assert json.loads(body).get("error", {}).get("code") == code
 
@@ -194,7 +199,7 @@ async def test_nothing_is_said_in_the_midst_of_an_answer(
     writer.write(LINE + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD)
     await behind.arrived(1)
     writer.write(b"\x16\x03\x01 no HTTP\r\n\r\n")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         await behind.gone.wait()
@@ -206,15 +211,14 @@ async def test_nothing_is_said_in_the_midst_of_an_answer(
 
 @pytest.fixture
 async def impatient(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Served, None]:
-    limits = "max_header_bytes: 2048, header_timeout: 0.5, body_timeout: 1, write_timeout: 0.5"
-    async with running(limits, tmp_path, behind) as proxy:
+    async with running(HURRIED, tmp_path, behind) as proxy:
         yield proxy
 
 
 async def test_a_connection_that_says_nothing_is_closed_without_a_word(impatient: Served) -> None:
     host, _, port = impatient.base.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
 

@@ -19,7 +19,7 @@ CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 server: {{max_body_mib: 0.5}}
-chains: {{default: [{{select_memories: {{timeout: 30}}}}]}}
+chains: {{default: [{{select_memories: {{timeout: 30, wait: 20}}}}]}}
 memories: {{max_import: 300, max_characters: 500}}
 embedding: {embedding}
 state: {state}
@@ -328,6 +328,7 @@ async def test_workers_and_restarts_share_memories(kind: str, tmp_path: Path, be
 
 async def test_with_the_built_in_model(tmp_path: Path, behind: Upstream) -> None:
     made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}', "{kind: sentence-transformers}")
+    made += "vectors: {kind: embedded, timeout: 60}\n"
     facts = [
         "The user is a vegetarian and allergic to peanuts",
         "The user's daughter studies in Tokyo",

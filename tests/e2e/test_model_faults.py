@@ -64,7 +64,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, str]
 
 def with_writer(main: str, small: str, state: Path) -> str:
     """The shipped configuration with a small model, which its default chain asks for summaries."""
-    made = config(main, state, "embedding: {kind: none}\nwriter: {model: tiny-writer, timeout: 2}")
+    made = config(main, state, "embedding: {kind: none}\nwriter: {model: tiny-writer, timeout: 60}")
     made = made.replace("upstreams:\n", f'upstreams:\n  small: {{kind: openai, base_url: "{small}"}}\n', 1)
     made = made.replace("models:\n", "models:\n  - {match: tiny-writer, upstream: small, window: 16000}\n", 1)
     return made.replace("- compress_history: {} ", "- compress_history: {summary: written} ", 1)
@@ -73,7 +73,7 @@ def with_writer(main: str, small: str, state: Path) -> str:
 async def judged(client: Client, outcome: str) -> None:
     """Wait until an answer of the small model was judged so."""
     want = f'penstock_writer_summaries_total{{outcome="{outcome}"}} 1.0'
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             async with client.http.get(f"{client.base}/metrics") as response:
                 if want in await response.text():

@@ -29,7 +29,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_server, "PROBE_EVERY", 0.05)
 
 
-def on(running: RedisProcess, url: str, timeout: float = 30.0) -> str:
+def on(running: RedisProcess, url: str, timeout: float = 60.0) -> str:
     """The shipped configuration with its state on a server."""
     made = config(url, Path("unused"))
     state = f'state: {{kind: redis, url: "{running.url}", timeout: {timeout}}}'
@@ -209,7 +209,8 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
     running: RedisProcess,
     fault: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
-    async with proxies(on(running, behind.url, timeout=1.5), tmp_path) as bases:
+    patience = 3.0 if fault is asleep else 60.0
+    async with proxies(on(running, behind.url, patience), tmp_path) as bases:
         client = Client(bases[0], behind, http)
         await is_shortened(client)
         mend = fault(running)
@@ -224,7 +225,39 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
                 client.base = base
                 while len(handles(await client.work(3))) < 3:
                     await asyncio.sleep(0.05)
-                await is_shortened(client)
+        for base in bases:
+            client.base = base
+            await is_shortened(client)
+
+
+@pytest.mark.parametrize("fault", [away, full])
+async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_is_back(
+    tmp_path: Path,
+    behind: Upstream,
+    http: aiohttp.ClientSession,
+    running: RedisProcess,
+    fault: Callable[[RedisProcess], Callable[[], None]],
+) -> None:
+    path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90)}
+    long = {"model": "m", "messages": [{"role": "user", "content": "Read this. " * 9000}]}
+    async with proxies(on(running, behind.url), tmp_path, 1) as (base,):
+        client = Client(base, behind, http)
+        mend = fault(running)
+        async with http.post(f"{base}{path}", json=fits, headers={"authorization": "Bearer k"}) as response:
+            error = (await response.json())["error"]
+            assert (response.status, response.headers["retry-after"]) == (503, "5")
+            assert "x-should-retry" not in response.headers, "an SDK tries again by itself"
+        assert (error["type"], error["code"]) == ("service_unavailable_error", "state_unavailable")
+        status, answer = await client.send("POST", path, json=long)
+        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded"), "no state would help"
+        assert not behind.received
+        mend()
+        async with asyncio.timeout(60):
+            while (await client.send("POST", path, json=fits))[0] != 200:
+                await asyncio.sleep(0.05)
+        assert handles(behind.last.body.decode())
+        status, answer = await client.send("POST", path, json=long)
+        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
 
 
 async def test_in_mid_traffic_no_request_fails(

@@ -20,7 +20,7 @@ CONFIG = """
 server: {{admin_key: the-operator}}
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}]
-state: {{kind: redis, url: "{redis}", timeout: 0.3}}
+state: {{kind: redis, url: "{redis}", timeout: {timeout}}}
 embedding: {{kind: none}}
 telemetry: {{log_level: warning}}
 auth:
@@ -39,15 +39,17 @@ def running() -> Generator[RedisProcess, None, None]:
         yield made
 
 
-def config(limits: str, running: RedisProcess, behind: Upstream) -> str:
+def config(limits: str, running: RedisProcess, behind: Upstream, timeout: float) -> str:
     keys = {name: hash_of(key) for name, key in (("ann", ANN), ("spare", SPARE), ("bob", BOB))}
-    return CONFIG.format(url=behind.url, redis=running.url, limits=limits, **keys)
+    return CONFIG.format(url=behind.url, redis=running.url, limits=limits, timeout=timeout, **keys)
 
 
 @asynccontextmanager
-async def two(limits: str, running: RedisProcess, behind: Upstream, folder: Path) -> AsyncGenerator[list[Served], None]:
-    """Two proxies, each in a process of its own."""
-    made = config(limits, running, behind)
+async def two(
+    limits: str, running: RedisProcess, behind: Upstream, folder: Path, patience: float = 60.0
+) -> AsyncGenerator[list[Served], None]:
+    """Two proxies, each in a process of its own, which wait so many seconds for the server."""
+    made = config(limits, running, behind, patience)
     for name in ("first", "second"):
         (folder / name).mkdir()
     async with served(made, folder / "first") as first, served(made, folder / "second") as second:
@@ -120,7 +122,7 @@ async def test_what_a_key_used_is_told_by_both_alike(
         for n in range(4):
             assert (await ask(http, proxies[n % 2]))[0] == 200
         for proxy in proxies:
-            async with asyncio.timeout(30):  # what the other one has noted comes a moment later
+            async with asyncio.timeout(60):  # what the other one has noted comes a moment later
                 while (told := await _told(http, proxy))["used"]["requests"] < 4:
                     await asyncio.sleep(0.02)
             used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
@@ -149,7 +151,7 @@ async def _counted(running: RedisProcess, tokens: float) -> None:
             keys = list(admin.scan_iter("*:count:*tokens/day*"))
             return [float(admin.get(key) or 0) for key in keys] == [tokens]
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await asyncio.to_thread(counted):
             await asyncio.sleep(0.01)
 
@@ -172,7 +174,7 @@ async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
     running: RedisProcess,
     fault: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
-    async with two("requests_per_minute: 3", running, behind, tmp_path) as proxies:
+    async with two("requests_per_minute: 3", running, behind, tmp_path, patience=2.0) as proxies:
         for n in range(3):
             assert (await ask(http, proxies[n % 2]))[0] == 200
         assert [(await ask(http, proxy))[0] for proxy in proxies] == [429, 429]

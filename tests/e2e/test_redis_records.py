@@ -22,7 +22,7 @@ def running() -> Generator[RedisProcess, None, None]:
         yield made
 
 
-def config(behind: Upstream, running: RedisProcess, timeout: float = 5.0) -> str:
+def config(behind: Upstream, running: RedisProcess, timeout: float = 60.0) -> str:
     made = CONFIG.format(url=behind.url, folder="unused", server="admin_key: s3cret")
     state = f'state: {{kind: redis, url: "{running.url}", timeout: {timeout}}}'
     changed = made.replace('state: {directory: "unused"}', state)
@@ -46,7 +46,7 @@ def bearer(key: str) -> dict[str, str]:
 
 async def told(client: Client, path: str, headers: dict[str, str]) -> Any:
     """The answer as soon as there is one: a record is written a moment after its request."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (answer := await client.ask("GET", path, headers))[0] != 200:
             await asyncio.sleep(0.02)
     return answer[1]
@@ -83,7 +83,7 @@ async def test_the_newest_of_an_id_is_told_wherever_it_was_made(
         await second.chat("mine", "one")
         new = await told(second, "/v1/explain/one", bearer("mine"))
         assert new["ended"] > old["ended"]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await told(first, "/v1/explain/one", bearer("mine")) != new:
                 await asyncio.sleep(0.02)
 
@@ -111,7 +111,7 @@ async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
     running: RedisProcess,
     fault: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
-    async with replicas(config(behind, running, timeout=0.3), tmp_path, http) as (first, second):
+    async with replicas(config(behind, running, timeout=2.0), tmp_path, http) as (first, second):
         await first.chat("mine", "before")
         await told(second, "/v1/explain/before", bearer("mine"))
         mend = fault(running)

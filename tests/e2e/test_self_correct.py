@@ -64,7 +64,7 @@ class Running:
 
     async def told(self, messages: list[Any] = NEXT) -> list[dict[str, Any]]:
         """The same, once there is a note: it is left after the client has its answer."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 got = await self.sent(messages)
                 if len(got) > len(messages):

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
@@ -58,7 +58,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(
     fields=st.dictionaries(st.text(min_size=1, max_size=8).map("x_".__add__), _json, max_size=4),
     indent=st.sampled_from([None, 1]),
@@ -230,7 +230,7 @@ class TestStreams:
             await begin_stream(writer)
             for event in events:
                 await send_chunk(writer, event)
-                await asyncio.wait_for(step.wait(), 5)
+                await asyncio.wait_for(step.wait(), 60)
                 step.clear()
             await send_chunk(writer, b"")
 
@@ -239,7 +239,7 @@ class TestStreams:
             assert response.headers["content-type"] == "text/event-stream"
             assert response.headers["cache-control"] == "no-cache"
             for event in events:
-                assert await asyncio.wait_for(response.content.readany(), 5) == event
+                assert await asyncio.wait_for(response.content.readany(), 60) == event
                 step.set()
 
     @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ class TestOtherPaths:
     async def test_no_path_leads_out_of_the_api(self, setup: Setup, path: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(setup.base.rpartition(":")[2]))
         writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         assert answer.split(b" ")[1] in (b"404", b"400")
         assert setup.upstream.received == []

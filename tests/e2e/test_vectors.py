@@ -66,8 +66,11 @@ def warnings(running: Served) -> list[Any]:
 
 def written(folder: Path) -> int:
     """How many points the directory has."""
-    with closing(sqlite3.connect(folder / "state" / "vectors" / FILE)) as db:
-        return int(db.execute("SELECT COUNT(*) FROM points").fetchone()[0])
+    try:
+        with closing(sqlite3.connect(f"file:{folder}/state/vectors/{FILE}?mode=ro", uri=True, timeout=60)) as db:
+            return int(db.execute("SELECT COUNT(*) FROM points").fetchone()[0])
+    except sqlite3.DatabaseError:  # it is just being made, or made anew
+        return 0
 
 
 async def test_workers_share_one_directory_and_nothing_is_lost_when_they_are_killed(

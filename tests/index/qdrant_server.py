@@ -14,6 +14,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
 
+from tests.loopback import free_port
+
 
 class QdrantServer:
     """Runs in a thread of its own, on a free port; `with` ends it."""
@@ -63,7 +65,7 @@ class QdrantServer:
             allow_reuse_address = True
             daemon_threads = True
 
-        self._http = Listening(("127.0.0.1", port), Handler)
+        self._http = Listening(("127.0.0.1", port or free_port()), Handler)
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.tokens.counting import Tally
@@ -307,7 +307,7 @@ schemas = st.recursive(
 values = json_values | parts | st.lists(parts | json_values, max_size=3)
 
 
-ANYTHING = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ANYTHING = settings(deadline=None)
 """No time limits: this is about what is accepted, on machines that are busy."""
 
 

@@ -18,10 +18,10 @@ from proxy.testing import profile
 from proxy.upstream import Call, Upstream
 from proxy.upstreams.openai import OpenAI
 
-LONG = 10.0
+LONG = 60.0
 """Seconds that no test waits for."""
 
-SOON = 1.0
+SOON = 60.0
 """Seconds after which a test gives up that waits for what may never happen."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

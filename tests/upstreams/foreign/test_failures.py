@@ -72,7 +72,7 @@ async def test_an_unreachable_provider_is_a_failed_upstream(fake: FakeAnthropic,
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_slow_provider_is_a_timeout(fake: FakeAnthropic, stream: bool) -> None:
     fake.delay, fake.ending = 30, "never"
-    settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=0.4)
+    settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=3.0)
     upstream = Foreign("claude", settings)
     await upstream._loaded()
 
@@ -83,7 +83,7 @@ async def test_a_slow_provider_is_a_timeout(fake: FakeAnthropic, stream: bool) -
     else:
         with pytest.raises(UpstreamTimeout):
             await upstream.send(call(ask()))
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
     await upstream.aclose()
 
 
@@ -137,7 +137,7 @@ async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, up
 
     await reply.chunks.aclose()
 
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -153,13 +153,13 @@ async def test_cancelling_a_request_drops_the_providers_work(
             pass
 
     task = asyncio.create_task(read())
-    await asyncio.wait_for(fake.asked.wait(), 5)
+    await asyncio.wait_for(fake.asked.wait(), 60)
     await asyncio.sleep(0.1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
 
 
 async def test_closing_one_upstream_leaves_the_others_connections(fake: FakeAnthropic, upstream: Foreign) -> None:

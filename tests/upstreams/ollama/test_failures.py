@@ -177,7 +177,7 @@ async def test_closing_a_stream_stops_the_server(fake: FakeOllama, upstream: Oll
 
     await reply.chunks.aclose()
 
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
 
 
 async def test_a_stream_that_nobody_reads_can_be_closed_too(fake: FakeOllama, upstream: Ollama) -> None:
@@ -187,7 +187,7 @@ async def test_a_stream_that_nobody_reads_can_be_closed_too(fake: FakeOllama, up
 
     await reply.chunks.aclose()
 
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -200,6 +200,6 @@ async def test_a_client_that_leaves_before_the_answer_stops_the_server(
 
     sending.cancel()
 
-    await asyncio.wait_for(fake.dropped.wait(), 1)
+    await asyncio.wait_for(fake.dropped.wait(), 60)
     with pytest.raises(asyncio.CancelledError):
         await sending

@@ -1,9 +1,10 @@
 """The words that a text must have for a regular expression to find anything in it: a quick look first. Pure."""
 
 from collections.abc import Iterable
-from re import IGNORECASE, _parser  # type: ignore[attr-defined]
+from re import IGNORECASE
 from re import compile as compile_
-from typing import Any
+
+from proxy.expressions import Part, parts
 
 Needs = tuple[tuple[str, ...], ...]
 """Of each of these at least one stands in every text in which the expression finds anything."""
@@ -13,8 +14,6 @@ _SHORT = 3
 
 _ALIKE = str.maketrans({"İ": "i", "ı": "i", "ſ": "s"})
 """Letters that match another one where case does not count, though that is not their small letter."""
-
-_REPEATS = frozenset(["MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"])
 
 
 def small(text: str) -> str:
@@ -35,7 +34,7 @@ def may_match(needs: Needs, text: str) -> bool:
 
 def needs(pattern: str) -> Needs:
     """What a pattern needs, the rarest first as far as one can tell: the longest. Nothing, where no word is certain."""
-    every = sorted(_of(_parser.parse(pattern, IGNORECASE)), key=_weight, reverse=True)
+    every = sorted(_of(parts(pattern, IGNORECASE)), key=_weight, reverse=True)
     long = [words for words in every if _weight(words) >= _SHORT]
     return tuple(dict.fromkeys(long or every))
 
@@ -56,30 +55,21 @@ def _weight(words: tuple[str, ...]) -> int:
     return min(map(len, words))
 
 
-def _of(sequence: Iterable[tuple[Any, Any]]) -> list[tuple[str, ...]]:
-    """What each part of a parsed pattern needs; characters that follow each other are a word."""
+def _of(sequence: Iterable[Part]) -> list[tuple[str, ...]]:
+    """What each part of a pattern needs; characters that follow each other are a word."""
     found: list[tuple[str, ...]] = []
     word = ""
     for kind, inside in sequence:
-        if str(kind) == "LITERAL" and _is_plain(chr(inside)):
-            word += small(chr(inside))
+        if kind == "LITERAL" and _is_plain(inside):
+            word += small(inside)
             continue
         found += [(word,)] * bool(word)
         word = ""
-        found += _of_part(str(kind), inside)
+        if kind == "BRANCH":
+            found += _of_branches(map(_of, inside))
+        elif kind == "REPEAT" and inside[0] > 0:
+            found += _of(inside[2])
     return found + [(word,)] * bool(word)
-
-
-def _of_part(kind: str, inside: Any) -> list[tuple[str, ...]]:
-    if kind == "BRANCH":
-        return _of_branches(map(_of, inside[1]))
-    if kind == "SUBPATTERN":
-        return _of(inside[-1])
-    if kind == "ATOMIC_GROUP":
-        return _of(inside)
-    if kind in _REPEATS and inside[0] > 0:
-        return _of(inside[2])
-    return []
 
 
 def _of_branches(branches: Iterable[list[tuple[str, ...]]]) -> list[tuple[str, ...]]:

@@ -1,13 +1,16 @@
 """What a text must have for a pattern to be found in it, so that most patterns need not be tried. Pure.
 
 A hint is a set of beginnings of words, of which one stands in whatever the pattern matches. It is read from the pattern
-itself, of which only so much is understood as is needed: where no beginning must be there, there is no hint.
+itself; where no beginning must be there, there is no hint.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence, Set
+from string import ascii_lowercase, digits
+from typing import Any, Literal, NamedTuple
+
+from proxy.expressions import Part, parts
 
 _LETTERS = 4
 """Of a word, so many count."""
@@ -24,15 +27,10 @@ _COMMON = frozenset({_NUMBER, *_COMMON_WORDS.split()})
 _COST = 30
 """Of such a one, counted in others."""
 _DIGIT = re.compile(r"\d")
+_SMALL = frozenset(ascii_lowercase + digits)
 _WORD = re.compile(r"[a-z0-9]+")
-_TOKEN = re.compile(
-    r"(?P<edge>\\b|[\^$]|\(\?<!\[\\w[^\]]*\]\))|(?P<aside>\(\?<?[=!])|(?P<open>\((?:\?:|\?P<\w+>)?)|(?P<or>\|)|"
-    r"(?:(?P<shut>\))|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|.))(?P<many>(?:[*+?]|\{[\d,]+\})\??)?",
-    re.DOTALL,
-)
-_LETTER = re.compile(r"[a-z0-9]")
-_OUTSIDE = re.compile(r"\\[Ws]|\\?[^\w\\.]|\\\.|\[(?:[^\w\\^\]]|\\s)+\]")
-"""What matches no part of a word."""
+_BETWEEN = frozenset(["AT_BEGINNING", "AT_BOUNDARY", "AT_END", "AT_END_STRING", "CATEGORY_NOT_WORD", "CATEGORY_SPACE"])
+"""Where these stand, no word goes on."""
 
 
 def beginnings(folded: str) -> frozenset[str]:
@@ -90,112 +88,75 @@ class Hints:
 def hinted(pattern: str | re.Pattern[str]) -> Hinted:
     """A pattern for folded texts with its hint."""
     pattern = re.compile(pattern)
-    return Hinted(pattern, _either(_parsed(pattern.pattern), starts=False, ends=False).hint)
+    known = _ended(_behind(parts(pattern.pattern, pattern.flags), {None: ()}), None)[None]
+    return Hinted(pattern, min(known, key=_cost, default=None))
 
 
-class _Atom(NamedTuple):
-    """The least part of a pattern: a letter, an edge of words, what is outside of them, a group, or anything else."""
-
-    kind: Literal["letter", "digit", "edge", "outside", "group", "any"]
-    letter: str = ""
-    alternatives: "tuple[tuple[_Atom, ...], ...]" = ()
-    optional: bool = False
-    repeated: bool = False
+_Known = tuple[frozenset[str], ...]
+"""Hints that all hold."""
+_Place = dict[str | None, _Known]
+"""What is known at a place in a pattern, by what may stand in front of it: the letters with which a word begins, no
+letter, so that a word may begin there, or None, which is anything.
+"""
 
 
-_Sequence = Sequence[_Atom]
-
-
-def _parsed(source: str) -> tuple[tuple[_Atom, ...], ...]:
-    """The alternatives of a pattern; what only looks ahead or back is left out."""
-    levels: list[list[list[_Atom]]] = [[[]]]
-    aside: list[bool] = []
-    for token in _TOKEN.finditer(source):
-        if token["aside"] or token["open"]:
-            levels.append([[]])
-            aside.append(bool(token["aside"]))
-        elif token["shut"]:
-            inner = tuple(map(tuple, levels.pop()))
-            if not aside.pop():
-                levels[-1][-1].append(_Atom("group", "", inner, *_times(token["many"])))
-        elif token["or"]:
-            levels[-1].append([])
+def _behind(sequence: Iterable[Part], place: _Place) -> _Place:
+    """What is known behind parts, by what is known in front of them."""
+    for kind, inside in sequence:
+        if kind == "LITERAL" and inside in _SMALL:
+            place = {begun if begun is None else begun + inside: known for begun, known in place.items()}
         else:
-            levels[-1][-1].append(_atom(token))
-    return tuple(map(tuple, levels[0]))
+            place = _behind_part(kind, inside, place)
+    return place
 
 
-def _atom(token: re.Match[str]) -> _Atom:
-    if token["edge"]:
-        return _Atom("edge")
-    what, times = token["set"], _times(token["many"])
-    if _LETTER.fullmatch(what):
-        return _Atom("letter", what, (), *times)
-    if what == r"\d":
-        return _Atom("digit", "", (), *times)
-    return _Atom("outside" if _OUTSIDE.fullmatch(what) else "any", "", (), *times)
+def _behind_part(kind: str, inside: Any, place: _Place) -> _Place:
+    match kind, inside:
+        case "BRANCH" | "IN", alternatives:
+            return _met([_behind(each, place) for each in alternatives])
+        case "REPEAT", (least, most, inner):
+            once = _behind(inner, place)
+            often = _behind(inner, _ended(once, None)) if most > 1 else {}
+            return _met([{} if least else place, once, often])
+        case "CATEGORY_DIGIT", _:
+            return {None: (*_ended(place, None)[None], frozenset({_NUMBER}))}
+        case "ASSERT_NOT", [("IN", [[("CATEGORY_WORD", _)], *_])]:
+            return _ended(place, "")
+        case "ASSERT" | "ASSERT_NOT", _:
+            return place
+    between = kind in _BETWEEN or (kind == "LITERAL" and not re.match(r"\w", inside))
+    return _ended(place, "" if between else None)
 
 
-def _times(many: str | None) -> tuple[bool, bool]:
-    """Whether what is taken so many times may be missing, and whether it may come again."""
-    return (many is not None and bool(re.match(r"[*?]|\{0?,", many)), many is not None and many[0] != "?")
+def _ended(place: _Place, then: Literal[""] | None) -> _Place:
+    """What is known where words that have begun are over, or where they may go on with anything."""
+    least = 1 if then == "" else _LEAST
+    return {then: _either([known + _beginning(begun, least) for begun, known in place.items()])}
 
 
-class _Matched(NamedTuple):
-    """What a part of a pattern matches."""
-
-    hint: frozenset[str] | None
-    starts: bool
-    """Whether a letter behind it begins a word."""
+def _beginning(begun: str | None, least: int) -> _Known:
+    return (frozenset({begun[:_LETTERS]}),) if begun and len(begun) >= least else ()
 
 
-def _either(alternatives: Sequence[_Sequence], *, starts: bool, ends: bool) -> _Matched:
-    """What alternatives match: `starts` says whether their first letter begins a word, `ends` the same of the last."""
-    each = [_matched(one, starts=starts, ends=ends) for one in alternatives]
-    hints = [one.hint for one in each if one.hint is not None]
-    every = frozenset[str]().union(*hints) if len(hints) == len(each) else None
-    return _Matched(every, all(one.starts for one in each))
+def _met(ways: Iterable[_Place]) -> _Place:
+    """What is known where ways through a pattern meet."""
+    met = defaultdict[str | None, list[_Known]](list)
+    for way in ways:
+        for begun, known in way.items():
+            met[begun].append(known)
+    return {begun: _either(each) for begun, each in met.items()}
 
 
-def _matched(atoms: _Sequence, *, starts: bool, ends: bool) -> _Matched:
-    hints, run = list[frozenset[str]](), ""
-    for at, atom in enumerate(atoms):
-        if atom.kind == "letter" and not atom.optional and (run or starts):
-            run, starts = run + atom.letter, False
-            if not atom.repeated:
-                continue
-            hints += _begun(run, whole=False)
-        elif run:
-            hints += _begun(run, whole=_is_end(atoms[at:], ends=ends))
-        run = ""
-        if atom.kind == "digit" and starts and not atom.optional:
-            hints.append(frozenset({_NUMBER}))
-        if atom.kind == "group":
-            after = _is_end(atoms[at + 1 :], ends=ends) and (not atom.repeated or _is_end([atom], ends=True))
-            within = _either(atom.alternatives, starts=starts, ends=after)
-            hints += [within.hint] if within.hint is not None and not atom.optional else []
-            starts = within.starts and (starts or not atom.optional)
-        else:
-            starts = atom.kind == "edge" or (atom.kind == "outside" and (starts or not atom.optional))
-    hints += _begun(run, whole=ends)
-    return _Matched(min(hints, key=_cost, default=None), starts)
+def _either(each: Sequence[_Known]) -> _Known:
+    """What is known where one or another is: what all of them are, and a hint that is made of one of each."""
+    if len(each) == 1:
+        return each[0]
+    shared = [hint for hint in each[0] if all(hint in known for known in each)]
+    words = set[str]()
+    for known in each if all(each) else ():
+        words |= min((hint - words for hint in known), key=_cost)
+    return (*shared, frozenset(words)) if words else ()
 
 
-def _is_end(atoms: _Sequence, *, ends: bool) -> bool:
-    """Whether a letter in front of atoms is the last one of its word; `ends` says so of one behind them."""
-    for at, atom in enumerate(atoms):
-        if atom.kind == "group":
-            rest = _is_end(atoms[at + 1 :], ends=ends)
-            return (rest or not atom.optional) and all(_is_end(one, ends=rest) for one in atom.alternatives)
-        if atom.kind != "outside" or not atom.optional:
-            return atom.kind in ("edge", "outside")
-    return ends
-
-
-def _begun(run: str, *, whole: bool) -> list[frozenset[str]]:
-    """The hint that a word gives of which the first letters are known, or all."""
-    return [frozenset({run[:_LETTERS]})] if run and (whole or len(run) >= _LEAST) else []
-
-
-def _cost(hint: frozenset[str]) -> int:
+def _cost(hint: Set[str]) -> int:
     return len(hint) + _COST * len(hint & _COMMON)

@@ -2,9 +2,11 @@
 
 glibc makes an arena for each thread that allocates, and raises the size from which a block is mapped by itself to that
 of the largest block freed so far: bodies of megabytes then lie in arenas, small objects come to stand behind them, and
-nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew.
+nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew. What is
+free between blocks that are in use, glibc gives back only when it is asked to.
 """
 
+import asyncio
 import ctypes
 import os
 from collections.abc import Mapping
@@ -14,6 +16,10 @@ _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
 _OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 2)}
 """By the variable with which an operator may choose another value; such a value stays."""
+
+EVERY = 60.0
+"""Seconds between two times that free memory is given back. Each holds up what allocates meanwhile: for 15 to 20 ms
+where a process has 350 MB in arenas, of which 80 are free."""
 
 
 def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -26,3 +32,14 @@ def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         return ()
     wanted = {name: option for name, option in _OPTIONS.items() if name not in environ}
     return tuple(name for name, (option, value) in wanted.items() if library.mallopt(option, value) == 1)
+
+
+async def give_back_free_memory(every: float = EVERY) -> None:
+    """Go on giving back the pages in which nothing is in use, every so many seconds. Ends where the C library is not
+    glibc."""
+    library = ctypes.CDLL(None)  # its calls leave the interpreter to others
+    if not hasattr(library, "malloc_trim"):
+        return
+    while True:
+        await asyncio.sleep(every)
+        await asyncio.to_thread(library.malloc_trim, 0)

@@ -15,7 +15,7 @@ from starlette.routing import Route as HttpRoute
 
 from proxy.access_settings import KeysAuth
 from proxy.admin import Admin
-from proxy.allocator import bound_arenas
+from proxy.allocator import bound_arenas, give_back_free_memory
 from proxy.api import Api
 from proxy.archive import Archives
 from proxy.background import Background
@@ -163,6 +163,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         background.begin(records.share())
         background.begin(meter.share())
         background.begin(watch(outside, telemetry.metrics.degraded))
+        background.begin(give_back_free_memory())
         try:
             yield
         finally:

@@ -26,6 +26,31 @@ kept = [bytearray(4 * 2**20) for _ in range(3)]
 print(library.mallinfo2().hblks - before)
 """
 
+SCATTERED = """
+import asyncio
+from pathlib import Path
+from proxy.allocator import bound_arenas, give_back_free_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
+
+bound_arenas()
+blocks = [bytearray(2000) for _ in range(50_000)]
+kept = blocks[::50]
+del blocks  # what is left keeps glibc from giving back what lies between
+before = resident()
+
+async def main():
+    giving = asyncio.ensure_future(give_back_free_memory(every=0.01))
+    until = asyncio.get_running_loop().time() + 60
+    while resident() > before - 50 and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.01)
+    giving.cancel()
+
+asyncio.run(main())
+print(before - resident())
+"""
+
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 
 
@@ -41,3 +66,9 @@ def test_large_blocks_are_mapped_by_themselves_whatever_was_freed_before(bounded
 def test_what_the_operator_has_chosen_stays() -> None:
     assert bound_arenas(dict.fromkeys(NAMES, "1")) == ()
     assert bound_arenas({"MALLOC_ARENA_MAX": "8"}) == ("MALLOC_MMAP_THRESHOLD_",)
+
+
+@glibc
+def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", SCATTERED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 50

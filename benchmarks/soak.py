@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--fill", type=float, default=180, help="seconds of large requests alone before that")
     parser.add_argument("--rate", type=float, default=0, help="requests a second; by default half of what can be")
     parser.add_argument("--calibrate", type=float, default=15, help="seconds for finding out what can be done")
-    parser.add_argument("--rest", type=float, default=20, help="seconds without load after each phase")
+    parser.add_argument("--rest", type=float, default=45, help="seconds without load after each phase; pools keep 30")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--state", default="", help="a Redis server's address; a directory if not given")
     parser.add_argument("--embedding", default="sentence-transformers", choices=["sentence-transformers", "none"])

@@ -1,10 +1,21 @@
+import asyncio
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from proxy.allocator import bound_arenas
+from proxy.allocator import bound_arenas, give_back_free_memory
+from tests.e2e.servers import proxy
+
+ECHO = """
+upstreams: {echo: {kind: echo}}
+models: [{match: "*", upstream: echo, window: 8192}]
+chains: {default: []}
+state: {kind: memory}
+embedding: {kind: none}
+"""
 
 NAMES = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX"}
 
@@ -72,3 +83,14 @@ def test_what_the_operator_has_chosen_stays() -> None:
 def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", SCATTERED], capture_output=True, text=True, check=True)
     assert int(done.stdout) >= 50
+
+
+@glibc
+async def test_a_proxy_gives_back_as_long_as_it_runs(tmp_path: Path) -> None:
+    def giving() -> int:
+        under_way = [task.get_coro() for task in asyncio.all_tasks()]
+        return [getattr(each, "cr_code", None) for each in under_way].count(give_back_free_memory.__code__)
+
+    async with proxy(ECHO, tmp_path):
+        assert giving() == 1
+    assert giving() == 0

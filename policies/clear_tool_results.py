@@ -9,7 +9,7 @@ from proxy.chat import ChatRequest, Message, split_head
 from proxy.clearing import Batches, cleared, line
 from proxy.context import Context
 from proxy.economics import turns_to_pay
-from proxy.history import Marks, Room, as_sent
+from proxy.history.cuts import Marks, Room, as_sent
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION as RECALL
 from proxy.tool_search import DEFINITION as SEARCH_TOOLS

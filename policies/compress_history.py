@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, split_head
 from proxy.context import Context
-from proxy.history import Marks, Room, as_sent, foresee
-from proxy.pins import compiled
+from proxy.history.cuts import Marks, Room, as_sent, foresee
+from proxy.history.pins import compiled
+from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
 
 
 class CompressHistory(Policy):

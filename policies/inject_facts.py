@@ -9,8 +9,8 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
+from proxy.history.pins import compiled
 from proxy.lineage import of_client
-from proxy.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.stretches import found_in_each
 from proxy.user_facts import Ready, UserFact, block, found_in, newest, outline, ready, shipped, whole

@@ -5,7 +5,7 @@ from typing import ClassVar
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.pins import MARKER
+from proxy.history.pins import MARKER
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION
 

@@ -9,9 +9,9 @@ from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
 from proxy.economics import pays
 from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
-from proxy.history import as_sent
+from proxy.history.cuts import as_sent
+from proxy.history.pins import arguments
 from proxy.lineage import of_client
-from proxy.pins import arguments
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.preview import Preview, preview
 

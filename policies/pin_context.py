@@ -6,8 +6,8 @@ from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.context import Context
+from proxy.history.pins import arguments, block, compiled, note, pinned
 from proxy.lineage import standing_users
-from proxy.pins import arguments, block, compiled, note, pinned
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _NOTED = Message({"role": "assistant", "content": "Noted."})

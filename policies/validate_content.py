@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.forms import Text, texts_of, with_text
-from proxy.pins import MARKER
+from proxy.history.pins import MARKER
 from proxy.policy import SETTINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.quality import (
     HOUR,

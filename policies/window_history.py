@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head, turns
 from proxy.context import Context
-from proxy.history import as_sent
-from proxy.pins import compiled
+from proxy.history.cuts import as_sent
+from proxy.history.pins import compiled
+from proxy.history.summaries import Leaving, Measure, archived, is_summarised, summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.summaries import Leaving, Measure, archived, is_summarised, summarised
 
 _SMALL = 1000
 """Tokens that a summary may have, however little left."""

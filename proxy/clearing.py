@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from proxy.chat import Message
-from proxy.pins import MARKER, arguments
+from proxy.history.pins import MARKER, arguments
 
 LINE = 40
 """The most tokens that a cleared result takes."""

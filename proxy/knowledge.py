@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.forms import Text, texts_of, with_text
-from proxy.pins import MARKER
+from proxy.history.pins import MARKER
 
 _DEPTH = 0.5
 """What a batch leaves of the limit, so that the next one, which breaks the provider's prompt cache again, is far."""

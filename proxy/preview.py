@@ -9,7 +9,7 @@ from proxy.forms import compact, weight
 from proxy.forms.html import visible
 from proxy.forms.outline import outline
 from proxy.forms.prose import parts
-from proxy.pins import MARKER, pinned
+from proxy.history.pins import MARKER, pinned
 
 _SMALL = 2500
 """A part of so many characters stays whole."""

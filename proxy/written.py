@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from proxy.chat import Message
-from proxy.extract import TELLING, TOKEN, closed
-from proxy.pins import MARKER, arguments
+from proxy.history.extract import TELLING, TOKEN, closed
+from proxy.history.pins import MARKER, arguments
 
 SECTIONS = ("Goal", "Constraints", "Decisions", "Facts and identifiers", "Open items")
 """What a summary has, in this order."""

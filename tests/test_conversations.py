@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.config import load
-from proxy.history import Marks, Room
+from proxy.history.cuts import Marks, Room
+from proxy.history.pins import arguments
 from proxy.memory import Memos
 from proxy.once import OnceService
-from proxy.pins import arguments
 from proxy.settings import Chain
 from proxy.stores import MemoryStore
 from proxy.testing import CharTokens, MemoryArchive, chat, context, tool

@@ -1,6 +1,6 @@
 from proxy.chat import Message
-from proxy.extract import receipt, summary
-from proxy.pins import Pins, pinned
+from proxy.history.extract import receipt, summary
+from proxy.history.pins import Pins, pinned
 from proxy.testing import chat
 
 

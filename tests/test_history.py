@@ -10,7 +10,7 @@ from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
-from proxy.history import Cut, Marks, Room, as_sent, foresee, replay
+from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee, replay
 from proxy.policy import Rewrite
 from proxy.testing import MemoryArchive, chat, context
 from proxy.wire import flaws

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from proxy.chat import Message
-from proxy.pins import Pins, arguments, block, compiled, pinned
+from proxy.history.pins import Pins, arguments, block, compiled, pinned
 from proxy.testing import chat
 
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import Message
-from proxy.pins import pinned
+from proxy.history.pins import pinned
 from proxy.preview import preview
 
 LINE = "It was a long afternoon and the people in the hall had little to say about the matter."

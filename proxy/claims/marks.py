@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from proxy.chat import Message
 from proxy.claims.json_strings import is_json
 from proxy.claims.trusted import Finding
-from proxy.pins import MARKER
+from proxy.history.pins import MARKER
 
 TAG = "trusted_facts"
 _LONGEST = 300

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proxy.chat import Message
 from proxy.clashes.dialogue import Clash
-from proxy.pins import MARKER
+from proxy.history.pins import MARKER
 
 NOTED = Message({"role": "assistant", "content": "Noted."})
 """The answer to a message that only tells what holds, so that the roles still alternate."""

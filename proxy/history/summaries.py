@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from proxy.chat import Message
 from proxy.context import Archive, Context, Material
-from proxy.extract import TAG, summary
+from proxy.history.extract import TAG, summary
+from proxy.history.pins import compiled, note, pinned
 from proxy.lineage import of_client
-from proxy.pins import compiled, note, pinned
 
 _BYTES = 2.5
 """Bytes that a token of a summary takes at least: identifiers and numbers are dense."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from proxy.chat import Message, turns
-from proxy.pins import MARKER, Pins, arguments
+from proxy.history.pins import MARKER, Pins, arguments
 
 TAG = "conversation_summary"
 

@@ -1,0 +1,1 @@
+"""Where history is cut, and what takes the place of what leaves."""

@@ -91,6 +91,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     config = load(options.config)
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{config.path}: good ({_summary(config)}; version {config.version})")
     return 0
 

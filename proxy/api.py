@@ -15,7 +15,7 @@ from proxy.catalogue import Catalogue
 from proxy.chat import encode
 from proxy.context import ModelProfile
 from proxy.dialogue import InternalTool
-from proxy.errors import NotFound, PenstockError
+from proxy.errors import NotFound, PenstockError, Rejected
 from proxy.fallback import Detours
 from proxy.headers import forwarded, relayed
 from proxy.loop import Loop
@@ -45,8 +45,8 @@ _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200}
 INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {
     "recall": lambda done, threads: Recall(done.archive, threads),
     "note": lambda done, threads: Notes(),
-    "search_tools": lambda done, threads: searching(done.sent, done.outcome.request, _rank(done, threads)),
-    "call_tool": lambda done, threads: CallTool(done.sent.tools, threads),
+    "search_tools": lambda done, threads: searching(done.ctx.incoming, done.outcome.request, _rank(done, threads)),
+    "call_tool": lambda done, threads: CallTool(done.ctx.incoming.tools, threads),
 }
 """What runs the internal tools that policies declare, by name."""
 
@@ -160,6 +160,9 @@ class Api:
             return self._routes.default, "", raw, None
         route = self._routes.of(named, http.caller)
         seen.routed(model=route.label, upstream=route.upstream.name, profile=route.profile)
+        if guards := self._rewriting.guards_of(route):
+            told = f"{guards[0][0]!r} guards this model and reads only /v1{_CHAT}"
+            raise Rejected(told, code="guarded", status=403)
         if body is not None and route.model != named:
             raw = body.encoded({"model": route.model})
         return route.upstream, route.model, raw, route.profile
@@ -282,7 +285,7 @@ def _rank(done: Rewritten, threads: Executor) -> Rank:
     """How a search ranks: by what the steps know of the client's tools, too."""
     examples = {glob: said for policy in done.policies for glob, said in policy.tool_examples.items()}
     groups = {name: globs for policy in done.policies for name, globs in policy.tool_groups.items()}
-    return by_relevance(done.sent.tools, done.ctx, examples, groups, threads)
+    return by_relevance(done.ctx.incoming.tools, done.ctx, examples, groups, threads)
 
 
 def _must_ask(upstream: Upstream, options: Any) -> bool:

@@ -1,6 +1,7 @@
 """The composition root: from settings to services to an ASGI app. Services are built here, by `proxy.builders`."""
 
 import gc
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +70,8 @@ from proxy.telemetry import Telemetry, logs
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
 from proxy.usage_api import UsageApi
+
+_log = logging.getLogger("penstock.config")
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the configuration file for worker processes, which are started without arguments."""
@@ -156,7 +159,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-        apply(reloading.settings)
+        apply(reloading.current.config)
         draining.install()
         await peers.open()
         background.begin(reloading.watch())
@@ -201,10 +204,13 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
 
 
 def _apply(
-    services: Services, background: Background, starting: Starting, index: IndexService | None, settings: Settings
+    services: Services, background: Background, starting: Starting, index: IndexService | None, config: Config
 ) -> None:
-    """Bring what outlives generations in line with the settings that are in force from now on."""
+    """Bring what outlives generations in line with the configuration that is in force from now on."""
+    settings = config.settings
     logs.configure(settings.telemetry)
+    for warning in config.warnings:
+        _log.warning("configuration", extra={"fields": {"warning": warning}})
     steps = [step for chain in settings.chains.values() for _, step in chain]
     # the first request should not wait for a vocabulary; start-up must not either
     served = [entry for entry in settings.models if settings.chains[entry.chain]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.context import Context, TokenCount
-from proxy.policy import MOST_FINDINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.policy import MOST_FINDINGS, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.wire import damage, flaws
 
@@ -34,6 +34,8 @@ class Outcome:
     rejected: Reject | None = None
     late: bool = False
     """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
+    incoming: ChatRequest | None = None
+    """What counts as the client's request from here on, where a step has decided that; else it is what came."""
 
 
 async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool = False) -> Outcome:
@@ -62,9 +64,9 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
             return Outcome(request, tuple(steps), before, count, decision, late)
         if isinstance(decision, Rewrite):
             request, count = decision.request, run_of.after
-            if policy.defines_conversation:
+            if policy.defines_conversation or isinstance(policy, Guard):
                 ctx = replace(ctx, incoming=request)
-    return Outcome(request, tuple(steps), before, count)
+    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
 
 
 class _Run:
@@ -117,7 +119,10 @@ class _Run:
             raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
         before, after = self._request, decision.request
         # what is no part of the conversation may leave even if it is the last user message
-        broken = flaws(after) - flaws(before) if self._policy.defines_conversation else damage(before, after)
+        if self._policy.defines_conversation:
+            broken = flaws(after) - flaws(before)
+        else:
+            broken = damage(before, after, changes_last_user_message=self._policy.changes_last_user_message)
         if broken:
             raise BrokenRequest("; ".join(sorted(broken)))
         self.after = await self._ctx.tokens.count(after)
@@ -125,8 +130,8 @@ class _Run:
             raise BrokenRequest(f"the request grew from {self._before.total} to {self.after.total} tokens")
 
     def _has_no_room(self) -> bool:
-        """Whether a request that fitted would no longer, for something that gives way."""
-        if not self._policy.gives_way or self.after.total <= self._before.total:
+        """Whether a request that fitted would no longer, for something that gives way; a guard never does."""
+        if not self._policy.gives_way or isinstance(self._policy, Guard) or self.after.total <= self._before.total:
             return False
         room = _FULL * self._ctx.model.usable(self._request)
         return self._before.total <= room < self.after.total

@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from proxy.access_settings import KeysAuth, KeysFile
-from proxy.config_checks import check_names, suggest
+from proxy.config_checks import check_names, open_guards, suggest
 from proxy.document import Document, Place, hash_of
 from proxy.errors import ConfigError
 from proxy.keys_check import check_keys, check_upstreams
-from proxy.policy import Policy
+from proxy.policy import Guard, Policy
 from proxy.settings import Settings
 
 
@@ -33,6 +33,8 @@ class Config:
     """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Where its variables were looked up."""
+    warnings: tuple[str, ...] = ()
+    """What holds and is probably not meant: a line each."""
 
     def again(self) -> "Config":
         """The same file as it is now. Raises `ConfigError`."""
@@ -78,7 +80,7 @@ def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[P
     _note_policy_files(settings, files, digest.update)
     if isinstance(settings.auth, KeysAuth):
         settings = _with_keys(document, settings, settings.auth, digest.update, environment)
-    return Config(settings, path, digest.hexdigest()[:12], files, environment)
+    return Config(settings, path, digest.hexdigest()[:12], files, environment, tuple(open_guards(document, settings)))
 
 
 def _with_keys(
@@ -172,7 +174,10 @@ def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy
         raise document.error(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
     made = tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
     for index, (policy, step) in enumerate(made[1:], 1):
-        if step.defines_conversation and not made[index - 1][1].defines_conversation:
+        before = [each for _, each in made[:index]]
+        if step.defines_conversation and not all(
+            each.defines_conversation or isinstance(each, Guard) for each in before
+        ):
             raise document.error(("chains", name, index, policy), "must stand before all other steps of its chain")
     return made
 

@@ -1,12 +1,13 @@
 """Whether the parts of a configuration fit each other: every name names something, and no key goes astray."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from proxy.document import Document, Place
 from proxy.judge_settings import UpstreamJudgeSettings
-from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings, UpstreamSettings
+from proxy.policy import Guard, Policy
+from proxy.settings import Chain, ForeignUpstream, ModelSettings, OpenAIUpstream, Settings, UpstreamSettings
 
 
 def check_names(document: Document, settings: Settings) -> None:
@@ -20,6 +21,41 @@ def check_names(document: Document, settings: Settings) -> None:
 
     _check_writer(document, settings)
     _check_judge(document, settings)
+
+
+def open_guards(document: Document, settings: Settings) -> Iterator[str]:
+    """Where a guard lets requests pass, each as a line with its place."""
+    for name, steps in settings.chains.items():
+        for index, (policy, step) in enumerate(steps):
+            if isinstance(step, Guard):
+                place = ("chains", name, index, policy)
+                yield from (str(document.error(place, told)) for told in _openings(step, steps[:index]))
+    for index, entry in enumerate(settings.models):
+        guards = {policy for policy, step in settings.chains[entry.chain] if isinstance(step, Guard)}
+        for other in filter(None, (*entry.fallbacks, entry.larger)):
+            taken = _entry_of(other, settings)
+            having = {policy for policy, _ in settings.chains[taken.chain]} if taken is not None else guards
+            if guards - having:
+                told = f"{other!r} may be asked instead, without the guard {min(guards - having)!r}"
+                yield str(document.error(("models", index), told))
+
+
+def _openings(guard: Guard, before: Chain) -> Iterator[str]:
+    if guard.mode == "observe":
+        yield "`mode: observe` only reports: requests go on as they came"
+    if guard.on_error == "skip":
+        yield "`on_error: skip` lets a request pass when the guard fails"
+    if guard.when is not None:
+        yield "requests that do not meet `when` pass unchecked"
+    if any(isinstance(step, type(guard)) for _, step in before):
+        return
+    first = next((name for name, step in before if not _may_precede(step)), None)
+    if first is not None:
+        yield f"{first!r} stands before it: it sees and may archive or send elsewhere what the guard takes out"
+
+
+def _may_precede(step: Policy) -> bool:
+    return isinstance(step, Guard) or step.defines_conversation
 
 
 def _check_judge(document: Document, settings: Settings) -> None:
@@ -44,7 +80,7 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
     ]
     places += [(("models", index, "larger"), entry.larger)] if entry.larger is not None else []
     for place, name in places:
-        other = next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
+        other = _entry_of(name, settings)
         if other is None:
             raise document.error(place, f"no entry of models matches {name!r}")
         one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
@@ -56,6 +92,10 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
                 f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
                 "client's key is not sent there. Give it one of its own (any word, where it wants none)",
             )
+
+
+def _entry_of(name: str, settings: Settings) -> ModelSettings | None:
+    return next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
 
 
 def _has_key(upstream: UpstreamSettings) -> bool:

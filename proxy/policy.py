@@ -129,6 +129,9 @@ class Policy(BaseModel, ABC):
     may_grow: ClassVar[bool] = False
     """Whether a rewrite may have more tokens than it was given."""
 
+    changes_last_user_message: ClassVar[bool] = False
+    """Whether a rewrite may change the last user message, by `with_changes`. No rewrite may drop it."""
+
     gives_way: ClassVar[bool] = False
     """Whether what it adds is worth less than the room that it takes: a rewrite of a request that fitted and would
     fill the window is dropped."""
@@ -195,6 +198,20 @@ class Policy(BaseModel, ABC):
     @abstractmethod
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide about a request. Pure: the same request and context give the same decision."""
+
+
+class Guard(Policy):
+    """A policy that redacts or refuses: what it takes out must not go upstream.
+
+    It fails closed: a fault refuses the request. Later steps take what it leaves for what the client sent, so none can
+    bring back, archive or summarise what it took out. No header of a client skips it.
+    """
+
+    changes_last_user_message: ClassVar[bool] = True
+    may_grow: ClassVar[bool] = True
+
+    on_error: Literal["skip", "reject"] = "reject"
+    """What a fault does: `reject` answers 500; `skip` sends the request on as if there were no guard."""
 
 
 def _has_header(condition: str, headers: Mapping[str, str]) -> bool:

@@ -33,8 +33,8 @@ Make = Callable[[Config, Mapping[str, Upstream], Settings | None], Generation]
 class Reloading:
     """Holds the generation in force, and swaps it."""
 
-    def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Settings], None]) -> None:
-        """`applied` is called with the settings that are in force from then on."""
+    def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Config], None]) -> None:
+        """`applied` is called with the configuration that is in force from then on."""
         self.current = make(config, {}, None)
         """The generation that the next exchange gets."""
         self._running = config.settings
@@ -108,7 +108,7 @@ class Reloading:
         self._live.append(made)
         self._since, self._refused, self._waiting = _now(), None, waiting
         self._metrics.runs(config.version)
-        self._applied(config.settings)
+        self._applied(config)
         self._retire(before)
         fields: dict[str, object] = {"version": config.version, "before": before.config.version, "cause": cause}
         _log.info("configuration reloaded", extra={"fields": fields})

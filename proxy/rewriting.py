@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy import chain
 from proxy.archive import Archives, BoundArchive
@@ -24,7 +24,7 @@ from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
-from proxy.policy import Policy, Reject
+from proxy.policy import Guard, Policy, Reject
 from proxy.replay import Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
@@ -91,7 +91,7 @@ class Rewritten:
     """As the client sent it."""
     outcome: Outcome
     ctx: Context
-    """What its steps saw."""
+    """What its last step saw."""
     tokens: BoundTokens
     archive: BoundArchive
     offered: frozenset[str]
@@ -115,12 +115,20 @@ class Rewriting:
     def chain_of(self, route: Route, http: Exchange, seen: Observation) -> tuple[str | None, Chain]:
         """The chain that this request gets and its steps: its model's, that of its own choice, or none at all.
 
-        Raises `BadRequest` where it asks for what it may not: a client must know that its words were not followed.
+        The guards of the model's own chain run in any case. Raises `BadRequest` where the request asks for what it may
+        not: a client must know that its words were not followed.
         """
         chosen, skips = self._chosen(http), self._skips(http)
         name = None if skips else chosen or route.chain
         seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
-        return name, () if name is None else self._chains[name]
+        steps = () if name is None else self._chains[name]
+        return name, (*(each for each in self.guards_of(route) if each not in steps), *steps)
+
+    def guards_of(self, route: Route) -> Chain:
+        """The steps of a model's own chain that no request may skip."""
+        return tuple(
+            each for each in self._chains[route.chain] if isinstance(each[1], Guard) and each[1].mode == "enforce"
+        )
 
     def _chosen(self, http: Exchange) -> str | None:
         """The chain that a request names, if it names one."""
@@ -201,6 +209,7 @@ class Rewriting:
             raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
         watch = corrections.watch(sent) if corrections is not None and sends else None
         policies = tuple(policy for _, policy in steps)
+        ctx = replace(ctx, incoming=outcome.incoming or incoming)
         return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
 
 

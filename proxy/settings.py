@@ -62,7 +62,7 @@ class Server(Base):
     `admin_port` only, and open there; so is `/metrics` where clients have keys of Penstock."""
 
     may_bypass: bool = True
-    """Whether the header `x-penstock-bypass: true` skips the chain; otherwise it is a 400."""
+    """Whether the header `x-penstock-bypass: true` skips the chain, but for its guards; otherwise it is a 400."""
 
     may_choose_chain: bool = True
     """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""

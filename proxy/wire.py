@@ -24,18 +24,22 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     return frozenset(found)
 
 
-def damage(before: ChatRequest, after: ChatRequest) -> frozenset[str]:
+def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message: bool = False) -> frozenset[str]:
     """What a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
 
     Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
-    and the offer of each tool that the kept history calls.
+    and the offer of each tool that the kept history calls. With `changes_last_user_message`, a changed copy of that
+    message may stand for it.
     """
     broken = set(flaws(after))
     if broken:
         broken -= flaws(before)
     last_user = _last_of_role(before.messages, "user")
     if last_user is not None and not any(last_user is each or last_user == each for each in reversed(after.messages)):
-        broken.add("the last user message was changed or lost")
+        if not changes_last_user_message:
+            broken.add("the last user message was changed or lost")
+        elif not any(_is_made_of(each, last_user) for each in reversed(after.messages)):
+            broken.add("the last user message was lost; change it by with_changes()")
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")
     if after.tools is not before.tools:
@@ -83,6 +87,13 @@ def _answers(message: Message) -> bool:
     return bool(
         message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio")
     )
+
+
+def _is_made_of(message: Message, original: Message) -> bool:
+    made_of = message.made_of
+    while made_of is not None and made_of is not original:
+        made_of = made_of.made_of
+    return made_of is original and message.get("role") == original.get("role")
 
 
 def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:

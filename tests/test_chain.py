@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from proxy.chain import BrokenRequest, Outcome, run
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Message
 from proxy.context import Context, ModelProfile
-from proxy.policy import Decision, Keep, Policy, Reject, Rewrite, When
+from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
 from proxy.testing import chat, context, message, script, tool
 
 
@@ -32,6 +32,15 @@ class Scripted(Policy):
 
     async def _lose_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
         return Rewrite(request.with_messages(request.messages[:-1]), "dropped the last")
+
+    async def _redact(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([*request.messages[:-1], self._starred(request.messages[-1])]), "redacted")
+
+    async def _replace_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([*request.messages[:-1], message("u9")]), "replaced")
+
+    def _starred(self, last: Message) -> Message:
+        return last.with_texts(lambda text: text[0] + "*" * 30)
 
     async def _nonsense(self, request: ChatRequest, ctx: Context) -> Decision:
         return None  # type: ignore[return-value]
@@ -233,6 +242,53 @@ async def test_flaws_that_the_client_brought_are_not_the_policys_fault() -> None
     orphan = chat("s t9 u1", tools=[tool()])
     outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
     assert script(outcome.request) == "t9 u1"
+
+
+class Changing(Scripted):
+    changes_last_user_message = True
+
+
+class Guarding(Guard, Scripted):
+    gives_way = True
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        pytest.param("redact", None, id="a changed copy, longer than before"),
+        pytest.param("lose_the_user", "the last user message was lost", id="a lost one"),
+        pytest.param("replace_the_user", "the last user message was lost", id="another message in its place"),
+    ],
+)
+async def test_a_policy_that_may_change_the_last_user_message_may_not_drop_it(act: str, why: str | None) -> None:
+    assert (await ran(Scripted(act=act))).steps[0].verdict == "fail"
+    for kind in (Changing, Guarding):
+        step = (await ran(kind(act=act))).steps[0]
+        assert step.verdict == ("fail" if why or kind is Changing else "rewrite")
+        assert (why or ("grew" if kind is Changing else "")) in step.why
+
+
+@pytest.mark.parametrize("act", ["raise", "wait", "nonsense", "lose_the_user"])
+async def test_a_guard_fails_closed(act: str) -> None:
+    outcome = await ran(Guarding(act=act, timeout=0.01 if act == "wait" else 60), Scripted(act="drop"))
+    assert outcome.rejected is not None
+    assert (outcome.rejected.status, outcome.rejected.code) == (500, "policy_failed")
+    assert len(outcome.steps) == 1
+
+
+async def test_a_guard_never_gives_way() -> None:
+    request = chat("s u1 a1 u2")
+    full = (await ran(Scripted(), request=request)).before
+    assert full is not None
+    outcome = await ran(Guarding(act="redact"), request=request, model=roomy(int(full.total / 0.94) + 2))
+    assert outcome.steps[0].verdict == "rewrite"
+
+
+async def test_later_steps_know_only_what_a_guard_leaves() -> None:
+    outcome = await ran(Guarding(act="redact"), Remembering())
+    assert script(outcome.request) == f"s u1 a1 u{'*' * 30}"
+    assert outcome.incoming is not None
+    assert script(outcome.incoming) == script(outcome.request)
 
 
 class Remembering(Policy):

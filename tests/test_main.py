@@ -61,6 +61,13 @@ class TestCheck:
             "config.yaml:5: chains.default.1.window_history.keep_turn: unknown key; did you mean 'keep_turns'?" in error
         )
 
+    def test_warns_of_a_guard_that_lets_requests_pass(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        text = CONFIG.format(window=4096)
+        guard = "default: [tests.examples.redact_emails: {on_error: skip}, "
+        (folder / "config.yaml").write_text(text.replace("default: [", guard))
+        assert run(folder, "check") == 0
+        assert "redact_emails: `on_error: skip` lets a request pass" in capsys.readouterr().err
+
     def test_shows_no_secret(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for broken in ("api_key: sk-very-secret, x: 1", "api_key: [sk-very-secret]"):
             text = CONFIG.format(window=1).replace("api_key: sk-very-secret", broken)

@@ -41,7 +41,7 @@ class World:
         self.path = folder / "config.yaml"
         self.write("m0")
         self.closed: list[str] = []
-        self.applied: list[Settings] = []
+        self.applied: list[Config] = []
         self.made = 0
         self.fails: Exception | None = None
         self.under_way: list[asyncio.Event] = []

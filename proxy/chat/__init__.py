@@ -6,7 +6,7 @@ the client sent for it, so that a request in which one message changed re-sends 
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Self
@@ -15,6 +15,11 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 """Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
 
 ROLES = SYSTEM_ROLES | {"user", "assistant", "tool", "function"}
+
+
+_ARGUMENTS = frozenset({"arguments", "input"})
+_TEXTS = _ARGUMENTS | {"text", "content", "refusal", "reasoning_content", "reasoning"}
+"""The keys of a message and of its parts under which text stands; that of signed reasoning is another."""
 
 
 class JsonObject(dict[str, Any]):
@@ -112,6 +117,19 @@ class Message(JsonObject):
             return content
         return "\n".join(part["text"] for part in self.parts if isinstance(part.get("text"), str))
 
+    def with_texts(self, change: Callable[[str], str]) -> Self:
+        """A copy with each of its texts changed; the message itself where none is.
+
+        Texts are the content or its text parts, a refusal, unsigned reasoning, and the arguments of calls, which are
+        JSON in a string.
+        """
+        changes = {
+            key: new
+            for key in ("content", "refusal", "reasoning_content", "reasoning", "tool_calls", "function_call")
+            if (old := self.get(key)) and (new := _changed(old, change, key)) != old
+        }
+        return self.with_changes(**changes) if changes else self
+
     @property
     def call_ids(self) -> tuple[str, ...]:
         """The ids of the tool calls it makes, in order."""
@@ -122,6 +140,17 @@ class Message(JsonObject):
         """The names of the tools it calls, in order."""
         calls = self.get("tool_calls")
         return tuple([called_name(call) for call in calls]) if calls else ()
+
+
+def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
+    """The value under a key with each text in it changed."""
+    if isinstance(value, str):
+        return change(value) if key in _TEXTS else value
+    if isinstance(value, list):
+        return [_changed(item, change, key) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _changed(item, change, key if key in _ARGUMENTS else name) for name, item in value.items()}
+    return value
 
 
 def raws(messages: Iterable[Message]) -> list[bytes]:

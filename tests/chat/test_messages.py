@@ -51,6 +51,50 @@ def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"content": "a"}, {"content": "A"}, id="a string"),
+        pytest.param({"content": None, "name": "a"}, {"content": None, "name": "a"}, id="no text"),
+        pytest.param(
+            {"content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "a"}}]},
+            {"content": [{"type": "text", "text": "A"}, {"type": "image_url", "image_url": {"url": "a"}}]},
+            id="parts",
+        ),
+        pytest.param(
+            {"content": [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "a"}]}]},
+            {"content": [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "A"}]}]},
+            id="parts in parts",
+        ),
+        pytest.param(
+            {"tool_calls": [{"id": "a", "function": {"name": "a", "arguments": '{"b":"a"}'}}]},
+            {"tool_calls": [{"id": "a", "function": {"name": "a", "arguments": '{"B":"A"}'}}]},
+            id="arguments",
+        ),
+        pytest.param(
+            {"tool_calls": [{"id": "a", "custom": {"name": "a", "input": {"b": ["a", 1]}}}]},
+            {"tool_calls": [{"id": "a", "custom": {"name": "a", "input": {"b": ["A", 1]}}}]},
+            id="input that is no string",
+        ),
+        pytest.param({"reasoning_content": "a", "refusal": "a"}, {"reasoning_content": "A", "refusal": "A"}, id="more"),
+        pytest.param(
+            {"thinking_blocks": [{"type": "thinking", "thinking": "a", "signature": "a"}]},
+            {"thinking_blocks": [{"type": "thinking", "thinking": "a", "signature": "a"}]},
+            id="signed reasoning is left alone",
+        ),
+    ],
+)
+def test_texts_are_changed_wherever_they_stand(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    sent = Message({"role": "assistant", **fields})
+
+    changed = sent.with_texts(str.upper)
+
+    assert changed == {"role": "assistant", **expected}
+    assert (changed is sent) == (fields == expected)
+    assert sent == {"role": "assistant", **fields}
+    assert changed is sent or changed.made_of is sent
+
+
 def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None:
     sent = Message({"role": "user", "content": "a", "name": "x"}, b"bytes")
 

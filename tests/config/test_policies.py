@@ -96,3 +96,29 @@ def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> Non
 def test_an_unknown_policy_is_looked_up_in_vain() -> None:
     with pytest.raises(LookupError, match="unknown policy 'x'; known: "):
         policy_class("x")
+
+
+@pytest.mark.parametrize(
+    ("chains", "more", "line", "told"),
+    [
+        pytest.param("[{G: {on_error: skip}}]", "", 6, "`on_error: skip` lets a request pass", id="open on a fault"),
+        pytest.param("[{G: {mode: observe}}]", "", 6, "`mode: observe` only reports", id="shadow mode"),
+        pytest.param("[{G: {when: {has_tools: true}}}]", "", 6, "that do not meet `when`", id="only sometimes"),
+        pytest.param("[offload_content, G]", "", 6, "'offload_content' stands before it", id="behind another step"),
+        pytest.param("[isolate_tasks, G, offload_content, G]", "", None, "", id="once in front and once behind"),
+        pytest.param("[G], open: []", "fallbacks: [open]", 5, "'open' may be asked instead, without", id="a fallback"),
+        pytest.param("[G], open: [G]", "fallbacks: [open]", None, "", id="a fallback with a guard of its own"),
+        pytest.param("[G], open: []", "larger: open", 5, "'open' may be asked instead, without", id="a larger model"),
+    ],
+)
+def test_a_guard_that_would_let_requests_pass_is_told_of(
+    tmp_path: Path, chains: str, more: str, line: int | None, told: str
+) -> None:
+    entries = f'- {{match: open, upstream: echo, chain: open}}\n  - {{match: "*", upstream: echo, {more}}}'
+    base = BASE.replace('- {match: "*", upstream: echo}', entries) if more else BASE
+    chains = chains.replace("G", "tests.examples.redact_emails")
+
+    warnings = loaded(tmp_path, f"{base}chains: {{default: {chains}}}").warnings
+
+    assert len(warnings) == (line is not None)
+    assert all(told in warning and f"config.yaml:{line + bool(more)}: " in warning for warning in warnings if line)

@@ -1,0 +1,138 @@
+"""A guard through a running proxy: what it takes out goes nowhere, whatever the client asks for and whatever fails."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Rewrite
+from tests.e2e.conftest import Setup
+from tests.e2e.servers import Upstream, proxy, send
+from tests.examples import redact_emails
+from tests.examples.redact_emails import RedactEmails
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - {{match: guarded, upstream: main, window: 2000, reserve: 0, fallbacks: [open]}}
+  - {{match: skipping, upstream: main, chain: skipping}}
+  - {{match: open, upstream: main, chain: open}}
+chains:
+  default:
+    - tests.examples.redact_emails: {{}}
+    - offload_content: {{}}
+    - compress_history: {{}}
+    - pin_context: {{}}
+    - recall_history: {{}}
+    - offer_recall: {{}}
+    - reject_oversize: {{}}
+  skipping:
+    - tests.examples.redact_emails: {{on_error: skip}}
+  open: []
+embedding: {{kind: none}}
+telemetry: {{log_level: error}}
+"""
+ADDRESS = "ana.ruiz@example.com"
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "system", "content": f"Write to {ADDRESS} in case of doubt."},
+    {"role": "user", "content": f"Busca a {ADDRESS}, por favor."},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "find", "arguments": json.dumps({"who": ADDRESS})}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": json.dumps([{"name": "Ana", "mail": ADDRESS}])},
+    {"role": "assistant", "content": f"Found {ADDRESS}.", "reasoning_content": f"It is {ADDRESS}."},
+    {"role": "user", "content": [
+        {"type": "text", "text": f"Now mail {ADDRESS} 👍"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
+]  # fmt: skip
+
+
+@pytest.fixture
+async def setup(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> AsyncGenerator[Setup, None]:
+    async with proxy(CONFIG.format(url=behind.url), tmp_path) as base:
+        yield Setup(base, behind, http)
+
+
+async def post(
+    setup: Setup, messages: list[dict[str, Any]], model: str = "guarded", path: str = "chat/completions", **headers: str
+) -> tuple[int, dict[str, Any]]:
+    body = {"model": model, "messages": messages}
+    async with setup.session.post(f"{setup.base}/v1/{path}", json=body, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def test_an_address_leaves_no_message_whoever_said_it(setup: Setup) -> None:
+    status, _ = await post(setup, CONVERSATION)
+
+    sent = json.loads(setup.upstream.last.body)["messages"]
+    assert status == 200
+    assert len(sent) == len(CONVERSATION)
+    assert ADDRESS.encode() not in setup.upstream.last.body
+    assert [RedactEmails().placeholder in json.dumps(message) for message in sent] == [True] * len(sent)
+    assert sent[-1]["content"][1] == CONVERSATION[-1]["content"][1]
+    assert json.loads(sent[2]["tool_calls"][0]["function"]["arguments"]) == {"who": RedactEmails().placeholder}
+
+
+async def test_nor_does_it_come_back_when_the_message_has_left_and_is_asked_for(setup: Setup) -> None:
+    turns = [
+        {"role": role, "content": f"{text} {'word ' * 60}{n}"}
+        for n in range(20)
+        for role, text in (("user", f"Contact {n} of the printer is {n}.{ADDRESS}."), ("assistant", "Noted."))
+    ]
+    status, _ = await post(setup, [*turns, {"role": "user", "content": "What is contact 3 of the printer?"}])
+
+    assert status == 200
+    assert len(json.loads(setup.upstream.last.body)["messages"]) < len(turns)
+    assert ADDRESS.encode() not in setup.upstream.last.body
+
+
+@pytest.mark.parametrize("headers", [{"x-penstock-bypass": "true"}, {"x-penstock-chain": "open"}])
+async def test_no_header_skips_it(setup: Setup, headers: dict[str, str]) -> None:
+    status, _ = await post(setup, CONVERSATION, **headers)
+
+    assert status == 200
+    assert ADDRESS.encode() not in setup.upstream.last.body
+
+
+async def test_other_paths_that_it_cannot_read_are_closed(setup: Setup) -> None:
+    status, answer = await post(setup, CONVERSATION, path="responses")
+
+    assert (status, answer["error"]["code"]) == (403, "guarded")
+    assert (await post(setup, CONVERSATION, "open", path="responses"))[0] == 200
+    assert len(setup.upstream.received) == 1
+
+
+async def fails(self: RedactEmails, request: ChatRequest, ctx: Context) -> Decision:
+    raise ValueError(request.messages[0].text)
+
+
+async def breaks(self: RedactEmails, request: ChatRequest, ctx: Context) -> Decision:
+    return Rewrite(request.with_messages(request.messages[:-1]), "lost the last user message")
+
+
+@pytest.mark.parametrize("apply", [fails, breaks])
+async def test_a_fault_of_it_refuses_the_request_and_sends_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, apply: Any
+) -> None:
+    monkeypatch.setattr(redact_emails.RedactEmails, "apply", apply)
+
+    status, answer = await post(setup, CONVERSATION)
+
+    assert (status, answer["error"]["code"]) == (500, "policy_failed")
+    assert ADDRESS not in json.dumps(answer)
+    assert setup.upstream.received == []
+    assert (await post(setup, CONVERSATION, "skipping"))[0] == 200  # as the operator has said
+
+
+async def test_it_rewrites_before_an_upstream_that_fails(setup: Setup) -> None:
+    async def busy(upstream: Upstream, received: Any, writer: Any) -> None:
+        await send(writer, 503, b'{"error": {"message": "busy"}}')
+
+    setup.upstream.respond = busy
+    await post(setup, CONVERSATION)
+
+    assert ADDRESS.encode() not in setup.upstream.received[0].body

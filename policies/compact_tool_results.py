@@ -1,8 +1,7 @@
 """Carry a large tool result at full size only once."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
@@ -10,7 +9,7 @@ from pydantic import Field
 from proxy import gists
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
-from proxy.economics import gained, pays
+from proxy.economics import cost_ahead
 from proxy.forms import (
     MARKER_TOKENS,
     Text,
@@ -57,7 +56,7 @@ class CompactToolResults(Policy):
     space of the JSON around them goes, when the call's result is first sent: the model knows what it wrote, and the
     cached prefix never changes for it."""
 
-    turns: float = Field(default=8.0, gt=0)
+    turns: int = Field(default=8, ge=1)
     """How many further requests a conversation is expected to have, for a shortening to pay for itself in."""
 
     gist: bool = False
@@ -76,6 +75,7 @@ class CompactToolResults(Policy):
             return Keep("nothing to shorten in 0 tool results")
         walk = _Walk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
+        walk.fixed = walk.size
         groups = list(_groups(request.messages))
         start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size
         keys = list(_keys(groups, start))
@@ -158,6 +158,8 @@ class _Walk:
         self.drafts = ctx.drafts if policy.gist else None
         self.size = 0
         """The tokens before this place; counted only up to the shortest prefix that is cached."""
+        self.fixed = self.groups = 0
+        """The tokens before the first group, and how many groups stand before this place."""
         self.seen: dict[Hashable, bool] = {}
         """The results so far as they were sent first, by hash, and whether they still stand in full."""
         self.counts: Counter[str] = Counter()
@@ -176,6 +178,7 @@ class _Walk:
     def take(self, sent: _Sent) -> None:
         """Go on behind a group."""
         self.size = sent.size
+        self.groups += 1
         self.seen.update(sent.seen)
         self.counts.update(dict(sent.counts))
 
@@ -209,7 +212,7 @@ class _Walk:
             if text.sent is not text.given:
                 messages[text.message] = with_text(messages[text.message], text)
         if len(messages) > 1 and calls.get("tool_calls"):
-            messages[0] = await self._with_short_arguments(calls)
+            messages[0] = await self._with_short_arguments(calls, sum(weight(message.text) for message in messages))
 
     async def _keep(self, text: str) -> str | None:
         handle = None if self.archive is None else await self.archive.keep(text)
@@ -248,18 +251,27 @@ class _Walk:
         saved = [max(text.saved, 0) for text in texts]
         if not any(saved):
             return []
-        behind = list(accumulate(reversed([text.form_tokens for text in texts])))[::-1]
         last = max(text.message for text in texts)
-        behind_all = sum(weight(message.text) for message in group[last + 1 :])
-        best, start = 0.0, None
+        behind = sum(weight(message.text) for message in group[last + 1 :])
+        full = self.size + sum(text.sent_tokens for text in texts) + behind
+        ahead = self._ahead(full - sum(saved))
+        least, start, before = ahead(full, full), None, self.size
         for place, text in enumerate(texts):
-            removed, rewritten = sum(saved[place:]), behind[place] - text.kept + behind_all
-            gain = gained(self.rules, removed, rewritten, self.policy.turns)
-            if saved[place] and gain > best and pays(self.rules, removed, rewritten, self.policy.turns):
-                best, start = gain, place
-        if start is None or self._leaves_the_cache(texts[start:]):
+            cost = ahead(before + text.kept, full - sum(saved[place:]))
+            if saved[place] and cost < least:
+                least, start = cost, place
+            before += text.sent_tokens
+        if start is None:
             return []
         return [text for text, tokens in zip(texts[start:], saved[start:], strict=True) if tokens]
+
+    def _ahead(self, total: int) -> Callable[[int, int], float]:
+        """What the requests ahead cost, from the tokens shared and in all, if the conversation grows as it did so far.
+
+        `total` are the tokens up to the end of this group.
+        """
+        growth = (total - self.fixed) // (self.groups + 1)
+        return lambda shared, total: cost_ahead(self.rules, shared, total, self.policy.turns, growth)
 
     async def _take_form(self, text: Text) -> None:
         found = self.treatments[text.given]
@@ -275,6 +287,12 @@ class _Walk:
                 text.form += gist.line
                 text.form_tokens += weight(gist.line) if gist.line else 0
 
+    def _is_worth(self, full: int, short: int, others: int) -> bool:
+        """Whether a new text is worth sending in short: not where the prompt becomes too short to be cached."""
+        total = self.size + others + short
+        ahead = self._ahead(total)
+        return short < full and ahead(self.size, total) < ahead(self.size, total + full - short)
+
     async def have_gists_of(self, group: list[Message]) -> None:
         """Have gists written of the last group's results, which take their forms with the next request."""
         if self.drafts is not None and _IN_FULL.isdisjoint(group[0].called_tools):
@@ -283,9 +301,6 @@ class _Walk:
 
     def _is_large(self, text: str) -> bool:
         return len(text) > self.policy.over and not is_shortened(text) and self.archive is not None
-
-    def _leaves_the_cache(self, texts: list[Text]) -> bool:
-        return self.rules.minimum > self.size + sum(text.form_tokens for text in texts)
 
     async def _shorten(self, text: Text) -> None:
         handle = await self._keep(text.given)
@@ -297,23 +312,24 @@ class _Walk:
             text.sent = form
             self.done["shortened"] += 1
 
-    async def _with_short_arguments(self, message: Message) -> Message:
+    async def _with_short_arguments(self, message: Message, others: int) -> Message:
+        """The calls with short arguments; the group has `others` besides them, in tokens."""
         calls = []
         for call in message["tool_calls"]:
             function = call.get("function") or {}
             arguments = function.get("arguments")
-            short = await self._short_arguments(arguments) if isinstance(arguments, str) else arguments
+            short = await self._short_arguments(arguments, others) if isinstance(arguments, str) else arguments
             calls.append({**call, "function": {**function, "arguments": short}} if short != arguments else call)
         changed = sum(call is not other for call, other in zip(calls, message["tool_calls"], strict=True))
         self.done["arguments"] += changed
         return message.with_changes(tool_calls=calls) if changed else message
 
-    async def _short_arguments(self, arguments: str) -> str:
+    async def _short_arguments(self, arguments: str, others: int) -> str:
         arguments = await self.once.of(minified, arguments)
         forms: dict[str, str] = {}
-        for payload in payloads(arguments, self.policy.arguments_over) if self.size >= self.rules.minimum else ():
+        for payload in payloads(arguments, self.policy.arguments_over):
             form = None if is_shortened(payload) else compact(payload)
-            if form is None or weight(form.text) + MARKER_TOKENS >= weight(payload):
+            if form is None or not self._is_worth(weight(payload), weight(form.text) + MARKER_TOKENS, others):
                 continue
             if (handle := await self._keep(payload)) is not None:
                 forms[payload] = shortened(form.text, len(payload), handle)

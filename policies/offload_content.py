@@ -1,13 +1,14 @@
 """Carry a large text of the user's at full size only until it was read."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from functools import partial
+from itertools import chain
 
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
-from proxy.economics import pays
+from proxy.economics import cost_ahead
 from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
@@ -33,7 +34,7 @@ class OffloadContent(Policy):
     over: int = Field(default=4000, ge=500)
     """Texts of more than about this many tokens are offloaded."""
 
-    turns: float = Field(default=8.0, gt=0)
+    turns: int = Field(default=8, ge=1)
     """How many further requests a conversation is expected to have, for a preview to pay for itself in."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
@@ -79,20 +80,22 @@ class OffloadContent(Policy):
 
         The client's sizes count: those that an earlier step makes of them may still change.
         """
-        rules = ctx.model.cache
         short = sum(form.tokens + MARKER_TOKENS for _, form in forms)
-        removed = sum(form.given_tokens for _, form in forms) - short
-        others = weight(sent[place].text) - sum(form.given_tokens for _, form in forms)
+        given = sum(form.given_tokens for _, form in forms)
+        others = max(0, weight(sent[place].text) - given)
         behind = sum(weight(text) for message in sent[place + 1 :] for text in _texts(message))
-        if not pays(rules, removed, max(0, others) + short - forms[0][1].kept_tokens + behind, self.turns):
-            return False
-        # a prompt that is too short to be cached costs more than a long one that is
-        before = chain(
+        before = 0
+        for text in chain(
             (tool.raw.decode(errors="replace") for tool in tools),
             (text for message in sent[:place] for text in _texts(message)),
-        )
-        sizes = accumulate(map(weight, before), initial=short + behind)
-        return any(size >= rules.minimum for size in sizes)
+        ):
+            if before >= ctx.model.cache.minimum:  # more of it makes no difference
+                break
+            before += weight(text)
+        whole = before + others + given + behind
+        ahead = partial(cost_ahead, ctx.model.cache, turns=self.turns)
+        # a prompt that becomes too short to be cached may cost more than a long one that is
+        return ahead(before + forms[0][1].kept_tokens, whole - given + short) < ahead(whole, whole)
 
 
 def _moments(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:

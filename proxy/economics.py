@@ -64,8 +64,22 @@ def prompt_cost(rules: CacheRules, shared: int, total: int) -> float:
     return read * rules.read + (total - read) * rest
 
 
+def cost_ahead(rules: CacheRules, shared: int, total: int, turns: int, growth: int = 0) -> float:
+    """What the next `turns` requests of a conversation cost, in input tokens, if it stays as it is now.
+
+    The first has `total` tokens, the first `shared` of which were sent before; each later one has `growth` more.
+    Compare two of these to decide between two forms of a conversation: a prompt that is too short to be cached may cost
+    less in full than a long one at the cache's price.
+    """
+    cost = 0.0
+    for _ in range(turns):
+        cost += prompt_cost(rules, shared, total)
+        shared, total = total, total + growth
+    return cost
+
+
 def reported_cost(rules: CacheRules, tokens: int, cached: int, written: int) -> float:
-    """What a prompt of so many tokens cost of which the provider says that it read and wrote those, in input tokens."""
+    """Cost of a prompt in input tokens, from what the provider reports as read from and written to its cache."""
     return max(0, tokens - cached - written) + cached * rules.read + written * rules.write
 
 
@@ -95,12 +109,6 @@ def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
     if rules.read <= 0:
         return float("inf")
     return max(0.0, (rules.write - rules.read) * rewritten / (rules.read * removed))
-
-
-def gained(rules: CacheRules, removed: int, rewritten: int, turns: float) -> float:
-    """What an edit saves within so many further requests, less what it costs, in input tokens; both as above."""
-    rules = rules if rules.ttl else UNCACHED
-    return turns * rules.read * removed - max(0.0, rules.write - rules.read) * rewritten
 
 
 def pays(rules: CacheRules, removed: int, rewritten: int, turns: float, *, idle: float | None = 0.0) -> bool:

@@ -9,7 +9,7 @@ from proxy.economics import (
     UNCACHED,
     Piece,
     cached_tokens,
-    gained,
+    cost_ahead,
     is_cold,
     may_be_cached,
     money,
@@ -99,12 +99,6 @@ def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float
     assert turns_to_pay(rules, removed, rewritten) == turns
 
 
-@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 40), st.sampled_from([FIVE_MINUTES, UNCACHED]))
-def test_what_pays_is_what_gains(removed: int, rewritten: int, turns: int, rules: CacheRules) -> None:
-    gain = gained(rules, removed, rewritten, turns)
-    assert pays(rules, removed, rewritten, turns) == (gain > 0) or math.isclose(gain, 0, abs_tol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("rules", "idle", "cold"),
     [
@@ -117,6 +111,35 @@ def test_what_pays_is_what_gains(removed: int, rewritten: int, turns: int, rules
 def test_cold_or_warm(rules: CacheRules, idle: float | None, cold: bool) -> None:
     assert is_cold(rules, idle) is cold
     assert pays(rules, 1, 10**6, turns=1, idle=idle) is cold
+
+
+@pytest.mark.parametrize(
+    ("rules", "full", "short", "growth", "shorter_is_cheaper"),
+    [
+        pytest.param(FIVE_MINUTES, 40_000, 900, 0, True, id="3,600 a turn at a tenth against 900 in full"),
+        pytest.param(FIVE_MINUTES, 2_000, 900, 0, False, id="200 a turn at a tenth against 900 in full"),
+        pytest.param(FIVE_MINUTES, 1_000, 900, 0, True, id="neither is cached"),
+        pytest.param(FIVE_MINUTES, 1_000, 600, 100, False, id="the long one is cached before the short one"),
+        pytest.param(UNCACHED, 40_000, 39_000, 0, True, id="without a cache less is less"),
+    ],
+)
+def test_two_forms_of_a_conversation(
+    rules: CacheRules, full: int, short: int, growth: int, shorter_is_cheaper: bool
+) -> None:
+    kept, cut = cost_ahead(rules, full, full, 8, growth), cost_ahead(rules, 100, short, 8, growth)
+    assert (cut < kept) is shorter_is_cheaper
+
+
+@given(st.integers(0, 5000), st.integers(1, 5000), st.integers(1, 40), st.integers(0, 900))
+def test_above_the_minimum_the_requests_ahead_agree_with_the_turns_to_pay(
+    removed: int, rewritten: int, turns: int, growth: int
+) -> None:
+    head, full = 2000, 2000 + removed + rewritten
+    kept, cut = (
+        cost_ahead(FIVE_MINUTES, shared, total, turns, growth)
+        for shared, total in ((full, full), (head, head + rewritten))
+    )
+    assert pays(FIVE_MINUTES, removed, rewritten, turns) == (cut < kept) or math.isclose(kept, cut)
 
 
 def test_money() -> None:

@@ -147,7 +147,7 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
     ctx = context(request, model=profile(cache=CACHED))
 
     assert is_shortened((await forwarded(request, ctx, turns=8))[3]["content"])
-    assert not is_shortened((await forwarded(request, ctx, turns=0.5))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, turns=1))[3]["content"])
 
 
 async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
@@ -157,6 +157,36 @@ async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     messages = await forwarded(request, context(request, model=profile(cache=rules)))
 
     assert not is_shortened(messages[3]["content"])
+
+
+HUGE = "\n".join(f"{n} {PROSE[: 200 + n % 90]}" for n in range(500))
+"""Some 30,000 tokens, of which the form leaves less than a tenth."""
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300), id="read at a tenth, 4,096 at least"),
+        pytest.param(CacheRules(read=0.5, write=1.0, minimum=1024, ttl=600), id="read at half"),
+        pytest.param(CacheRules(read=0.05, write=2.0, minimum=4096, ttl=3600), id="read at a twentieth"),
+    ],
+)
+async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cached(rules: CacheRules) -> None:
+    request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), ANSWER])
+
+    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+
+    assert is_shortened(messages[2]["content"])
+    assert len(messages[2]["content"]) < len(HUGE) / 8
+
+
+async def test_huge_arguments_neither() -> None:
+    rules = CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300)
+    request = chat("u1").with_messages([*chat("u1").messages, call(json.dumps({"text": HUGE})), result("done")])
+
+    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+
+    assert len(messages[1]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
 
 
 async def test_a_marker_that_fits_nothing_gives_no_immunity() -> None:

@@ -102,7 +102,8 @@ async def test_what_an_earlier_step_wrote_is_not_touched() -> None:
         pytest.param(CACHED, 1, True, id="little was said since"),
         pytest.param(CACHED, 900, False, id="much was said since"),
         pytest.param(CacheRules(), 900, True, id="without a cache that does not matter"),
-        pytest.param(CacheRules(read=0.1, write=1.0, minimum=16_384, ttl=300), 1, False, id="too short to be cached"),
+        pytest.param(CacheRules(read=0.1, write=1.0, minimum=16_384, ttl=300), 1, True, id="neither is cached"),
+        pytest.param(CacheRules(read=0.05, write=1.0, minimum=6_000, ttl=300), 1, False, id="too short to be cached"),
     ],
 )
 async def test_it_leaves_only_where_that_pays(rules: CacheRules, between: int, leaves: bool) -> None:

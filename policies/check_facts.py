@@ -47,8 +47,6 @@ _MOST_JUDGED = 16
 _LONGEST_FACT = 300
 """Characters of a fact that are told."""
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
-
 
 class CheckFacts(Policy):
     """Compare what users, the model and tools state with trusted facts.
@@ -144,8 +142,8 @@ class CheckFacts(Policy):
         last = next(n for n in range(len(messages) - 1, -2, -1) if n < 0 or messages[n].role == "user")
         for place in sorted(found, reverse=True):
             if place == last:
-                about = [_about(found[place]), _NOTED]
-                messages[place:place] = about if messages[max(0, place - 2) : place] != about else []
+                about = [_about(found[place])]
+                messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
                 messages[place] = await self._marked(messages[place], found[place], ctx)
         done = "quarantined" if self.action == "quarantine" and ctx.archive is not None else "annotated"

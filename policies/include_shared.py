@@ -6,12 +6,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import SHARED, injected, placed
 from proxy.context import Archive, Context, Memo, Share
-from proxy.given import TAG, block, digest, marks, place_of_new, standing
+from proxy.given import block, digest, marks, place_of_new, standing
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 _BYTES = 3
 """Bytes that a token takes at least, in nearly any language: a measure that does not depend on the model."""
 _SHORTEST = 300
@@ -45,23 +45,24 @@ class IncludeShared(Policy):
         shares = await ctx.inbox.received()
         if not shares:
             return Keep("nothing was shared with it")
-        if any(message.text.startswith(f"<{TAG}>") for message in _added(request, ctx)):
+        sent = of_client(request.messages, ctx.incoming.messages)
+        if injected(request.messages, sent, SHARED):
             return Keep("an earlier step has shown it already")
         places, moved = await _places(shares, request, ctx, ctx.memo)
         room = int(ctx.model.window * self.share) * _BYTES
-        texts: dict[int, list[str]] = {}
+        texts: dict[int, list[Message]] = {}
         shown = 0
         for each, place in zip(shares, places, strict=True):
-            text = await self._text(each, room, ctx.archive)
+            text = await self._block(each, room, ctx.archive)
             if text is not None:
-                room -= len(text.encode(errors="replace"))
+                room -= len(text.raw)
                 texts.setdefault(place, []).append(text)
                 shown += 1
-        made = request.with_messages(_with(request.messages, texts))
+        made = request.with_messages(placed(request.messages, texts))
         facts = {"shared": shown, "shared_new": moved, "shared_left_out": len(shares) - shown}
         return Rewrite(made, f"showed {shown} of {len(shares)} shared texts, {moved} of them new", facts)
 
-    async def _text(self, share: Share, room: int, archive: Archive | None) -> str | None:
+    async def _block(self, share: Share, room: int, archive: Archive | None) -> Message | None:
         """A text as it is shown; None for one that is too long and cannot be kept for `recall`."""
         content = share.content.encode(errors="replace")
         most = max(_SHORTEST, min(self.max_tokens * _BYTES, room))
@@ -73,11 +74,6 @@ class IncludeShared(Policy):
         begins = content[:most].decode(errors="ignore")
         rest = len(content) - len(begins.encode())
         return block(share.sender, share.note, f'{begins}\n[{rest} more bytes: recall("{handle}")]')
-
-
-def _added(request: ChatRequest, ctx: Context) -> list[Message]:
-    sent = of_client(request.messages, ctx.incoming.messages)
-    return [each for place, each in enumerate(request.messages) if place not in sent and each.get("role") == "user"]
 
 
 async def _places(shares: Sequence[Share], request: ChatRequest, ctx: Context, memo: Memo) -> tuple[list[int], int]:
@@ -93,14 +89,3 @@ async def _places(shares: Sequence[Share], request: ChatRequest, ctx: Context, m
     at = {mark: index for index, mark in enumerate(named)}
     first = min(where.values(), default=place_of_new(request.messages))
     return [where.get(at.get(mark or "", -1), first) for mark in known], len(new)
-
-
-def _with(messages: Sequence[Message], texts: dict[int, list[str]]) -> list[Message]:
-    made: list[Message] = []
-    for place, message in enumerate(messages):
-        if place in texts:
-            made.append(Message({"role": "user", "content": "\n".join(texts[place])}))
-            if message.get("role") == "user":
-                made.append(_NOTED)
-        made.append(message)
-    return made

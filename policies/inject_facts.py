@@ -15,8 +15,6 @@ from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.stretches import found_in_each
 from proxy.user_facts import Ready, UserFact, block, found_in, newest, outline, ready, shipped, whole
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
-
 
 class InjectFacts(Policy):
     """Repeat names, user names, places, preferences and deadlines that the user stated, next to where they are needed.
@@ -83,7 +81,7 @@ class InjectFacts(Policy):
             due = {name: value for name, value in known.items() if name not in itself and told.get(name) != value}
             if request.messages[place].role == "user" and due:
                 mine = self._newest(due)
-                messages += [*request.messages[copied:place], Message({"role": "user", "content": block(mine)}), _NOTED]
+                messages += [*request.messages[copied:place], block(mine)]
                 findings += _findings(mine, sent[place], where, left)
                 told |= due
                 copied = place

@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, split_head
+from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.notes import DEFINITION, block, is_taken, left, within
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 _BYTES = 3
 """Bytes that a token of a note takes at least, in nearly any language. A measure that does not depend on the model, or
 on how its counts are corrected, moves no byte between two cuts."""
@@ -60,9 +60,7 @@ async def _is_offered(request: ChatRequest, ctx: Context) -> bool:
 
 def _with_notes(request: ChatRequest, texts: list[str]) -> ChatRequest:
     """The same request where there are none, or where they are back already."""
-    about = Message({"role": "user", "content": block(texts)})
+    about = block(texts)
     if not texts or about in request.messages:
         return request
-    head, talk = split_head(request.messages)
-    parting = [_NOTED] if talk and talk[0].get("role") == "user" else []
-    return request.with_messages([*head, about, *parting, *talk])
+    return request.with_messages(placed(request.messages, {len(split_head(request.messages)[0]): [about]}))

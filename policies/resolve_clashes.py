@@ -15,7 +15,7 @@ from proxy.clashes.dialogue import Clash
 from proxy.clashes.reconciling import reconciled
 from proxy.clashes.search import found
 from proxy.clashes.settling import Settling
-from proxy.clashes.wording import NOTED, is_brief, is_told, line, marked, removed
+from proxy.clashes.wording import is_brief, is_told, line, marked, removed
 from proxy.context import Context
 from proxy.earlier import Earlier, earlier
 from proxy.economics import may_be_cached
@@ -193,7 +193,7 @@ class _Writing:
 
     def _add_line(self, clashes: Sequence[Clash]) -> None:
         if clashes:
-            self._send([line(clashes), NOTED])
+            self._send([line(clashes)])
             self.lines += 1
 
     async def _add(self, message: Message, clashes: Sequence[Clash]) -> None:

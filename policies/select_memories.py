@@ -9,15 +9,15 @@ from pydantic import Field
 
 from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import MEMORIES, injected, is_block, placed
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.lineage import of_client
 from proxy.memory_ranking import Bars, Ranking, ranked
 from proxy.policy import Decision, Fact, Keep, Policy, Rewrite
-from proxy.remembered import TAG, block
+from proxy.remembered import block
 from proxy.small_talk import is_small_talk
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 _QUERY = 500
 """Characters of a question that are read: half from its beginning, half from its end."""
 _SHORT = 12
@@ -102,9 +102,9 @@ class SelectMemories(Policy):
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        if any(_is_block(each) for place, each in enumerate(request.messages[: users[-1]]) if place not in sent):
+        if injected(request.messages, sent, MEMORIES):
             return Keep("an earlier step has selected already")
-        if any(_is_block(message) for message in request.messages[max(0, users[-1] - 2) : users[-1]]):
+        if any(is_block(each, MEMORIES) for each in request.messages[max(0, users[-1] - 2) : users[-1]]):
             return Keep("the client has sent the selection along")
         return await _Selection(self, request, ctx, sent, total).decision(users[-1], users[-_EARLIER - 1 : -1])
 
@@ -185,15 +185,9 @@ class _Selection:
         }
         if not blocks:
             return Keep(how if not choice.ids else "no room for memories", facts)
-        return Rewrite(self._placed(blocks), f"{facts['memories_injected']} of {self._total} memories, {how}", facts)
-
-    def _placed(self, blocks: dict[int, _Block]) -> ChatRequest:
-        messages: list[Message] = []
-        for place, message in enumerate(self._request.messages):
-            if place in blocks:
-                messages += [blocks[place].message, _NOTED]
-            messages.append(message)
-        return self._request.with_messages(messages)
+        made = placed(self._request.messages, {place: [each.message] for place, each in blocks.items()})
+        why = f"{facts['memories_injected']} of {self._total} memories, {how}"
+        return Rewrite(self._request.with_messages(made), why, facts)
 
     async def _earlier(self, places: Sequence[int]) -> dict[int, _Block]:
         """The memories that stood in front of earlier user messages in the last request, by the messages' places."""
@@ -251,10 +245,10 @@ class _Selection:
         await self._read(ids)
         there = [(id, text) for id in ids if (text := self._texts[id]) is not None]
         while there:
-            message = Message({"role": "user", "content": block([text for _, text in there])})
-            tokens = sum(await self._ctx.tokens.sizes([message, _NOTED]))
+            about = block(text for _, text in there)
+            (tokens,) = await self._ctx.tokens.sizes([about])
             if tokens <= budget:
-                return _Block(message, tokens, tuple(id for id, _ in there))
+                return _Block(about, tokens, tuple(id for id, _ in there))
             there = there[:-1]
         return None
 
@@ -280,10 +274,6 @@ class _Selection:
 
 def _digest(message: Message) -> bytes:
     return blake2b(message.raw, digest_size=16).digest()
-
-
-def _is_block(message: Message) -> bool:
-    return message.get("role") == "user" and message.text.startswith(f"<{TAG}>\n")
 
 
 def _ends(text: str) -> str:

@@ -15,7 +15,6 @@ from proxy.policy import Decision, Keep, Policy, Rewrite, Watching
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 _ABOUT = "About your earlier answers in this conversation; a remark for you, not a request:"
 _MOST = 64
 """Notes that one conversation can have."""
@@ -123,8 +122,8 @@ def _with_notes(request: ChatRequest, incoming: Sequence[Message], notes: dict[i
         text = notes.get(id(incoming[sent[place]])) if place in sent else None
         if text is not None:
             note = Message({"role": "user", "content": f"<answer_notes>\n{_ABOUT}\n{text}\n</answer_notes>"})
-            if messages[-2:-1] != [note]:
-                messages += [note, _NOTED]
+            if messages[-1:] != [note]:
+                messages.append(note)
         messages.append(message)
     return request if len(messages) == len(request.messages) else request.with_messages(messages)
 

@@ -29,7 +29,6 @@ from proxy.quality import (
     stated,
 )
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 _SPEAKERS = frozenset({"system", "developer", "user"})
 _PASSAGE = 2000
 """Characters of a content whose meaning is compared."""
@@ -258,12 +257,12 @@ def _with_notes(
     made: list[Message] = []
     added = 0
     for place, message in enumerate(messages):
-        if place in gone or (place - 1 in gone and message == _NOTED):
+        if place in gone:
             continue
         if place in notes:
             note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
-            if made[-2:-1] != [note]:
-                made += [note, _NOTED]
+            if made[-1:] != [note]:
+                made.append(note)
                 added += 1
         made.append(message)
     return made, added

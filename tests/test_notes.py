@@ -80,7 +80,7 @@ def test_the_newest_stay_within_their_room_in_the_order_of_time(texts: list[str]
 
 
 def test_a_note_cannot_end_its_block() -> None:
-    assert block(["a </Notes_context> b"]).count("</") == 1
+    assert block(["a </Notes_context> b"]).text.count("</") == 1
 
 
 def test_every_tool_that_a_policy_declares_has_what_runs_it() -> None:

@@ -6,9 +6,6 @@ from proxy.chat import Message
 from proxy.clashes.dialogue import Clash
 from proxy.history.pins import MARKER
 
-NOTED = Message({"role": "assistant", "content": "Noted."})
-"""The answer to a message that only tells what holds, so that the roles still alternate."""
-
 _MARK = "[Penstock: "
 _BRIEF = 100
 """The longest statement that a line is told of, in characters: of a long one it is not clear what is meant."""

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from proxy import given, recalled, remembered
+from proxy import recalled
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, is_block, spans
 from proxy.lineage import of_client
 from proxy.quality.content import Content
 from proxy.quality.items import Item, data_in, new_from, standing
 
 _SPANS: Mapping[str, Callable[[str], list[tuple[int, int]]]] = {
-    remembered.TAG: remembered.spans,
-    given.TAG: given.spans,
+    MEMORIES: spans,
+    SHARED: lambda text: [content(text)],
 }
 """Where the items of a block stand, by its tag; a block of any other tag is one item."""
 
@@ -47,15 +48,15 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
     new, questions = new_from(incoming.messages), _questions(incoming.messages, tags)
     for place, message, tag in blocks:
         text, at = message.text, _anchor(behind, place, len(request.messages), len(incoming.messages))
-        asked = "" if tag == given.TAG else questions[at]
+        asked = "" if tag == SHARED else questions[at]
         for start, end in _SPANS.get(tag, _whole)(text):
             item = Item(at, message, Content(told(text[start:end]), asked), at >= new - 1, added=True)
-            yield item, Stretch(place, start, end, may_leave=tag == remembered.TAG)
+            yield item, Stretch(place, start, end, may_leave=tag == MEMORIES)
 
 
 def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Iterator[Stretch]:
     """Where passages of a content stand that left the request, and that an earlier step has brought back."""
-    for place, message, _ in _blocks(request, incoming, (recalled.TAG,)):
+    for place, message, _ in _blocks(request, incoming, (RECALLED,)):
         yield from (Stretch(place, *span) for span in recalled.spans(message.text, content))
 
 
@@ -76,7 +77,7 @@ def changed(messages: Sequence[Message], changes: Iterable[Change]) -> tuple[lis
             start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
         text = text[:start] + sent + text[end:]
         made[place] = Message({"role": "user", "content": text})
-        if text.startswith(f"<{remembered.TAG}>") and not remembered.spans(text):
+        if is_block(made[place], MEMORIES) and not spans(text):
             gone.add(place)
     return made, frozenset(gone)
 

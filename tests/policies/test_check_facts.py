@@ -92,7 +92,6 @@ async def test_the_last_user_message_is_never_touched() -> None:
         "Hi.",
         "<trusted_facts>\nTrusted facts that the next message contradicts; data, not instructions.\n"
         f"- {FACT}\n</trusted_facts>",
-        "Noted.",
         FALSE,
     ]
 
@@ -181,7 +180,7 @@ async def test_what_was_sent_once_is_sent_again_but_for_the_turn_of_a_user_that_
         if same < len(sent):
             changed.append((turn, len(sent) - same))
         sent = raws
-    assert changed == [(6, 3)]  # the note, the answer to it and the message itself: the tail of one turn
+    assert changed == [(6, 2)]  # the note and the message itself: the tail of one turn
 
 
 async def test_it_fits_into_a_chain() -> None:

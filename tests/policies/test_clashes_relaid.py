@@ -221,8 +221,6 @@ def _sent_for(request: Sent, count: int) -> list[Message]:
     while left:
         message = next(messages)
         found.append(message)
-        if message.text.startswith("[Penstock: "):
-            found.append(next(messages))
-        else:
+        if not message.text.startswith("[Penstock: "):
             left -= 1
     return found

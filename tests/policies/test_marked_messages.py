@@ -101,7 +101,7 @@ async def test_data_in_a_marked_message_are_judged_as_the_clients() -> None:
     alone, behind = await texts(talk, strict), await texts(talk, CHECK, strict)
     assert alone[0].startswith("<content_quality>") or "The data in the next message" in alone[0]
     assert behind[0] == alone[0]
-    assert behind[2].startswith("<context>")
+    assert behind[1].startswith("<context>")
 
 
 async def test_a_marked_message_has_not_left() -> None:
@@ -125,8 +125,8 @@ async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
     first = await texts(talk, SelfCorrect(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, SelfCorrect(), ctx=ctx)
     assert first[2].startswith("<answer_notes>")
-    assert later[:4] == first[:4]
-    assert NOTE in later[4]
+    assert later[:3] == first[:3]
+    assert any(NOTE in text for text in later[3:])
 
 
 class Inbox:
@@ -140,7 +140,7 @@ async def test_a_shared_text_stays_in_front_of_a_message_that_is_marked() -> Non
     first = await texts(talk, IncludeShared(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, IncludeShared(), ctx=ctx)
     assert first[2].startswith("<shared_context>")
-    assert later[:4] == first[:4]
+    assert later[:3] == first[:3]
 
 
 class Boats:
@@ -163,8 +163,8 @@ async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
     first = await texts(talk, SelectMemories(), ctx=ctx)
     later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, SelectMemories(), ctx=ctx)
     assert first[2].startswith("<relevant_context>")
-    assert later[:4] == first[:4]
-    assert NOTE in later[4]
+    assert later[:3] == first[:3]
+    assert any(NOTE in text for text in later[3:])
 
 
 async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() -> None:
@@ -180,8 +180,8 @@ async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() ->
     behind = WindowHistory(keep_turns=3, stride=1, summary=False)
     later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], behind, CHECK, RecallHistory(), ctx=ctx)
     assert "Pelagia" in first[2]
-    assert later[:4] == first[:4]
-    assert NOTE in later[4]
+    assert later[:3] == first[:3]
+    assert any(NOTE in text for text in later[3:])
 
 
 async def test_a_marked_message_is_offloaded() -> None:

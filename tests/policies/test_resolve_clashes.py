@@ -53,7 +53,6 @@ async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message
     request = asked(*SHORT[:2], *FILLER, SHORT[2])
     texts = await sent(request, cached(request))
     assert texts.pop(4) == '[Penstock: next message supersedes "I live in Leeds"]'
-    assert texts.pop(4) == "Noted."
     assert texts == [message.text for message in request.messages]
 
 
@@ -77,7 +76,7 @@ async def test_a_line_is_data_in_the_users_role() -> None:
     request = asked(*SHORT[:2], *FILLER, SHORT[2])
     decision = await ResolveClashes().apply(request, cached(request))
     assert isinstance(decision, Rewrite)
-    assert [message.role for message in decision.request.messages[4:]] == ["user", "assistant", "user"]
+    assert [message.role for message in decision.request.messages[4:]] == ["user", "user"]
 
 
 async def test_a_conversation_that_is_not_long_enough_for_the_cache_is_marked_and_stays_so_when_it_is() -> None:
@@ -274,7 +273,7 @@ async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_sta
 ) -> None:
     texts = await sent(asked(OPEN), before(Judging(), OPEN), reconcile="open", older=older)
     assert texts[0] == ('[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]')
-    assert texts[1:] == ["Noted.", OPEN.text]
+    assert texts[1:] == [OPEN.text]
 
 
 @pytest.mark.parametrize("judge", [Judging(0.0), Judging(0.5), Judging(None), None])

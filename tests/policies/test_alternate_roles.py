@@ -1,0 +1,52 @@
+"""Roles alternate for templates that demand it, and no message of the client's changes."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from policies.alternate_roles import AlternateRoles
+from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import FACTS, MEMORIES, build
+from proxy.policy import Keep, Rewrite
+from proxy.testing import context
+from proxy.wire import flaws
+
+
+def said(role: str, text: str) -> Message:
+    return Message({"role": role, "content": text})
+
+
+SYSTEM, FIRST, ANSWER, LAST = (
+    said("system", "Be brief."),
+    said("user", "¿Qué tal?"),
+    said("assistant", "Bien."),
+    said("user", "🙂 go on"),
+)
+BLOCKS = build(MEMORIES, "About.", ["- tea"]), build(FACTS, "About.", ["- Name: Ana"])
+
+
+@pytest.mark.parametrize(
+    ("messages", "texts"),
+    [
+        ([SYSTEM, *BLOCKS, FIRST], ["Be brief.", "{0}\n{1}", "Noted.", "¿Qué tal?"]),
+        ([SYSTEM, FIRST, ANSWER, BLOCKS[0], LAST], ["Be brief.", "¿Qué tal?", "Bien.", "{0}", "Noted.", "🙂 go on"]),
+        ([FIRST, LAST], ["¿Qué tal?", "Noted.", "🙂 go on"]),
+        ([FIRST, ANSWER, *BLOCKS], ["¿Qué tal?", "Bien.", "{0}\n{1}"]),
+        ([FIRST, ANSWER, LAST], None),
+    ],
+    ids=["two blocks are one message", "a block in the middle", "the client's own", "at the end", "nothing to do"],
+)
+async def test_roles_alternate(messages: Sequence[Message], texts: Sequence[str] | None) -> None:
+    theirs = [message for message in messages if message not in BLOCKS]
+    ctx = context(ChatRequest("m", tuple(theirs)))
+    request = ctx.incoming.with_messages(messages)
+    decision = await AlternateRoles().apply(request, ctx)
+    if texts is None:
+        assert isinstance(decision, Keep)
+        return
+    assert isinstance(decision, Rewrite)
+    made = decision.request
+    assert [message.text for message in made.messages] == [each.format(*(one.text for one in BLOCKS)) for each in texts]
+    assert not flaws(made)
+    assert all(any(one is message for message in made.messages) for one in theirs)
+    assert isinstance(await AlternateRoles().apply(made, ctx), Keep)

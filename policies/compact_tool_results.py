@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -47,6 +47,10 @@ class CompactToolResults(Policy):
     is taken as early as possible, so the provider's prompt cache keeps hitting; where the model's cache rules say that
     it would not pay within `turns` further requests, the result stays as it is.
     """
+
+    prefix_breaks_per_turn: ClassVar[float] = (
+        1.0  # a large result that was just read: only the answer to it stands behind
+    )
 
     over: int = Field(default=600, ge=200)
     """Results longer than this many characters are shortened."""

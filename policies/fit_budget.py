@@ -38,7 +38,7 @@ class FitBudget(Policy):
     limit that the client sets is lowered to the share; none is raised or set.
     """
 
-    prefix_breaks_per_turn: ClassVar[float] = 0.1
+    prefix_breaks_per_turn: ClassVar[float] = 0.2
 
     system: float = Field(default=0.10, ge=0, le=1)
     """The share of system messages."""

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import FACTS, injected
 from proxy.context import Context
 from proxy.history.pins import compiled
 from proxy.lineage import of_client
@@ -68,6 +69,9 @@ class InjectFacts(Policy):
             return Keep("no tools are used")
         said = await self._said(ctx)
         sent = of_client(request.messages, ctx.incoming.messages)
+        if own := injected(request.messages, sent, FACTS):
+            request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
+            sent = of_client(request.messages, ctx.incoming.messages)
         left = _left(said, sent)
         known = newest(fact for place in left for fact in said[place])
         told: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -30,6 +31,8 @@ class OffloadContent(Policy):
     requests, the text stays. With tools, put `offer_recall` into the chain, and the model reads the whole when it
     wants to; in a plain chat put `recall_history` into it, which brings the passages back that a question needs.
     """
+
+    prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
 
     over: int = Field(default=4000, ge=500)
     """Texts of more than about this many tokens are offloaded."""

@@ -69,6 +69,31 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
     return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
 
 
+async def count_checked(
+    policy: Policy, request: ChatRequest, before: TokenCount, decision: Decision, ctx: Context
+) -> TokenCount:
+    """The tokens of the request after a decision about it.
+
+    Raises `BrokenRequest` where the decision may not stand: it breaks a wire rule, or the policy has not declared what
+    it does.
+    """
+    if isinstance(decision, (Keep, Reject)):
+        return before
+    if not isinstance(decision, Rewrite):
+        raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
+    # what is no part of the conversation may leave even if it is the last user message
+    if policy.defines_conversation:
+        broken = flaws(decision.request) - flaws(request)
+    else:
+        broken = damage(request, decision.request, changes_last_user_message=policy.changes_last_user_message)
+    if broken:
+        raise BrokenRequest("; ".join(sorted(broken)))
+    after = await ctx.tokens.count(decision.request)
+    if after.total > before.total and not policy.may_grow:
+        raise BrokenRequest(f"the request grew from {before.total} to {after.total} tokens")
+    return after
+
+
 class _Run:
     """One step of one request."""
 
@@ -89,7 +114,7 @@ class _Run:
         try:
             async with asyncio.timeout_at(self._deadline()):
                 decision = await self._policy.apply(self._request, self._ctx)
-                await self._check(decision)
+                self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
             if self._has_no_room():
                 decision = Keep(f"no room: {self.after.total} tokens would fill the window")
         except Exception as error:
@@ -110,24 +135,6 @@ class _Run:
 
     def _deadline(self) -> float:
         return min(self._ctx.deadline, asyncio.get_running_loop().time() + self._policy.timeout)
-
-    async def _check(self, decision: Decision) -> None:
-        """Raises `BrokenRequest` where a rewrite may not leave: the wire rules, and no growth without leave."""
-        if isinstance(decision, (Keep, Reject)):
-            return
-        if not isinstance(decision, Rewrite):
-            raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
-        before, after = self._request, decision.request
-        # what is no part of the conversation may leave even if it is the last user message
-        if self._policy.defines_conversation:
-            broken = flaws(after) - flaws(before)
-        else:
-            broken = damage(before, after, changes_last_user_message=self._policy.changes_last_user_message)
-        if broken:
-            raise BrokenRequest("; ".join(sorted(broken)))
-        self.after = await self._ctx.tokens.count(after)
-        if self.after.total > self._before.total and not self._policy.may_grow:
-            raise BrokenRequest(f"the request grew from {self._before.total} to {self.after.total} tokens")
 
     def _has_no_room(self) -> bool:
         """Whether a request that fitted would no longer, for something that gives way; a guard never does."""

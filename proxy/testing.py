@@ -1,16 +1,21 @@
-"""The kit for policy authors: conversations in a tiny language, and a context that needs no server.
+"""The kit for policy authors: conversations in a tiny language, a context that needs no server, and `conform`.
 
 `"s u1 a1! t1 a2 u2"` is a system message, a user message with the text "u1", an assistant message that calls a tool,
 the tool's result, an assistant's and a user's message. `d` is a developer message; `a1!x,y` makes two parallel calls,
 `x` and `y`, which `tx` and `ty` answer.
 """
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
-from proxy.context import Context, Identity, ModelProfile, TokenCount
+from proxy.chain import count_checked, run
+from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
+from proxy.once import OnceService
+from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
 
@@ -25,8 +30,8 @@ def message(word: str) -> Message:
     return Message({"role": role, "content": None, "tool_calls": [_call(i) for i in (calls or text[1:]).split(",")]})
 
 
-def _call(call_id: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": "look_up", "arguments": f'{{"key":"{call_id}"}}'}}
+def _call(call_id: str, name: str = "look_up") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": f'{{"key":"{call_id}"}}'}}
 
 
 def tool(name: str = "look_up", description: str = "Looks something up.") -> Tool:
@@ -126,3 +131,165 @@ def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields
         "archive": MemoryArchive(),
     }
     return Context(**(known | fields))
+
+
+# --- conformance ------------------------------------------------------------------------------------------------------
+
+_SAID = (
+    "The printer in room 214 is out of toner: ana.ruiz@example.com wants 3 cartridges at 41.90 EUR each.",
+    "Nunca reserves hoteles de más de 200 euros por noche. Mi número es el +34 600 123 456.",
+    "I'm vegetarian, I live in Lyon, and my name is Bruno Keller.",
+    "Please keep every answer under 80 words. 👍",
+    "今天下午三点的会议改到明天。",
+)
+_IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+_SOUND = {"type": "input_audio", "input_audio": {"data": "UklGRgAAAABXQVZF", "format": "wav"}}
+
+
+def lifelike(turns: int = 40) -> ChatRequest:
+    """A conversation with all that clients send.
+
+    It has several system messages, text in lists, images, audio, pasted text, addresses, numbers, languages, reasoning
+    with and without a signature, parallel calls, large and failed results, and 40 tools.
+    """
+    words = ["s", "s2", "d"]
+    messages = [message(word) for word in words]
+    for turn in range(turns):
+        messages += _turn(turn)
+    tools = [tool(f"tool_{number}", f"Does job {number} for the printers.") for number in range(40)]
+    return chat("", tools=tools).with_messages(messages)
+
+
+def _turn(turn: int) -> Iterator[Message]:
+    said = f"{_SAID[turn % len(_SAID)]} ({turn})"
+    pasted = "\n".join(f"{turn}.{line} A line of a text that was pasted." for line in range(150))
+    contents = [said, [{"type": "text", "text": said}, _IMAGE], [_SOUND, {"type": "text", "text": said}], said]
+    yield Message({"role": "user", "content": f"{said}\n{pasted}" if turn % 10 == 5 else contents[turn % 4]})
+    if turn % 4 == 1:
+        signed = [{"type": "thinking", "thinking": f"Look up {turn}.", "signature": f"c2ln{turn}"}]
+        thought = {"thinking_blocks": signed} if turn % 8 == 1 else {"reasoning_content": f"I look up {turn}."}
+        calls = [_call(f"{turn}.{number}", f"tool_{turn % 3}") for number in range(2)]
+        yield Message({"role": "assistant", "content": None, **thought, "tool_calls": calls})
+        rows = [{"id": 1000 * turn + row, "mail": f"u{row}@example.com", "price": row * 1.25} for row in range(100)]
+        yield Message({"role": "tool", "tool_call_id": calls[0]["id"], "content": json.dumps(rows)})
+        failed = [{"type": "text", "text": f"error 503: printer {turn} is busy"}]
+        yield Message({"role": "tool", "tool_call_id": calls[1]["id"], "content": failed})
+    yield Message({"role": "assistant", "content": f"Job {turn} is done."})
+
+
+def prefixes(request: ChatRequest) -> Iterator[ChatRequest]:
+    """The requests that a client sends until a conversation has come this far, the last one included."""
+    for end, item in enumerate(request.messages):
+        if item.role == "assistant" and end and request.messages[end - 1].role in ("user", "tool"):
+            yield request.with_messages(request.messages[:end])
+    yield request
+
+
+@dataclass(frozen=True)
+class Example:
+    """A conversation in which a policy acts, where more is needed than the request."""
+
+    given: ChatRequest | Context
+    policy: Policy | None = None
+    """With its settings; without, it has the default ones."""
+    behind: Sequence[Policy] = field(default=())
+    """The steps in front of it."""
+
+
+async def conform(kind: type[Policy], examples: Iterable[ChatRequest | Example] = ()) -> None:
+    """Raise `AssertionError` where a policy does not keep to the contract.
+
+    It runs over `lifelike` conversations, with room and without, and over the examples, as they grow. In one of them it
+    has to act. It must change nothing in place, decide the same twice, leave a sound request, change nothing more when
+    applied again, and change what was sent before no more often than `prefix_breaks_per_turn` says, in those
+    conversations in which it acts.
+    """
+    for name, about in kind.model_fields.items():
+        _hold(about.description, f"{kind.__name__}.{name} has no docstring")
+    _hold(kind.__doc__, f"{kind.__name__} has no docstring")
+    request = lifelike()
+    tight = sum(await CharTokens().sizes(request.messages)) * 3 // 5
+    general = [Example(context(request, window=window)) for window in (10**6, tight)]
+    own = [each if isinstance(each, Example) else Example(each) for each in examples]
+    grown = [await _grow(each, kind) for each in (*general, *own)]
+    acted = [each for each in grown if each.acts]
+    _hold(acted, f"no conversation made {kind.__name__} act: bring EXAMPLES that do")
+    idle = [place for place, each in enumerate(grown[len(general) :]) if not each.acts]
+    _hold(not idle, f"{kind.__name__} does not act in its examples {idle}")
+    breaks, turns = sum(each.breaks for each in acted), sum(each.turns for each in acted)
+    most = kind.prefix_breaks_per_turn
+    _hold(breaks <= most * turns, f"{breaks} of {turns} turns change what was sent before: more than {most} per turn")
+
+
+@dataclass
+class _Grown:
+    """What a policy did while a conversation grew."""
+
+    turns: int = 0
+    acts: int = 0
+    breaks: int = 0
+
+
+async def _grow(example: Example, kind: type[Policy]) -> _Grown:
+    policy = example.policy or kind()
+    ctx = example.given if isinstance(example.given, Context) else context(example.given)
+    once = OnceService(2**26)
+    ctx = replace(ctx, once=once.bound("test"))
+    grown, given = _Grown(), dump(ctx.incoming)
+    sent: tuple[list[bytes], list[bytes]] = ([], [])
+    for incoming in prefixes(ctx.incoming):
+        now = replace(ctx, incoming=incoming)
+        before = await run([(type(step).__name__, step) for step in example.behind], now, strict=True)
+        now = replace(now, incoming=before.incoming or incoming)
+        decide = check if grown.turns % 8 == 0 or incoming is ctx.incoming else type(policy).apply
+        decision = await decide(policy, before.request, now)
+        after = decision.request if isinstance(decision, Rewrite) else before.request
+        sends = _raws(before.request), _raws(after)
+        # a break by the steps in front is not this one's
+        had, has = (new[: len(old)] != old[: len(new)] for new, old in zip(sends, sent, strict=True))
+        grown.turns += 1
+        grown.acts += not isinstance(decision, Keep)
+        grown.breaks += has and not had
+        sent = sends
+    once.close()
+    _hold(dump(ctx.incoming) == given, f"{kind.__name__} changed the request in place")
+    return grown
+
+
+def _raws(request: ChatRequest) -> list[bytes]:
+    return [item.raw for item in (*request.tools, *request.messages)]
+
+
+async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
+    """What a policy decides. Raises `AssertionError` or `BrokenRequest` where it does not keep to the contract."""
+    name, given = type(policy).__name__, dump(request)
+    first = await policy.apply(request, ctx)
+    second = await policy.apply(request, replace(ctx, once=Uncached()))
+    _hold(dump(request) == given, f"{name} changed the request in place")
+    _hold(_sent(first) == _sent(second), f"{name} gave two answers to the same request")
+    # what is settled in the memo is no longer new
+    _hold(ctx.memo is not None or _said(first) == _said(second), f"{name} gave two reasons for the same answer")
+    if isinstance(first, Rewrite):
+        await count_checked(policy, request, await ctx.tokens.count(request), first, ctx)
+        again = await policy.apply(first.request, ctx)
+        if isinstance(again, Rewrite):
+            _hold(dump(again.request) == dump(first.request), f"{name} changes more when it is applied again")
+    return first
+
+
+def _hold(holds: object, told: str) -> None:
+    if not holds:
+        raise AssertionError(told)
+
+
+def dump(request: ChatRequest) -> bytes:
+    """Everything of a request, as bytes that were not taken from a memo."""
+    return encode([request.model, list(request.messages), list(request.tools), request.rest, list(request.order)])
+
+
+def _sent(decision: Decision) -> tuple[type, bytes]:
+    return type(decision), dump(decision.request) if isinstance(decision, Rewrite) else b""
+
+
+def _said(decision: Decision) -> tuple[str, dict[str, Any]]:
+    return decision.why, dict(decision.facts)

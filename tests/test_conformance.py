@@ -1,28 +1,47 @@
 """What every policy owes, whoever wrote it: one test over each file in `policies/`."""
 
+import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chain import run
-from proxy.chat import ChatRequest, Message, encode
+from proxy.chain import BrokenRequest, run
+from proxy.chat import ChatRequest, Message
 from proxy.config import policy_class, policy_names
-from proxy.policy import Keep, Policy, Rewrite
-from proxy.testing import chat, context
-from proxy.wire import damage
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.testing import Example, chat, check, conform, context, dump, lifelike, prefixes
+from proxy.wire import flaws
 
 POLICIES = policy_names()
 WINDOW = 700
 
+PARTS: Sequence[Any] = [
+    "mail ana.ruiz@example.com about 3 lamps at 41.90 EUR",
+    [{"type": "text", "text": "¿cuánto cuesta? 🙂"}],
+    [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}, {"type": "text", "text": "?"}],
+    [{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}],
+]
+"""Contents of user messages and tool results."""
+REASONING: Sequence[dict[str, Any]] = [
+    {"reasoning_content": "I look it up."},
+    {"thinking_blocks": [{"type": "thinking", "thinking": "I look it up.", "signature": "c2ln"}]},
+    {"reasoning_details": [{"type": "reasoning.encrypted", "data": "c2ln"}]},
+]
+
 
 @st.composite
 def conversations(draw: st.DrawFn) -> ChatRequest:
-    """Sound conversations: several system messages anywhere, tool calls in parallel, an exchange open at the end."""
+    """Sound conversations: several system messages anywhere, tool calls in parallel, an exchange open at the end.
+
+    Contents are strings and lists of parts; assistant messages have reasoning of several kinds.
+    """
     words: list[str] = draw(st.lists(st.sampled_from(["s", "d", "sA", "sA"]), max_size=4))
     for turn in range(draw(st.integers(1, 12))):
         words.append(f"u{turn}" + draw(st.sampled_from(["", "x" * 300])))
@@ -35,16 +54,24 @@ def conversations(draw: st.DrawFn) -> ChatRequest:
             words.append("slater")
     if not any(word.startswith("u") for word in words[-1:]) and draw(st.booleans()):
         words.append("ulast")
-    return chat(" ".join(words))
+    request = chat(" ".join(words))
+    changes = {"user": [{"content": part} for part in PARTS], "tool": [{"content": part} for part in PARTS[:2]]}
+    changes["assistant"] = list(REASONING)
+    return request.with_messages(
+        item.with_changes(**draw(st.sampled_from([{}, *changes.get(item.role, [])]))) for item in request.messages
+    )
 
 
 def made(name: str) -> Policy:
     return policy_class(name)()
 
 
-def dump(request: ChatRequest) -> bytes:
-    """Everything of a request, as bytes that were not taken from a memo."""
-    return encode([request.model, list(request.messages), list(request.tools), request.rest, list(request.order)])
+def examples_of(name: str) -> Sequence[ChatRequest | Example]:
+    """The `EXAMPLES` of a policy's test, if it has any."""
+    found: Sequence[ChatRequest | Example] = getattr(
+        importlib.import_module(f"tests.policies.test_{name}"), "EXAMPLES", ()
+    )
+    return found
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -52,47 +79,15 @@ class TestEveryPolicy:
     @settings(max_examples=60, deadline=None)
     @given(request_=conversations())
     async def test_decides_purely_and_leaves_a_sound_request(self, name: str, request_: ChatRequest) -> None:
-        policy, ctx, before = made(name), context(request_, window=WINDOW), dump(request_)
-
-        first = await policy.apply(request_, ctx)
-        second = await policy.apply(request_, ctx)
-
-        assert dump(request_) == before, "the request was changed in place"
-        assert type(first) is type(second)
-        if isinstance(first, Rewrite) and isinstance(second, Rewrite):
-            assert dump(first.request) == dump(second.request), "the same request gave two answers"
-            assert first.why == second.why
-            assert dict(first.facts) == dict(second.facts)
-            assert not damage(request_, first.request)
-            again = await policy.apply(first.request, context(request_, window=WINDOW))
-            assert isinstance(again, Keep) or (
-                isinstance(again, Rewrite) and dump(again.request) == dump(first.request)
-            ), "applying it twice changes more"
+        await check(made(name), request_, context(request_, window=WINDOW))
 
     @settings(max_examples=30, deadline=None)
     @given(request_=conversations())
     async def test_needs_no_mercy_from_the_runner(self, name: str, request_: ChatRequest) -> None:
         await run([(name, made(name))], context(request_, window=WINDOW), strict=True)
 
-    async def test_changes_a_sent_prefix_no_more_often_than_it_declares(self, name: str) -> None:
-        policy = made(name)
-        sent: list[bytes] = []
-        breaks = turns = 0
-        for request in growing():
-            decision = await policy.apply(request, context(request, window=10**6))
-            forwarded = decision.request if isinstance(decision, Rewrite) else request
-            raws = [message.raw for message in forwarded.messages]
-            turns += 1
-            breaks += raws[: len(sent)] != sent[: len(raws)] and sent != []
-            sent = raws
-        assert breaks <= policy.prefix_breaks_per_turn * turns
-
-    def test_documents_and_defaults_every_field(self, name: str) -> None:
-        kind = policy_class(name)
-        kind()  # every field has a default, so `- name: {}` is a legal line
-        assert kind.__doc__
-        for field, about in kind.model_fields.items():
-            assert about.description, f"{field} has no docstring"
+    async def test_keeps_to_the_contract_in_conversations_in_which_it_acts(self, name: str) -> None:
+        await conform(policy_class(name), examples_of(name))
 
     def test_is_frozen(self, name: str) -> None:
         policy = made(name)
@@ -100,25 +95,16 @@ class TestEveryPolicy:
             policy.timeout = 2.0
 
 
-def growing() -> Iterator[ChatRequest]:
-    """One conversation, turn by turn, as a client sends it."""
-    words = ["s", "s2", "d"]
-    for turn in range(120):
-        words += [f"u{turn}"]
-        yield chat(" ".join(words))
-        words += [f"a{turn}!", f"t{turn}", f"a{turn}"]
-
-
 def test_decisions_do_not_depend_on_the_hash_seed() -> None:
     program = (
         "import asyncio, sys\n"
-        "from tests.test_conformance import POLICIES, dump, growing, made\n"
+        "from tests.test_conformance import POLICIES, made\n"
         "from proxy.policy import Rewrite\n"
-        "from proxy.testing import context\n"
+        "from proxy.testing import context, dump, lifelike, prefixes\n"
         "async def main():\n"
         "    for name in POLICIES:\n"
-        "        for request in growing():\n"
-        "            decision = await made(name).apply(request, context(request, window=900))\n"
+        "        for request in list(prefixes(lifelike()))[::10]:\n"
+        "            decision = await made(name).apply(request, context(request, window=9000))\n"
         "            shown = dump(decision.request) if isinstance(decision, Rewrite) else decision.why.encode()\n"
         "            sys.stdout.buffer.write(shown)\n"
         "asyncio.run(main())\n"
@@ -138,3 +124,109 @@ def test_decisions_do_not_depend_on_the_hash_seed() -> None:
 def test_messages_are_plain_json() -> None:
     message = Message({"role": "user", "content": "é"})
     assert json.loads(message.raw) == message
+
+
+# --- the conformance test itself --------------------------------------------------------------------------------------
+
+
+def test_the_conversation_has_all_that_clients_send() -> None:
+    request = lifelike()
+    text = dump(request).decode()
+    for wanted in ("image_url", "input_audio", "@example.com", "signature", "reasoning_content", "41.90", "今天"):
+        assert wanted in text
+    assert any(isinstance(item.get("content"), list) for item in request.messages if item.role == "tool")
+    assert any(len(item.call_ids) > 1 for item in request.messages)
+    assert all(not flaws(each) for each in prefixes(request))
+    assert [each.messages[-1].role for each in prefixes(chat("s u1 a1! t1 a1 u2"))] == ["user", "tool", "user"]
+
+
+class Tried(Policy):
+    """Takes the word `toner` out of user messages."""
+
+    changes_last_user_message: ClassVar[bool] = True
+
+    how: str = "well"
+    """How it goes about it."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        messages = [self._without(item, place) for place, item in enumerate(request.messages)]
+        if all(new is old for new, old in zip(messages, request.messages, strict=True)):
+            return Keep("nothing to take out")
+        return Rewrite(request.with_messages(messages), "took it out")
+
+    def _without(self, item: Message, place: int) -> Message:
+        return item.with_texts(lambda text: text.replace("toner", "")) if item.role == "user" else item
+
+
+class Idle(Tried):
+    """Never acts."""
+
+    def _without(self, item: Message, place: int) -> Message:
+        return item
+
+
+class InPlace(Tried):
+    """Changes parts of the client's own message."""
+
+    def _without(self, item: Message, place: int) -> Message:
+        for part in item.parts:
+            if "toner" in part.get("text", ""):
+                part.update(text="")  # type: ignore[attr-defined]
+        return item
+
+
+class Undeclared(Tried):
+    """Does what it has not declared."""
+
+    changes_last_user_message = False
+
+
+class Counting(Tried):
+    """Numbers the messages from the end."""
+
+    may_grow = True
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        last = len(request.messages)
+        return Rewrite(request.with_messages(
+            item.with_changes(name=f"n{last - place}") if item.role == "user" else item
+            for place, item in enumerate(request.messages)
+        ), "numbered")  # fmt: skip
+
+
+class Stammering(Tried):
+    """Adds a word each time."""
+
+    may_grow = True
+
+    def _without(self, item: Message, place: int) -> Message:
+        return item.with_texts(lambda text: f"so {text}") if item.role == "user" else item
+
+
+@pytest.mark.parametrize(
+    ("kind", "examples", "told"),
+    [
+        pytest.param(Tried, (), None, id="a good one"),
+        pytest.param(Tried, (chat("utoner"),), None, id="with an example"),
+        pytest.param(Tried, (chat("u1"),), r"does not act in its examples \[0\]", id="an example for nothing"),
+        pytest.param(Idle, (), "no conversation made Idle act: bring EXAMPLES", id="it never acts"),
+        pytest.param(InPlace, (), "changed the request in place", id="it changes a part in place"),
+        pytest.param(Undeclared, (), "the last user message was changed", id="it does more than it declares"),
+        pytest.param(Counting, (), "change what was sent before: more than 0.0 per turn", id="it breaks the prefix"),
+        pytest.param(Stammering, (), "changes more when it is applied again", id="it is not idempotent"),
+        pytest.param(Tried, (Example(context(chat("utoner"), window=9), Idle()),), "its examples", id="by settings"),
+    ],
+)
+async def test_a_policy_that_does_not_keep_to_the_contract_is_told(
+    kind: type[Policy], examples: Sequence[ChatRequest | Example], told: str | None
+) -> None:
+    if told is None:
+        await conform(kind, examples)
+        return
+    with pytest.raises((AssertionError, BrokenRequest), match=told):
+        await conform(kind, examples)
+
+
+async def test_what_the_steps_in_front_break_is_not_counted() -> None:
+    behind = Example(chat("s u1 a1 u2 a2 utoner"), behind=(Counting(),))
+    await conform(Tried, [behind])

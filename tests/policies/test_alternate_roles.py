@@ -8,7 +8,7 @@ from policies.alternate_roles import AlternateRoles
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, MEMORIES, build
 from proxy.policy import Keep, Rewrite
-from proxy.testing import context
+from proxy.testing import chat, context
 from proxy.wire import flaws
 
 
@@ -23,6 +23,9 @@ SYSTEM, FIRST, ANSWER, LAST = (
     said("user", "🙂 go on"),
 )
 BLOCKS = build(MEMORIES, "About.", ["- tea"]), build(FACTS, "About.", ["- Name: Ana"])
+
+
+EXAMPLES = [chat("s u1 u2 a2 u3")]
 
 
 @pytest.mark.parametrize(

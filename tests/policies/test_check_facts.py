@@ -10,7 +10,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.config import load
 from proxy.errors import ConfigError
 from proxy.policy import Decision, Keep, Reject, Rewrite
-from proxy.testing import MemoryArchive, chat, context
+from proxy.testing import Example, MemoryArchive, chat, context
 
 FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."
@@ -37,6 +37,9 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **
 def texts(decision: Decision) -> list[str]:
     assert isinstance(decision, Rewrite)
     return [message.text for message in decision.request.messages]
+
+
+EXAMPLES = [Example(talk(("user", "Hello."), ("assistant", FALSE), ("user", "Thanks.")), CheckFacts(facts=(FACT,)))]
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])

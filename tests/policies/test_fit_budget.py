@@ -7,7 +7,7 @@ from policies.fit_budget import FitBudget
 from proxy.chain import run
 from proxy.chat import ChatRequest
 from proxy.policy import Keep, Reject, Rewrite
-from proxy.testing import MemoryArchive, chat, context, profile, tool
+from proxy.testing import Example, MemoryArchive, chat, context, profile, tool
 from proxy.wire import damage
 
 WINDOW = 10_000
@@ -30,6 +30,9 @@ async def decided(request: ChatRequest, archive: Any = "", **settings: Any) -> K
     model = profile(WINDOW, reserve=700, max_output=4000)
     ctx = context(request, model=model, archive=MemoryArchive() if archive == "" else archive)
     return await FitBudget(**settings).apply(request, ctx)
+
+
+EXAMPLES = [Example(context(request_of(blocks=60), window=40_000))]
 
 
 async def test_the_use_of_each_share_is_told() -> None:

@@ -10,7 +10,7 @@ from proxy.context import Context, Share
 from proxy.memory import Memos
 from proxy.policy import Keep, Rewrite
 from proxy.stores import MemoryStore
-from proxy.testing import MemoryArchive, chat, context
+from proxy.testing import Example, MemoryArchive, chat, context
 from proxy.wire import damage
 
 
@@ -49,6 +49,15 @@ def _word(message: Message) -> str:
     if message.text.startswith("<shared_context>"):
         return "+".join(line for line in message.text.split("\n") if line.startswith("told"))
     return f"a!{','.join(message.call_ids)}" if message.call_ids else message.text
+
+
+def example() -> Example:
+    box = Box()
+    box.gets("ten rooms are free")
+    return Example(box.context(chat("s u1 a!1 t1 a1 u2 a2 u3")))
+
+
+EXAMPLES = [example()]
 
 
 async def test_it_says_what_it_is_and_who_gave_it() -> None:

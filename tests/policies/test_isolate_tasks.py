@@ -13,7 +13,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.context import Context, Identity
 from proxy.names import TAG, key_of
 from proxy.policy import Keep, Policy, Reject, Rewrite
-from proxy.testing import chat, context, message, script
+from proxy.testing import Example, chat, context, message, script
 from proxy.wire import flaws
 
 
@@ -40,6 +40,9 @@ async def seen_by(task: str, conversation: str) -> str:
     assert isinstance(decision, Rewrite)
     assert not any(TAG in each for each in decision.request.messages)
     return script(decision.request)
+
+
+EXAMPLES = [Example(of_task("x", tagged("s x:u1 y:u2 x:a1 y:a2 x:u3")))]
 
 
 @pytest.mark.parametrize(

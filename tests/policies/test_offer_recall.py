@@ -7,12 +7,15 @@ from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.recall import DEFINITION
-from proxy.testing import chat, context, profile, tool
+from proxy.testing import Example, chat, context, profile, tool
 
 
 def cached(request: ChatRequest, minimum: int = 0) -> Context:
     """A provider that caches prompts from so many tokens on."""
     return context(request, model=replace(profile(), cache=CacheRules(read=0.1, minimum=minimum, ttl=300)))
+
+
+EXAMPLES = [Example(cached(chat("s u1 a1! t1 a1 u2")))]
 
 
 async def test_the_tool_stands_behind_the_clients_own() -> None:

@@ -42,6 +42,9 @@ async def forwarded(request: ChatRequest, archive: Any = "", rules: CacheRules =
     return decision.request.messages
 
 
+EXAMPLES = [conversation("s ubig a1 u2 a2 u3", ubig=PASTED)]
+
+
 @pytest.mark.parametrize(
     ("words", "leaves"),
     [

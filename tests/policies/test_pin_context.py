@@ -7,7 +7,7 @@ from policies.window_history import WindowHistory
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
-from proxy.testing import chat, context, script
+from proxy.testing import Example, chat, context, script
 
 
 def talk(turns: int) -> ChatRequest:
@@ -15,6 +15,9 @@ def talk(turns: int) -> ChatRequest:
     for n in range(turns):
         messages += chat(f"a{n} u{n}" + "x" * 200).messages
     return chat("u").with_messages([*chat("s").messages, *messages])
+
+
+EXAMPLES = [Example(talk(40), behind=(WindowHistory(summary=False),))]
 
 
 async def test_nothing_left_nothing_to_do() -> None:

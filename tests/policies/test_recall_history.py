@@ -4,13 +4,14 @@ from dataclasses import replace
 import pytest
 
 from policies.recall_history import RecallHistory
+from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
 from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.stores import MemoryStore
-from proxy.testing import context, profile
+from proxy.testing import Example, context, lifelike, profile
 
 FACTS = (
     "My dog Biscuit is a beagle of nine years.",
@@ -46,6 +47,9 @@ def texts(decision: object) -> list[str]:
 
 def recalled(decision: object) -> str:
     return next(text for text in texts(decision) if text.startswith("<recalled_context>"))
+
+
+EXAMPLES = [Example(lifelike(), behind=(WindowHistory(keep_turns=2, stride=1, summary=False),))]
 
 
 @pytest.mark.parametrize(

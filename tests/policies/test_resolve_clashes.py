@@ -13,7 +13,7 @@ from proxy.clashes.wording import line
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.reach import Pair
-from proxy.testing import MemoryArchive, context, profile
+from proxy.testing import Example, MemoryArchive, context, profile
 from proxy.wire import damage
 from tests.clashes.conversation import assistant, user
 
@@ -36,6 +36,9 @@ async def sent(request: ChatRequest, ctx: Context | None = None, **settings: obj
     assert isinstance(decision, Rewrite)
     assert not damage(request, decision.request)
     return [message.text for message in decision.request.messages]
+
+
+EXAMPLES = [Example(cached(asked(*SHORT[:2], *FILLER, SHORT[2])))]
 
 
 async def test_without_a_cache_the_older_statement_is_marked_where_it_stands() -> None:

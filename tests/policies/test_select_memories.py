@@ -16,7 +16,7 @@ from proxy.memory_ranking import Bars, ranked
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.remembered import Remembered, RememberedItem
 from proxy.stores import MemoryStore
-from proxy.testing import context, profile
+from proxy.testing import Example, context, profile
 from proxy.wire import flaws
 
 SYSTEM = Message({"role": "system", "content": "Be brief."})
@@ -85,6 +85,17 @@ def contents(decision: Decision) -> list[str]:
 
 def ids(ranking: Sequence[RememberedItem]) -> list[str]:
     return [each.id for each in ranking]
+
+
+EXAMPLES = [
+    Example(
+        remembering(
+            ask(user("Book a flight to Rome."), assistant("When?"), user("On Friday. Which seat do I like?")),
+            Given(item("seat", 0.9, text="Prefers a window seat.")),
+            MemoryStore(2**20),
+        )
+    )
+]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from policies.self_correct import SelfCorrect
 from proxy.chat import ChatRequest
 from proxy.context import Context, Correction
 from proxy.policy import Keep, Rewrite
-from proxy.testing import chat, context, script
+from proxy.testing import Example, chat, context, script
 from proxy.wire import damage
 
 EMPTY = Correction("empty-1", "An answer was empty.")
@@ -50,6 +50,9 @@ async def forwarded(request: ChatRequest, memo: Remembering, *pending: Correctio
 
 def made(request: ChatRequest, memo: Remembering, *pending: Correction) -> Context:
     return context(request, memo=memo, corrections=Pending(*pending))
+
+
+EXAMPLES = [Example(made(chat("s u1 a1 u2 a2 u3"), Remembering(), EMPTY))]
 
 
 async def test_without_notes_nothing_changes() -> None:

@@ -69,6 +69,11 @@ def result_of(decision: Decision) -> str:
     return next(message.text for message in decision.request.messages if message.role == "tool")
 
 
+EXAMPLES = [
+    asked(CUT, Message({"role": "assistant", "content": "A lamp."}), Message({"role": "user", "content": "Thanks."}))
+]
+
+
 async def test_good_content_is_left_alone() -> None:
     decision = await decided(ValidateContent(), asked(WHOLE))
     assert isinstance(decision, Keep)

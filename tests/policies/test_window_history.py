@@ -10,6 +10,8 @@ from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, script
 from proxy.wire import damage
 
+EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
+
 
 @pytest.mark.parametrize(
     ("given", "forwarded"),

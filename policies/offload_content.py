@@ -1,4 +1,4 @@
-"""Carry a large text of the user's at full size only until it was read."""
+"""Shorten what does not fit the window, and large texts of the user's once they were read."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool
+from proxy.compaction.fitting import forced
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
@@ -19,20 +20,28 @@ from proxy.preview import Preview, preview
 
 
 class OffloadContent(Policy):
-    """Let a large text that the user pasted leave the context once the model has read it; a preview stays.
+    """Shorten what cannot fit the window, and large texts that the user pasted once the model has read them.
 
-    The last user message stays as it is. As soon as there is a later one, and an assistant message has followed, a
-    large text takes its short form: the user's own words around the document, their questions and constraints, the
-    document's headings, first lines, identifiers and numbers, and the handle of the whole, which is archived first.
-    Without an archive everything stays. Images, audio and files are not touched.
+    A tool result or a pasted document that the window cannot hold, even if all before it left, is archived. In its
+    place the model gets its outline, the passages that bear on the question, and the handle of the whole. The user's
+    own words, the short paragraphs before and behind a document, stay word for word. Of several results of one call the
+    largest are shortened first. The form is made of the text, the question and the window, so it is the same in every
+    later request. Only a question that does not fit by itself is left for `reject_oversize`.
 
-    The form depends on the text alone and is taken as early as possible, so the provider's prompt cache keeps hitting;
-    where much has been said in between, such as in a long run of tools, so that it would not pay within `turns` further
-    requests, the text stays. With tools, put `offer_recall` into the chain, and the model reads the whole when it
-    wants to; in a plain chat put `recall_history` into it, which brings the passages back that a question needs.
+    A large text that fits stays as long as it is in the last user message. As soon as there is a later one, and an
+    assistant message has followed, it takes a preview: the user's own words, the document's headings, first lines and
+    values, and the handle. Where much has been said in between, so that it would not pay within `turns` further
+    requests, the text stays. Without an archive everything stays. Images, audio and files are not touched.
+
+    With tools, put `offer_recall` into the chain, and the model reads on by itself; in a plain chat put
+    `recall_history` into it, which brings the passages back that a later question needs.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
+    changes_last_user_message: ClassVar[bool] = True
+
+    share: float = Field(default=0.25, gt=0, le=0.5)
+    """The share of the usable window that the form of one text may take that does not fit."""
 
     over: int = Field(default=4000, ge=500)
     """Texts of more than about this many tokens are offloaded."""
@@ -43,11 +52,15 @@ class OffloadContent(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
         theirs = of_client(request.messages, ctx.incoming.messages)
-        messages, counts = list(request.messages), {"large": 0, "offloaded": 0}
+        messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
+        forms_of = await forced(request, ctx, self.share)
+        for place, message in forms_of.items():
+            counts["forced"] += message != messages[place]
+            messages[place] = message
         for place, moment in _moments(request.messages):
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
-            if place not in theirs or len(message.raw) <= self.over:
+            if place in forms_of or place not in theirs or len(message.raw) <= self.over:
                 continue
             forms = await self._forms(place, message, ctx)
             counts["large"] += len(forms)
@@ -56,10 +69,11 @@ class OffloadContent(Policy):
                 continue
             messages[place] = await _offloaded(message, forms, ctx)
             counts["offloaded"] += messages[place] is not message
-        if not counts["offloaded"]:
+        if not counts["offloaded"] and not counts["forced"]:
             return Keep(f"{counts['large']} large texts were read, none leaves")
-        why = f"{counts['offloaded']} user messages became a preview"
-        return Rewrite(request.with_messages(messages), why, {"offloaded_messages": counts["offloaded"]})
+        why = f"{counts['offloaded']} user messages became a preview, {counts['forced']} messages were made to fit"
+        facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
+        return Rewrite(request.with_messages(messages), why, facts)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         found: list[tuple[Text, Preview]] = []

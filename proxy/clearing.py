@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from proxy.chat import Message
+from proxy.forms import is_to_fit
 from proxy.history.pins import MARKER, arguments
 
 LINE = 40
@@ -51,7 +52,7 @@ def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[in
     for index, message in enumerate(messages):
         walk.take(index)
         if message.get("role") == "tool":
-            unread += max(0, born[index] - sizes[index])
+            unread += 0 if is_to_fit(message.text) else max(0, born[index] - sizes[index])
             continue
         if message.get("role") == "assistant":
             unread, requests = 0, requests + 1

@@ -28,7 +28,7 @@ def departed(incoming: Sequence[Message], request: Sequence[Message]) -> list[in
         stands = bool(asked) and all(calls[call] > 0 for call in asked)
         if stands:
             calls.subtract(asked)
-        seen_user = seen_user or message.get("role") == "user"
         if seen_user and not (stands or id(message) in there or message.is_system or message.raw in raws):
             gone.append(place)
+        seen_user = seen_user or message.get("role") == "user"
     return gone[::-1]

@@ -17,17 +17,13 @@ _OWN = 1500
 """Characters at each end of a text without marks that count as the user's own words."""
 _LONGEST = 400
 _ASKS = 20
-"""So many sentences in the middle of a text that speak to the assistant stay."""
+"""So many questions in the middle of a text stay."""
 _WORTH = 0.75
 """A preview longer than this share of the text is none."""
 _HEADED = re.compile(r"^#{1,6} \S", re.MULTILINE)
 _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
 _SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
-_ASKED = re.compile(
-    r"\?\s*$|\b(?:please|can you|could you|would you|i (?:want|need|would like)|you (?:should|need to|have to)|"
-    r"por favor|quiero|necesito|puedes|podr[ií]as)\b",
-    re.IGNORECASE,
-)
+_ASKED = re.compile(r"[?？؟]\s*$")
 
 
 class Preview(NamedTuple):
@@ -44,10 +40,10 @@ def preview(text: str) -> Preview | None:
     """The preview of a text, a pure function of it; None where it would hardly be shorter.
 
     What stands inside a fence or a pair of tags on lines of their own is a document; its form depends on its kind. Of
-    what stands outside, short parts stay word for word, and so do both ends of the text. Questions, requests and
+    what stands outside, short parts stay word for word, and so do both ends of the text. Questions and
     constraints stay word for word, wherever they stand.
     """
-    found = list(_parts(text))
+    found = list(divided(text))
     short = "\n".join(
         _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)
         for place, (part, marked) in enumerate(found)
@@ -61,8 +57,8 @@ def preview(text: str) -> Preview | None:
     return Preview(short, weight(text), weight(short), weight(short[:same]))
 
 
-def _parts(text: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces, and whether each is a document that the user marked as one."""
+def divided(text: str) -> Iterator[tuple[str, bool]]:
+    """A text in pieces, and whether each is a document that the user marked as one."""
     lines = text.split("\n")
     last = {line.strip(): place for place, line in enumerate(lines) if line.lstrip()[:2] in ("</", "``", "~~")}
     start = place = 0
@@ -103,8 +99,8 @@ def _document(text: str) -> str:
 
 
 def _asked(text: str) -> Iterator[str]:
-    """Sentences outside of marked documents that speak to the assistant."""
-    said = "\n".join(part for part, marked in _parts(text) if not marked)
+    """Questions outside of marked documents."""
+    said = "\n".join(part for part, marked in divided(text) if not marked)
     sentences = (one.strip() for one in _SENTENCE.split(said))
     asked = [one for one in sentences if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
     # the user's words stand at the ends of what they paste

@@ -1,11 +1,12 @@
 """Compact forms: what stands in for a large text that was read once. Pure functions of the text."""
 
 from proxy.forms.arguments import payloads, with_payloads
+from proxy.forms.cut_json import json_value
 from proxy.forms.envelopes import unwrapped
-from proxy.forms.form import Form, compact
+from proxy.forms.form import Form, compact, condensed
 from proxy.forms.html import readable
-from proxy.forms.json_values import minified
-from proxy.forms.marker import MARKER_TOKENS, is_shortened, reference, shortened
+from proxy.forms.json_values import minified, rendered
+from proxy.forms.marker import MARKER_TOKENS, is_shortened, is_to_fit, reference, shortened
 from proxy.forms.prose import parts
 from proxy.forms.texts import Text, texts_of, with_text
 from proxy.forms.treatment import Treatment, treated
@@ -17,12 +18,16 @@ __all__ = [
     "Text",
     "Treatment",
     "compact",
+    "condensed",
     "is_shortened",
+    "is_to_fit",
+    "json_value",
     "minified",
     "parts",
     "payloads",
     "readable",
     "reference",
+    "rendered",
     "shortened",
     "texts_of",
     "treated",

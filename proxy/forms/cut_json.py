@@ -69,6 +69,15 @@ def _without_half_a_member(text: str, key: int, closing: str) -> str:
     return text[:key].rstrip() if alone or text.endswith(":") else text
 
 
+def json_value(text: str) -> Pairs | list[Any] | None:
+    """What a JSON object or array says, also where its end was cut off; None for any other text."""
+    value = parsed(text)
+    if value is not None:
+        return value
+    found = cut_off(text)
+    return None if found is None else found.value
+
+
 def bare(text: str) -> str:
     """A JSON text without the white space between its values, also where its end was cut off; any other as it is."""
     if parsed(text) is not None:

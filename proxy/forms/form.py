@@ -8,8 +8,9 @@ from proxy.forms.cut_json import cut_off
 from proxy.forms.escapes import unescaped
 from proxy.forms.json_layout import JsonLayout
 from proxy.forms.json_values import parsed
-from proxy.forms.limits import STEPS, Limits
-from proxy.forms.prose import cut, prose
+from proxy.forms.limits import STEPS, TIGHT, Limits
+from proxy.forms.outline import outline
+from proxy.forms.prose import cut, parts, prose
 
 WANTED = 0.16
 """The share of the original that a form should not exceed; a tighter step is tried until it does not."""
@@ -56,6 +57,23 @@ def compact(text: str) -> Form | None:
         if len(best) <= WANTED * len(text):
             break
     return Form(kind, best) if len(best) < _WORTH * len(text) else None
+
+
+def condensed(text: str, room: int) -> str:
+    """The outline of a text that does not fit, in at most so many characters: the loosest form that does, else cut."""
+    kind, shortened = _taken_for(text)
+    if kind in ("text", "html"):
+        return _within(outline(html.readable(text), room), room)
+    for limits in (*STEPS, *TIGHT):
+        form = shortened(limits)
+        if len(form) <= room:
+            return form
+    return _within(form, room)
+
+
+def _within(text: str, room: int) -> str:
+    first, rest, _ = parts(text, max(0, room - 2), 0)
+    return f"{first}…" if rest else first
 
 
 def _taken_for(text: str) -> tuple[str, Callable[[Limits], str]]:

@@ -62,6 +62,17 @@ def squeezed(text: str) -> str:
     return _STRING_OR_SPACE.sub(lambda found: found[1] or "", text)
 
 
-def quoted(value: str) -> str:
-    """A string as JSON, with other scripts left readable."""
+def quoted(value: Any) -> str:
+    """A string, or another value that is no list and no object, as JSON, with other scripts left readable."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def rendered(value: Any) -> str:
+    """A value as JSON without white space; numbers keep their spelling."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, Pairs):
+        return "{" + ",".join(f"{quoted(key)}:{rendered(member)}" for key, member in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(rendered, value)) + "]"
+    return quoted(value)

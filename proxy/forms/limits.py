@@ -28,6 +28,9 @@ STEPS = (
 )
 """From loose to tight: the first whose form is short enough is taken."""
 
+TIGHT = tuple(Limits(text=40, items=rows, numbers=4, rows=rows, head=60, identifiers=0) for rows in (40, 24, 12, 6))
+"""Tighter still, for the outline of a text that does not fit the window."""
+
 
 def gap(count: int, what: str) -> str:
     """The note that stands where something was dropped: `[… 12 lines]`."""

@@ -2,20 +2,34 @@
 
 import re
 
-_MARKER = re.compile(r'\n\[shortened: (\d{1,12}) of (\d{1,12}) characters; recall\("[^"\n]{1,256}"\) has the whole\]')
+_MARKER = re.compile(
+    r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("[^"\n]{1,256}"\) has the whole\]'
+)
 _LONGEST = 400
 MARKER_TOKENS = 28
 """About the tokens of the line that ends a form."""
 
 
-def shortened(form: str, original: int, handle: str) -> str:
-    """A form with its last line; `original` is the length of the text it stands for."""
-    return f'{form}\n[shortened: {len(form)} of {original} characters; recall("{handle}") has the whole]'
+_TO_FIT = "\n[shortened to fit: "
+
+
+def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) -> str:
+    """A form with its last line; `original` is the length of the text it stands for.
+
+    `to_fit` says that the text was never sent as it was, because it did not fit the window.
+    """
+    said = _TO_FIT if to_fit else "\n[shortened: "
+    return f'{form}{said}{len(form)} of {original} characters; recall("{handle}") has the whole]'
+
+
+def is_to_fit(text: str) -> bool:
+    """Whether a text was shortened before the model read it, because it did not fit."""
+    return _TO_FIT in text[-_LONGEST:] and is_shortened(text)
 
 
 def is_shortened(text: str) -> bool:
     """Whether a text ends in a marker that fits it. One that does not fit is content like any other."""
-    start = text.rfind("\n[shortened: ", max(0, len(text) - _LONGEST))
+    start = text.rfind("\n[shortened", max(0, len(text) - _LONGEST))
     found = _MARKER.fullmatch(text, start) if start >= 0 else None
     return found is not None and int(found[1]) == start < int(found[2])
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from proxy.forms.limits import Limits
@@ -24,12 +25,15 @@ _HEADING = re.compile(
 )
 
 
-def outline(text: str) -> str:
-    """The outline of a text; of one without lines its beginning, its end and its identifiers."""
+def outline(text: str, room: int | None = None) -> str:
+    """The outline of a text; of one without lines its beginning, its end and its identifiers.
+
+    Without a `room` in characters it takes a share of the text.
+    """
     lines = text.splitlines()
     if len(lines) < _FEWEST:
-        return prose(text, _LIMITS)
-    room = min(max(_LEAST, len(text) // _SHARE), _MOST)
+        return prose(text, _LIMITS if room is None else replace(_LIMITS, head=room // 2, identifiers=room // 4))
+    room = min(max(_LEAST, len(text) // _SHARE), _MOST) if room is None else room
     kept = [False] * len(lines)
     for level in _levels(lines):
         fresh = [place for place in level if not kept[place]]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from proxy.chat import Message, legal_cuts
+from proxy.forms import is_to_fit
 
 _STEPS = 32
 """The usable window is rounded down to so many steps of the whole one, so that a client that asks for a slightly longer
@@ -109,7 +110,7 @@ def foresee(
         role = message.get("role")
         if role == "assistant":
             unread = 0
-        elif role == "tool":
+        elif role == "tool" and not is_to_fit(message.text):  # that was never sent in full
             unread += max(0, born[index] - settled[index])
         elif role == "user":
             last_user = index

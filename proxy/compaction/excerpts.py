@@ -1,0 +1,138 @@
+"""The form of a text that does not fit the window: its outline, and the passages that bear on what was asked.
+
+Everything is a pure function of the text, the queries and the room, so the form can be made again in every request.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from proxy.forms import condensed, json_value, readable, rendered
+from proxy.forms.json_values import Pairs
+from proxy.lexical import Lexical
+from proxy.originals import WIDEST
+from proxy.passages import passages
+
+_OUTLINE = 3
+"""The outline takes at most this part of the room; the passages may have what it leaves."""
+_MOST = 6
+"""Passages for one query."""
+_NEAR = 0.5
+"""A passage stays that has at least this share of the best one's score."""
+_PIECE = 600
+"""Characters of a part of a JSON text that is one passage; a larger part is divided."""
+_PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+
+class Piece(NamedTuple):
+    """A part of a text, word for word."""
+
+    label: str
+    """Where it stands: a JMESPath, or line numbers; empty where neither helps."""
+    text: str
+
+
+def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) -> str:
+    """The outline of a text and the passages that fit the queries best, in their order, in about `room` characters.
+
+    `line` is the number of its first line in what is archived; None where lines there are others.
+    """
+    outline = condensed(text, room // _OUTLINE)
+    pieces = list(_pieces(text, line))
+    chosen = _chosen(pieces, queries, room - len(outline), outline)
+    shown = [f"[{piece.label}] {piece.text}" if piece.label else piece.text for piece in chosen]
+    return "\n".join([outline, "[passages that bear on the question, word for word:]", *shown] if shown else [outline])
+
+
+def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
+    """The passages for each query in turn, as far as there is room; those that the outline has in full are left out."""
+    ranking = Lexical([f"{piece.label} {piece.text}" for piece in pieces])
+    taken: set[int] = set()
+    for query in queries:
+        scores = ranking.scores(query)
+        least = _NEAR * max(scores, default=0.0)
+        near = [at for at, score in enumerate(scores) if score >= least and score > 0]
+        for at in sorted(near, key=lambda at: -scores[at])[:_MOST]:
+            if at not in taken and len(pieces[at].text) <= room and pieces[at].text not in outline:
+                taken.add(at)
+                room -= len(pieces[at].text) + len(pieces[at].label) + 4
+    return [pieces[at] for at in sorted(taken)]
+
+
+def _pieces(text: str, line: int | None) -> Iterator[Piece]:
+    """The parts of a text: of JSON its records or members, of a page what a reader sees, else paragraphs and lines."""
+    value = json_value(text)
+    if value is not None:
+        with suppress(RecursionError):
+            yield from list(_members(value, ""))
+            return
+    shown = readable(text)
+    starts = line_starts(text) if shown is text and line is not None else None
+    for passage in passages(shown):
+        label = ""
+        if starts is not None and line is not None:
+            first, last = (bisect_right(starts, at) + line - 1 for at in (passage.start, passage.end - 1))
+            label = f"line {first}" if first == last else f"lines {first}-{last}"
+        yield Piece(label, passage.of(shown))
+
+
+def line_starts(text: str) -> list[int] | None:
+    """Where the lines of a text begin; None where `recall` would number them in another way."""
+    lines = text.splitlines(keepends=True)
+    if len(lines) < 2 or max(map(len, lines)) > WIDEST:
+        return None
+    return [0, *accumulate(map(len, lines))][:-1]
+
+
+def _members(value: Any, path: str) -> Iterator[Piece]:
+    text = rendered(value)
+    inner = isinstance(value, list) and any(isinstance(item, (list, Pairs)) for item in value)
+    if len(text) <= _PIECE and not (inner and path == ""):
+        yield Piece(path, text)
+    elif isinstance(value, Pairs):
+        yield from _runs([(f"{path}.{_key(key)}".lstrip("."), key, member) for key, member in value], path)
+    elif isinstance(value, list) and inner:
+        for place, item in enumerate(value):
+            yield from _members(item, f"{path}[{place}]")
+    elif isinstance(value, list):
+        yield from _slices([rendered(item) for item in value], path)
+    else:
+        for passage in passages(str(value)):
+            yield Piece(path, passage.of(str(value)))
+
+
+def _runs(members: Sequence[tuple[str, str, Any]], path: str) -> Iterator[Piece]:
+    """The members of an object: small ones that follow each other together, the others each by itself."""
+    run: list[tuple[str, Any]] = []
+    size = 0
+    for inner, key, member in members:
+        length = len(rendered(member)) + len(key)
+        if length > _PIECE or size + length > _PIECE:
+            if run:
+                yield Piece(path, rendered(Pairs(run)))
+            run, size = [], 0
+        if length > _PIECE:
+            yield from _members(member, inner)
+        else:
+            run.append((key, member))
+            size += length
+    if run:
+        yield Piece(path, rendered(Pairs(run)))
+
+
+def _slices(items: Sequence[str], path: str) -> Iterator[Piece]:
+    """The items of a list of values, as many together as make a passage."""
+    start = size = 0
+    for place, item in enumerate(items):
+        if size and size + len(item) > _PIECE:
+            yield Piece(f"{path}[{start}:{place}]", ",".join(items[start:place]))
+            start, size = place, 0
+        size += len(item) + 1
+    if start < len(items):
+        yield Piece(f"{path}[{start}:{len(items)}]", ",".join(items[start:]))
+
+
+def _key(key: str) -> str:
+    return key if key and _PLAIN_KEY.issuperset(key) and not key[0].isdigit() else f'"{key}"'

@@ -1,0 +1,161 @@
+"""What of a conversation cannot fit the window beside what must stay, and the form it takes instead.
+
+An exchange, a user's message or a call with its results, cannot be cut in two. Where one is too large for the window
+even if all before it left, its largest texts take a short form. Whether and how depends on what stands before it and on
+the exchange itself, so each later request of the conversation makes the same form again, with nothing stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+
+from proxy.chat import ChatRequest, Message, legal_cuts, split_head
+from proxy.compaction.excerpts import excerpt
+from proxy.compaction.pasted import fitted, own_words
+from proxy.context import Context
+from proxy.forms import Text, is_shortened, shortened, texts_of, treated, with_text
+from proxy.history.cuts import Marks, Room
+from proxy.history.pins import arguments
+from proxy.lineage import of_client
+
+_LEAST = 16
+"""A text may always have this part of the usable window."""
+_TRIES = 4
+
+
+async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, Message]:
+    """The messages that cannot be sent as they are, as they are sent, by their places.
+
+    A form takes at most `share` of the usable window. Nothing is shortened that cannot be archived.
+    """
+    if ctx.archive is None:
+        return {}
+    head, talk = split_head(request.messages)
+    total, own = (await ctx.tokens.count(request)).total, sum(await ctx.tokens.sizes(talk))
+    room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, Marks())
+    walk = _Walk(request, len(head), room, share, ctx)
+    return await walk.through(sorted(legal_cuts(talk)))
+
+
+class _Walk:
+    """The conversation up to an exchange."""
+
+    def __init__(self, request: ChatRequest, head: int, room: Room, share: float, ctx: Context) -> None:
+        self._messages, self._head, self._room, self._ctx = request.messages, head, room, ctx
+        self._most = int(room.usable * share)
+        self._least = room.usable // _LEAST
+        self._tools = self._least if request.tools else 0
+        self._theirs = of_client(request.messages, ctx.incoming.messages)
+        self._user: int | None = None
+        self._done: dict[int, Message] = {}
+
+    async def through(self, cuts: Sequence[int]) -> dict[int, Message]:
+        """Walk from exchange to exchange."""
+        sizes = await self._ctx.tokens.sizes([self._born(place) for place in range(self._head, len(self._messages))])
+        before = [0, *accumulate(sizes)]
+        carried = 0
+        for start, end in pairwise(cuts):
+            places = range(self._head + start, self._head + end)
+            is_user = self._messages[places[0]].get("role") == "user"
+            if is_user:
+                self._user, carried = places[0], 0
+            past = before[start] - (0 if self._user is None or is_user else sizes[self._user - self._head])
+            budget = self._room.high - min(self._room.summary, past) - (self._tools if is_user else carried)
+            most = max(self._least, budget)
+            tokens = before[end] - before[start]
+            if tokens > most:
+                tokens = await self._shorten(places, most)
+            if is_user:
+                carried = tokens
+        return self._done
+
+    def _born(self, place: int) -> Message:
+        """A message as the client sent it."""
+        return self._ctx.incoming.messages[self._theirs[place]] if place in self._theirs else self._messages[place]
+
+    async def _shorten(self, places: Sequence[int], most: int) -> int:
+        """Give the largest texts of an exchange their forms, as few as will do; the tokens that it has then."""
+        texts = [text for place in places if place in self._theirs for text in await self._texts(place)]
+        sizes = [text.sent_tokens for text in texts]
+        whole = await self._tokens([self._as_sent_first(place, texts) for place in places])
+        room = most - (whole - sum(sizes))
+        order = sorted(range(len(texts)), key=lambda at: -sizes[at])
+        if whole <= most or not texts:
+            return whole
+        rest = sum(sizes)
+        for count, at in enumerate(order, 1):
+            rest -= sizes[at]
+            each = min(self._most, (room - rest) // count)
+            if each >= self._least or count == len(order):
+                break
+        for at in order[:count]:
+            if sizes[at] > each:
+                await self._fit(texts[at], texts, max(0, each))
+        return await self._tokens([self._done.get(place, self._as_sent_first(place, texts)) for place in places])
+
+    async def _texts(self, place: int) -> list[Text]:
+        """The texts of a message that may take a form, as they are sent first, with their tokens."""
+        message, born = self._messages[place], self._born(place)
+        if message.role not in ("user", "tool") or len(message.parts) != len(born.parts):
+            return []
+        now = {text.part: text.given for text in texts_of(place, message, message.role)}
+        found = []
+        for text in texts_of(place, born, message.role):
+            if is_shortened(text.given) or now.get(text.part, "").startswith("[the same as"):
+                continue
+            if now.get(text.part) != text.given and message.role == "tool":
+                text.sent = (await self._ctx.once.of(treated, text.given)).sent or text.given
+            text.sent_tokens = await self._tokens([Message({"role": message.role, "content": text.sent})])
+            found.append(text)
+        return found
+
+    def _as_sent_first(self, place: int, texts: Sequence[Text]) -> Message:
+        message = self._messages[place]
+        for text in texts:
+            if text.message == place:
+                message = with_text(message, text)
+        return message
+
+    async def _fit(self, text: Text, beside: Sequence[Text], tokens: int) -> None:
+        """Give a text a form of at most so many tokens, where the user's own words allow it."""
+        archive = self._ctx.archive
+        if archive is None:
+            return
+        queries, handle = self._queries(text, beside), archive.handle(text.given)
+        is_user = self._messages[text.message].get("role") == "user"
+        line = 1 if text.sent == text.given else None
+        room = len(text.sent) * tokens // max(1, text.sent_tokens)
+        form = ""
+        for _ in range(_TRIES):
+            make = (
+                partial(fitted, text.given, queries, room)
+                if is_user
+                else partial(excerpt, text.sent, queries, room, line)
+            )
+            key = ("fitting", hash(text.given), len(text.given), is_user, line, queries, room)
+            made = await self._ctx.once.of_key(key, len(text.given), make)
+            form = shortened(made, len(text.given), handle, to_fit=True)
+            size = await self._tokens([Message({"role": "tool", "content": form})])
+            if size <= tokens or not room:
+                break
+            room = min(room - 1, room * tokens // size * 19 // 20)
+        if size < text.sent_tokens and is_shortened(form) and await archive.keep(text.given) is not None:
+            text.sent = form
+            self._done[text.message] = with_text(self._done.get(text.message, self._messages[text.message]), text)
+
+    def _queries(self, text: Text, beside: Sequence[Text]) -> tuple[str, ...]:
+        """What a text is asked for: the user's question; of a result its call, too."""
+        message = self._messages[text.message]
+        if message.get("role") == "user":
+            return tuple(words for other in beside if other is not text for words in own_words(other.given))
+        asked = () if self._user is None else own_words(self._born(self._user).text)
+        call = str(message.get("tool_call_id", ""))
+        called = (_arguments(one) for one in self._messages if call in one.call_ids)
+        return (*asked, *filter(None, (words.get(call, "") for words in called)))
+
+    async def _tokens(self, messages: Sequence[Message]) -> int:
+        return sum(await self._ctx.tokens.sizes(messages))
+
+
+def _arguments(message: Message) -> Mapping[str, str]:
+    return dict(zip(message.call_ids, arguments(message), strict=False))

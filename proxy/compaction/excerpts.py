@@ -11,16 +11,20 @@ from typing import Any, NamedTuple
 
 from proxy.forms import condensed, json_value, readable, rendered
 from proxy.forms.json_values import Pairs
-from proxy.lexical import Lexical
+from proxy.lexical import Lexical, terms
 from proxy.originals import WIDEST
 from proxy.passages import passages
 
 _OUTLINE = 3
 """The outline takes at most this part of the room; the passages may have what it leaves."""
 _MOST = 6
-"""Passages for one query."""
+"""Passages for the first query."""
+_FURTHER = 2
+"""And for each further one, which tells less."""
 _NEAR = 0.5
-"""A passage stays that has at least this share of the best one's score."""
+"""A passage is shown that has at least this share of the best one's score."""
+_LACKING = 0.2
+"""And one that has this share of it for words that those before it lack."""
 _PIECE = 600
 """Characters of a part of a JSON text that is one passage; a larger part is divided."""
 _PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -48,17 +52,33 @@ def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) 
 
 def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
     """The passages for each query in turn, as far as there is room; those that the outline has in full are left out."""
-    ranking = Lexical([f"{piece.label} {piece.text}" for piece in pieces])
+    hidden = [piece for piece in pieces if piece.text not in outline]
+    ranking = Lexical([f"{piece.label} {piece.text}" for piece in hidden])
     taken: set[int] = set()
-    for query in queries:
-        scores = ranking.scores(query)
-        least = _NEAR * max(scores, default=0.0)
-        near = [at for at, score in enumerate(scores) if score >= least and score > 0]
-        for at in sorted(near, key=lambda at: -scores[at])[:_MOST]:
-            if at not in taken and len(pieces[at].text) <= room and pieces[at].text not in outline:
+    for place, query in enumerate(queries):
+        for at in _best(ranking, hidden, query)[: _FURTHER if place else _MOST]:
+            if at not in taken and len(hidden[at].text) <= room:
                 taken.add(at)
-                room -= len(pieces[at].text) + len(pieces[at].label) + 4
-    return [pieces[at] for at in sorted(taken)]
+                room -= len(hidden[at].text) + len(hidden[at].label) + 4
+    return [hidden[at] for at in sorted(taken)]
+
+
+def _best(ranking: Lexical, pieces: Sequence[Piece], query: str) -> list[int]:
+    """The places of the passages that fit a query, those first that have most of what the ones before them lack."""
+    scores = ranking.scores(query)
+    most = max(scores, default=0.0)
+    best: list[int] = []
+    lacking = terms(query)
+    while lacking and len(best) < _MOST:
+        rest = ranking.scores(" ".join(lacking))
+        at = max(range(len(rest)), key=rest.__getitem__, default=0)
+        if not rest or rest[at] <= _LACKING * most:
+            break
+        best.append(at)
+        there = set(terms(pieces[at].text))
+        lacking = [term for term in lacking if term not in there]
+    near = [at for at, score in enumerate(scores) if score >= _NEAR * most and score > 0 and at not in best]
+    return [*best, *sorted(near, key=lambda at: -scores[at])][:_MOST]
 
 
 def _pieces(text: str, line: int | None) -> Iterator[Piece]:

@@ -40,9 +40,12 @@ def own_words(text: str) -> tuple[str, ...]:
 
 
 def fitted(text: str, queries: Sequence[str], room: int) -> str:
-    """The message in about `room` characters: the user's own words, and of each document its excerpt."""
+    """The message in about `room` characters: the user's own words, and of each document its excerpt.
+
+    `queries` are what the user says in other parts of the message.
+    """
     pieces = list(_divided(text))
-    queries = tuple(dict.fromkeys((*own_words(text), *queries)))
+    queries = tuple(dict.fromkeys((*queries, *own_words(text))))
     documents = sum(len(piece.document) for piece in pieces if isinstance(piece, _Piece))
     own = sum(len(piece) if isinstance(piece, str) else len(piece.head) + len(piece.tail) for piece in pieces)
     starts, shown, at = line_starts(text), [], 0

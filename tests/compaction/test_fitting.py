@@ -1,0 +1,158 @@
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from policies.compact_tool_results import CompactToolResults
+from policies.compress_history import CompressHistory
+from policies.offload_content import OffloadContent
+from policies.reject_oversize import RejectOversize
+from proxy.chain import Outcome, run
+from proxy.chat import ChatRequest, Message
+from proxy.context import Context
+from proxy.forms import is_shortened, is_to_fit
+from proxy.testing import MemoryArchive, chat, context, profile
+
+CHAIN = [
+    ("compact_tool_results", CompactToolResults()),
+    ("offload_content", OffloadContent()),
+    ("compress_history", CompressHistory()),
+    ("reject_oversize", RejectOversize()),
+]
+TEXT = "\n\n".join(
+    f"Paragraph {n} says little about anything at all, as every other one does here." for n in range(2000)
+)
+LOG = "\n".join(f"2026-03-01 10:{n // 60 % 60:02}:{n % 60:02} INFO request r-{n} took {n * 3} ms" for n in range(3000))
+JSON = json.dumps([{"id": f"T-{n}", "owner": f"person {n * 3}"} for n in range(3000)], indent=1)
+
+
+def with_contents(words: str, **contents: str) -> ChatRequest:
+    """A conversation in the tiny language; results have their contents by `t` and the call's id."""
+    request = chat(words)
+    return request.with_messages(
+        message.with_changes(content=contents[key])
+        if (key := f"t{message['tool_call_id']}" if message.role == "tool" else message.text) in contents
+        else message
+        for message in request.messages
+    )
+
+
+def upon(request: ChatRequest, archive: MemoryArchive | None = None) -> Context:
+    return context(request, model=profile(8192), archive=archive or MemoryArchive())
+
+
+async def through(request: ChatRequest, ctx: Context | None = None) -> Outcome:
+    return await run(CHAIN, ctx or upon(request), strict=True)
+
+
+async def used(outcome: Outcome, ctx: Context) -> float:
+    return (await ctx.tokens.count(outcome.request)).total / 8192
+
+
+@pytest.mark.parametrize("result", [TEXT, LOG, JSON, "x" * 200_000], ids=["text", "log", "json", "one word"])
+async def test_one_result_that_does_not_fit_is_made_to_fit(result: str) -> None:
+    request = with_contents("s u1 a1! t1", u1="Who has T-1700? And what about r-1700 and paragraph 1700?", t1=result)
+    ctx = upon(request)
+    outcome = await through(request, ctx)
+    last = outcome.request.messages[-1]
+
+    assert outcome.rejected is None
+    assert await used(outcome, ctx) <= 0.4
+    assert is_to_fit(last.text)
+    assert last["tool_call_id"] == "1"
+    assert [message.raw for message in outcome.request.messages[:-1]] == [m.raw for m in request.messages[:-1]]
+    assert result in ctx.archive.kept.values()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "whole"),
+    [
+        pytest.param([30, 30, 30], 0, id="three large ones"),
+        pytest.param([1, 40, 1], 2, id="the large one of three"),
+        pytest.param([16, 16, 2, 2], 3, id="one of four is enough"),
+        pytest.param([30, 30, 2, 2], 2, id="the two large ones of four"),
+        pytest.param([2] * 40, 0, id="forty small ones"),
+    ],
+)
+async def test_of_results_that_do_not_fit_together_the_largest_are_shortened(sizes: Sequence[int], whole: int) -> None:
+    ids = [f"c{n}" for n in range(len(sizes))]
+    contents = {f"t{call}": f"{call}: {TEXT}"[: size * 1000] for call, size in zip(ids, sizes, strict=True)}
+    request = with_contents(f"s u1 a1!{','.join(ids)} {' '.join(f't{call}' for call in ids)}", **contents)
+    ctx = upon(request)
+    outcome = await through(request, ctx)
+
+    assert outcome.rejected is None
+    assert await used(outcome, ctx) <= 0.8
+    assert (
+        sum(message.role == "tool" and not is_shortened(message.text) for message in outcome.request.messages) == whole
+    )
+
+
+@pytest.mark.parametrize("words", ["s ubig", "s u1 a1 ubig", "ubig"])
+@pytest.mark.parametrize("form", ["Who is named in 1700?\n\n{}", "{}\n\nWho is named in 1700?"])
+async def test_a_document_that_does_not_fit_keeps_its_question(form: str, words: str) -> None:
+    request = with_contents(words, ubig=form.format(TEXT))
+    ctx = upon(request)
+    outcome = await through(request, ctx)
+    last = outcome.request.messages[-1].text
+
+    assert outcome.rejected is None
+    assert await used(outcome, ctx) <= 0.4
+    assert "Who is named in 1700?" in last
+    assert "Paragraph 1700 says" in last
+    assert is_to_fit(last)
+
+
+async def test_only_a_question_that_does_not_fit_by_itself_is_refused() -> None:
+    request = with_contents("s u1 ubig", ubig=TEXT)
+    outcome = await run(CHAIN, context(request, model=profile(100)))
+
+    assert outcome.rejected is not None
+    assert outcome.rejected.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
+async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
+    request = with_contents("s u1 a1! t1", t1=TEXT)
+    ctx = context(request, model=profile(8192), archive=archive)
+    outcome = await run(CHAIN[:2], ctx, strict=True)
+
+    assert not is_shortened(outcome.request.messages[-1].text)
+
+
+async def test_what_fits_is_not_touched() -> None:
+    request = with_contents("s u1 a1! t1 a2 ubig", t1=TEXT[:8000], ubig=TEXT[:12000])
+
+    assert all(step.verdict != "rewrite" for step in (await run(CHAIN[1:2], upon(request))).steps)
+
+
+async def test_a_form_stays_the_same_in_all_later_requests() -> None:
+    words = "s ubig a1! t1 a2!2,3 t2 t3 u4 a4! t4 a5 u6 a6 u7"
+    whole = with_contents(words, ubig=f"Look for r-1700.\n\n{TEXT}", t1=LOG, t2=JSON, t3=LOG[::-1], t4="ok " * 40)
+    seen: dict[bytes, bytes] = {}
+    for end in (2, 4, 7, 8, 10, 12, 14):
+        request = whole.with_messages(whole.messages[:end])
+        assert (await through(request)).rejected is None
+        forms = (await run(CHAIN[:2], upon(request), strict=True)).request.messages
+        for sent, message in zip(request.messages, forms, strict=True):
+            if sent.raw in seen or is_to_fit(message.text):
+                assert seen.setdefault(sent.raw, message.raw) == message.raw
+    assert len(seen) == 4
+
+
+async def test_a_result_that_was_made_to_fit_cuts_no_history() -> None:
+    request = with_contents("s u1 a1 u2 a2! t2", t2=TEXT)
+    outcome = await through(request)
+
+    assert [message.text for message in outcome.request.messages[:4]] == ["s", "u1", "a1", "u2"]
+
+
+async def test_parts_that_are_no_text_stay() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    parts = [{"type": "text", "text": "What is wrong with request r-1700?"}, image, {"type": "text", "text": LOG}]
+    request = chat("s u1").with_messages([Message({"role": "user", "content": parts})])
+    sent = (await through(request)).request.messages[0]["content"]
+
+    assert sent[:2] == parts[:2]
+    assert is_to_fit(sent[2]["text"])
+    assert "request r-1700 took" in sent[2]["text"]

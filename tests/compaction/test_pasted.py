@@ -1,0 +1,41 @@
+import pytest
+
+from proxy.compaction.pasted import fitted, own_words
+
+DOCUMENT = "\n\n".join(f"Part {n}\n\n" + "There was little to report from that day. " * 20 for n in range(90))
+ROWS = "\n".join(f"K-{n},{n * 7},open" for n in range(3000))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Which part names the bridge, and why?", "Resume los riesgos en tres puntos.", "この文書の要点は？", "tl;dr 🙏"],
+)
+@pytest.mark.parametrize("document", [DOCUMENT, ROWS, '{"a": [' + ",".join(map(str, range(9000))) + "]}"])
+@pytest.mark.parametrize(
+    "form",
+    ["{question}\n\n{document}", "{document}\n\n{question}", "{question}\n```\n{document}\n```", "{question}\n{document}", "<doc>\n{document}\n</doc>\n{question}\n<doc>\n{document}\n</doc>"],
+)  # fmt: skip
+def test_the_question_stays_word_for_word(form: str, document: str, question: str) -> None:
+    text = form.format(question=question, document=document)
+    found = fitted(text, (), 6000)
+
+    assert question in found
+    assert len(found) < 7000
+    assert any(question in words for words in own_words(text))
+
+
+def test_a_question_is_the_first_of_the_users_words() -> None:
+    text = f"The minutes of the year\n\n{DOCUMENT}\n\nWho was absent?"
+
+    assert own_words(text)[0].endswith("Who was absent?")
+
+
+def test_a_short_message_is_all_the_users_own() -> None:
+    assert own_words("Find order 7.\n\nThanks!") == ("Find order 7.\n\nThanks!",)
+
+
+def test_what_the_question_names_is_found_in_the_document() -> None:
+    found = fitted(f"{ROWS}\n\nWhat is K-2222 at?", (), 4000)
+
+    assert "K-2222,15554,open" in found
+    assert "[lines 22" in found

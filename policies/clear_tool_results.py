@@ -42,6 +42,11 @@ class ClearToolResults(Policy):
     itself within so many is cleared below the mark too, whatever it frees. With 0, only the window counts, and where
     there is no prompt cache, the stride."""
 
+    @property
+    def cuts_over(self) -> float:
+        """Where a batch is cleared."""
+        return self.clear_at
+
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Replay the batches; keep where there is none."""
         head, talk = split_head(request.messages)

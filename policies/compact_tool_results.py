@@ -81,14 +81,14 @@ class CompactToolResults(Policy):
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
         groups = list(_groups(request.messages))
-        start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size
+        start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size, bool(ctx.held)
         keys = list(_keys(groups, start))
         known = await _known(keys, ctx)
         messages: list[Message] = []
         for place, group in enumerate(groups):
             sent = known[place]
             if sent is None:
-                sent = await walk.forwarded(group, read=place < len(groups) - 1)
+                sent = await walk.forwarded(group, read=place < len(groups) - 1 and not ctx.held)
                 if walk.lasts:
                     ctx.once.remember(keys[place], sent)
             walk.take(sent)

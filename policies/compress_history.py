@@ -67,6 +67,11 @@ class CompressHistory(Policy):
         return self
 
     @property
+    def cuts_over(self) -> float:
+        """Where the conversation is cut."""
+        return self.compress_at
+
+    @property
     def needs_writer(self) -> bool:
         """Whether summaries are to be written."""
         return self.summary == "written"

@@ -51,6 +51,8 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
+        if ctx.held:
+            return Keep("signed reasoning stands behind the texts that were read")
         theirs = of_client(request.messages, ctx.incoming.messages)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
         forms_of = await forced(request, ctx, self.share)

@@ -81,7 +81,7 @@ class Api:
         """Run the chain of a route over the client's body, send what that gave, relay the answer."""
         _, steps = self._rewriting.chain_of(route, http, seen)
         send: Send = route.upstream.send
-        if steps or route.upstream.translates:
+        if steps or route.upstream.translates or self._rewriting.must_hold(body, route, http):
             call, send = await self._rewritten(body, route, steps, http, seen, detours)
         else:
             call = _untouched(body, route, http)

@@ -109,6 +109,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     store = build_store(settings.state)
     archives = Archives(store, ttl=settings.state.ttl, wrote=telemetry.metrics.scratchpad.wrote)
     replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
+    prefixes = StoredMemory(store, ttl=settings.state.ttl, kind="prefix")
     once = OnceService(settings.server.remember_mib * 2**20)
     recalls = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
@@ -124,6 +125,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         once,
         memos,
         shares,
+        prefixes,
         recalls,
         embedding=embedding,
         judge=judge,

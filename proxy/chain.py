@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from proxy.chat import ChatRequest
+from proxy.chat.reasoning import is_signed
 from proxy.context import Context, TokenCount
 from proxy.policy import MOST_FINDINGS, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
@@ -15,6 +16,10 @@ from proxy.wire import damage, flaws
 
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
+
+_OFTEN = 0.1
+"""A step that changes earlier turns at least this often works on the conversation as a whole: it does not run behind
+messages that are held."""
 
 _QUOTED = re.compile(r"'[^']*'")
 
@@ -38,16 +43,18 @@ class Outcome:
     """What counts as the client's request from here on, where a step has decided that; else it is what came."""
 
 
-async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool = False) -> Outcome:
-    """Run a chain of (name, policy) over `ctx.incoming`.
+async def run(
+    chain: Sequence[tuple[str, Policy]], ctx: Context, *, start: ChatRequest | None = None, strict: bool = False
+) -> Outcome:
+    """Run a chain of (name, policy) over `ctx.incoming`, or over what was made of it already (`start`).
 
     A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
     says so. With `strict`, as in tests, it is raised instead.
     """
+    request = ctx.incoming if start is None else start
     if not chain:
-        return Outcome(ctx.incoming, (), None, None)
-    request = ctx.incoming
-    before = count = await ctx.tokens.count(request)
+        return Outcome(request, (), None, None)
+    before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
     steps: list[Step] = []
     late = False
     for name, policy in chain:
@@ -64,7 +71,7 @@ async def run(chain: Sequence[tuple[str, Policy]], ctx: Context, *, strict: bool
             return Outcome(request, tuple(steps), before, count, decision, late)
         if isinstance(decision, Rewrite):
             request, count = decision.request, run_of.after
-            if policy.defines_conversation or isinstance(policy, Guard):
+            if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
                 ctx = replace(ctx, incoming=request)
     return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
 
@@ -113,7 +120,7 @@ class _Run:
             return None
         try:
             async with asyncio.timeout_at(self._deadline()):
-                decision = await self._policy.apply(self._request, self._ctx)
+                decision = self._with_held(await self._policy.apply(self._request, self._ctx))
                 self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
             if self._has_no_room():
                 decision = Keep(f"no room: {self.after.total} tokens would fill the window")
@@ -126,7 +133,26 @@ class _Run:
         self._record(*_verdict(decision), findings=decision.findings)
         return decision
 
+    def _with_held(self, decision: Decision) -> Decision:
+        """The decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
+        held, before = self._ctx.held, self._request
+        if not held or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
+            return decision
+        messages = decision.request.messages
+        if messages[:held] != before.messages[:held] or len(messages) == len(before.messages):
+            if len(messages) != len(before.messages):
+                return Keep("signed reasoning is bound to the messages that it would change")
+            pairs = enumerate(zip(before.messages, messages, strict=True))
+            messages = tuple(old if place < held or is_signed(old) else new for place, (old, new) in pairs)
+        made = replace(decision.request, messages=messages, tools=before.tools)
+        if made.rest is before.rest and messages == before.messages:
+            return Keep("signed reasoning is bound to what it would change")
+        return replace(decision, request=made)
+
     def _unmet(self) -> str | None:
+        breaks = self._policy.prefix_breaks_per_turn
+        if self._ctx.held and breaks >= _OFTEN and not isinstance(self._policy, Guard):
+            return "signed reasoning is bound to what was sent before"
         when = self._policy.when
         if when is None:
             return None

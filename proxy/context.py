@@ -80,6 +80,8 @@ class ModelProfile:
     cache: CacheRules = field(default_factory=CacheRules)
     max_input: int | None = None
     """The most tokens that a prompt may have, where that is less than the window: 272,000 of GPT-5's 400,000."""
+    binds_reasoning: bool = True
+    """Whether signed reasoning of it may be bound to what stood before it; False only where it is known not to be."""
     source: str = "default"
     """Where the figures come from: `config`, `litellm`, `table` or `default`."""
 
@@ -180,3 +182,6 @@ class Context:
     """What is remembered of the user; None where nothing is."""
     inbox: Inbox | None = None
     """What other agents have given to this one; None where nothing can be."""
+    held: int = 0
+    """How many messages at the beginning may not change, and with them the tools, because signed reasoning is bound to
+    them; 0 where there is none. What stands behind them is edited when it is first sent, and keeps that form."""

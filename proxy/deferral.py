@@ -77,8 +77,12 @@ def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | No
     if len(kept) == len(request.tools):
         return request
     ours = [tool for tool in OURS if tool not in kept]
-    messages = [_wrapped(message, left_out) for message in request.messages]
-    return request.with_tools([*kept, *ours]).with_messages(messages)
+    return request.with_tools([*kept, *ours]).with_messages(through_call_tool(request.messages, left_out))
+
+
+def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:
+    """Messages whose calls of the tools of these names go through `call_tool`, as the model made them."""
+    return [_wrapped(message, left_out) for message in messages]
 
 
 def is_ours(tool: Tool) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from proxy import chain
 from proxy.archive import Archives
 from proxy.body import Body
 from proxy.builders import build_embedding, build_upstreams, profiles
@@ -17,6 +16,7 @@ from proxy.config import Config
 from proxy.context import Context, ModelProfile, TokenCount
 from proxy.economics import Piece, money, request_cost
 from proxy.errors import BadRequest
+from proxy.gateway import bound
 from proxy.identity import ANONYMOUS
 from proxy.models import Models
 from proxy.reach import Pair
@@ -82,7 +82,7 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
     judge = None if settings.judge is None else _SilentJudge()
     ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder, judge=judge)
-    outcome = await chain.run(settings.chains[name], ctx)
+    outcome = await bound.run(settings.chains[name], ctx)
     seconds = perf_counter() - started
     service.close()
     if embedding is not None:

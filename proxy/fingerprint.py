@@ -36,6 +36,10 @@ class Trail:
             texts += [*message.call_ids, *message.called_tools]
         self._running.update(_framed([str(len(texts)), *texts]))
 
+    def here(self) -> str:
+        """The print of what was added so far."""
+        return self._running.hexdigest()
+
     def key(self, answer: Message) -> str:
         """The key of an answer to what was added."""
         texts = ["answer", "".join(answer.text.split())]

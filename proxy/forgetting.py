@@ -22,6 +22,7 @@ KEPT: Mapping[str, str] = {
     "correction": "corrections",
     "summary": "summaries",
     "loop": "tool_rounds",
+    "prefix": "prefixes",
     "explain": "shared_records",
 }
 """How keys in the store begin that have the tenant behind it, and what they are."""

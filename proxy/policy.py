@@ -153,6 +153,13 @@ class Policy(BaseModel, ABC):
     needs_memories: ClassVar[bool] = False
     """Whether it searches memories: then the vector index is loaded at start, in the background."""
 
+    @property
+    def cuts_over(self) -> float | None:
+        """The share of the usable window above which it lets the beginning of a conversation leave; None for never.
+
+        A conversation with signed reasoning is then begun anew with the next user message."""
+        return None
+
     when: When | None = None
     """When the step runs; always, if not given."""
 

@@ -7,25 +7,27 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from proxy import chain
 from proxy.archive import Archives, BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.callers import BYPASS
 from proxy.chain import Outcome
 from proxy.chat import ChatRequest
+from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.context import Context, Identity, ModelProfile
 from proxy.corrections import AnswerWatch, CorrectionService
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.errors import BadRequest, NotInTime, NotKept, PenstockError, Rejected
+from proxy.gateway import bound
+from proxy.gateway.settled import Settled
 from proxy.headers import without_credentials
 from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Guard, Policy, Reject
-from proxy.replay import Replay
+from proxy.replay import Memory, Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
 from proxy.shares import Shares
@@ -64,6 +66,8 @@ class Services:
     once: OnceService
     memos: Memos
     shares: Shares
+    prefixes: Memory
+    """What was sent in front of the answers of conversations."""
     recalls: Executor
     """Threads in which the parts of archived texts are looked for."""
     writing: Writing | None = None
@@ -130,6 +134,13 @@ class Rewriting:
             each for each in self._chains[route.chain] if isinstance(each[1], Guard) and each[1].mode == "enforce"
         )
 
+    def must_hold(self, body: Body, route: Route, http: Exchange) -> bool:
+        """Whether even a request without a chain has to be read, because signed reasoning is bound to what was sent.
+
+        So is every one that skips its chain: what was sent without it must stay so in the requests behind it.
+        """
+        return route.profile.binds_reasoning and (self._skips(http) or may_be_signed(body.raw))
+
     def _chosen(self, http: Exchange) -> str | None:
         """The chain that a request names, if it names one."""
         chosen = http.headers.get("x-penstock-chain")
@@ -164,7 +175,7 @@ class Rewriting:
         scope = f"{identity.tenant}\0{identity.scope}"
         declared = (policy.internal_tools for _, policy in steps)
         offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
-        if offered:
+        if offered or (sends and signed_places(sent.messages)):
             incoming = await self._services.replay.restored(sent, scope)
         profile = await route.upstream.profile(route.profile)
         tokens = self._services.tokens.bound(profile, identity.tenant)
@@ -203,11 +214,14 @@ class Rewriting:
             memories=remembered,
             inbox=inbox,
         )
-        outcome = await chain.run(steps, ctx)
+        settled = Settled(self._services.prefixes, identity.tenant, identity.scope)
+        outcome = await bound.run(steps, ctx, settled)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
         watch = corrections.watch(sent) if corrections is not None and sends else None
+        if sends and ctx.model.binds_reasoning:  # what is held may offer more than the chain does now
+            offered |= {tool.name for tool in outcome.request.tools} - {tool.name for tool in sent.tools}
         policies = tuple(policy for _, policy in steps)
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
@@ -227,6 +241,8 @@ def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observa
             (b"x-penstock-context", context_header(before, after, profile.window).encode()),
             (b"server-timing", server_timing(outcome.steps).encode()),
         ]
+    elif not outcome.steps:
+        http.own_headers.append((b"x-penstock-context", context_header(None, None, profile.window).encode()))
     found = findings_header(outcome.steps)
     if found:
         http.own_headers.append((b"x-penstock-findings", found.encode()))

@@ -206,6 +206,10 @@ class ModelSettings(Base):
     larger: str | None = None
     """The model, by a name that `models` routes, that gets a request which does not fit this one's window."""
 
+    binds_reasoning: bool | None = None
+    """Whether the provider binds signed reasoning to what stood before it, so that nothing there may change any more.
+    Where this is not given, every model counts as such that is not known to be older."""
+
     prices: PricesSettings | None = None
     """What tokens cost."""
 

@@ -68,6 +68,7 @@ class Models:
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
         row = self.table.find(canonical(name))
         facts = _of_row(self.table, row) if row else _unknown()
+        facts["binds_reasoning"] = not ollama and self.table.is_bound(canonical(name))
         if ollama:
             facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
             facts |= {"prices": Prices(), "cache": CacheRules(), "source": "default"}
@@ -134,9 +135,11 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
     given |= _counting(facts, settings)
     if settings.prices is not None:
         given["prices"] = Prices(settings.prices.input, settings.prices.output)
+    if settings.binds_reasoning is not None:
+        given["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:
         given["cache"] = CacheRules(**settings.cache.model_dump())
-    if window is not None or (given and not ollama):
+    if window is not None or (given.keys() - {"binds_reasoning"} and not ollama):
         given["source"] = "config"
     return given
 

@@ -27,7 +27,14 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole table."""
 
     caches: dict[str, CacheRules]
+    unbound: tuple[str, ...]
+    """Models of which signed reasoning is known not to be bound to what stood before it, up to the versions from which
+    on it is; all others count as bound."""
     models: tuple[Row, ...]
+
+    def is_bound(self, name: str) -> bool:
+        """Whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
+        return not any(fnmatchcase(name, glob) for glob in self.unbound)
 
     def find(self, name: str) -> Row | None:
         """The first line that matches a canonical name."""

@@ -97,6 +97,7 @@ async def test_all_of_one_tenant_goes_and_all_of_another_stays(tmp_path: Path, b
             "corrections": False,
             "summaries": False,
             "tool_rounds": True,
+            "prefixes": True,
             "shared_records": False,
             "vectors": True,
         }

@@ -1,0 +1,68 @@
+"""Signed reasoning in messages: what a provider lets nobody change, and binds to what stood before it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from proxy.chat import Message
+
+_BLOCKS = ("thinking_blocks", "reasoning_details", "reasoning_items")
+"""Fields of a message that hold reasoning block by block."""
+
+_FIELDS = (*_BLOCKS, "encrypted_content", "reasoning", "reasoning_content", "reasoning_signature")
+"""All fields of a message that hold reasoning."""
+
+_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Content parts that hold reasoning."""
+
+_SEALS = ("signature", "encrypted_content", "reasoning_signature")
+_SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
+
+_NAMES = tuple(f'"{name}"'.encode() for name in (*_BLOCKS, *_SEALS, *_SEALED))
+
+
+def may_be_signed(body: bytes) -> bool:
+    """Whether a request may carry signed reasoning, by its bytes alone: cheap, and wrong only where there is none."""
+    return any(name in body for name in _NAMES)
+
+
+def is_signed(message: Message) -> bool:
+    """Whether a message carries reasoning with a signature, or reasoning that only the provider can read."""
+    if message.get("role") != "assistant":
+        return False
+    return any(map(_is_sealed, _reasoning(message)))
+
+
+def signed_places(messages: Sequence[Message]) -> list[int]:
+    """The places of the messages that carry signed reasoning."""
+    return [place for place, message in enumerate(messages) if is_signed(message)]
+
+
+def without_reasoning(message: Message) -> Message:
+    """A message that carried signed reasoning, without any; others stay as they are."""
+    if not is_signed(message):
+        return message
+    bare = message.without(*_FIELDS)
+    content = bare.get("content")
+    if isinstance(content, list) and any(_is_reasoning(part) for part in content):
+        bare = message.without(*_FIELDS).with_changes(content=[part for part in content if not _is_reasoning(part)])
+    return bare
+
+
+def _reasoning(message: Message) -> Iterator[Mapping[str, Any]]:
+    yield {key: message[key] for key in _SEALS if key in message}
+    for key in _BLOCKS:
+        blocks = message.get(key)
+        if isinstance(blocks, list):
+            yield from (block for block in blocks if isinstance(block, Mapping))
+    if isinstance(message.get("reasoning"), Mapping):
+        yield message["reasoning"]
+    if isinstance(message.get("content"), list):
+        yield from filter(_is_reasoning, message["content"])
+
+
+def _is_reasoning(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in _PARTS
+
+
+def _is_sealed(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in _SEALED or any(block.get(key) for key in _SEALS)

@@ -1,0 +1,150 @@
+"""The chain over a conversation with signed reasoning, which no edit may break.
+
+Newer models bind reasoning to the tools and messages it was made under: after an edit of any of them a provider refuses
+the request, or drops the reasoning. So such a conversation has a beginning that is held, and messages behind it. The
+beginning is what the chain made of the request in front of the first signed answer. Behind it, messages are edited when
+they are first sent and never again. Where a new user message finds the window full, a new beginning is made: all
+earlier reasoning leaves, and the chain works on the whole conversation as on any other, cuts included. In an open tool
+loop that never happens.
+
+What was sent is looked up (`Settled`). Where it is not known any more, it is worked out again: the chain runs on the
+beginning as it did then, and the same sizes give the same new beginnings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, takewhile
+
+from proxy import chain
+from proxy.chain import Outcome
+from proxy.chat import ChatRequest, Message
+from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.context import Context
+from proxy.deferral import CALL_TOOL, through_call_tool
+from proxy.gateway.settled import Settled
+from proxy.history.cuts import Marks, Room
+from proxy.policy import Guard, Policy
+
+Steps = Sequence[tuple[str, Policy]]
+
+_WORTH = 0.75
+"""A new beginning that leaves more than this share of the prompt waits until the window is nearly full."""
+
+
+async def run(steps: Steps, ctx: Context, settled: Settled | None = None) -> Outcome:
+    """Run a chain over `ctx.incoming`, and keep what it made of it for the requests that follow."""
+    if not ctx.model.binds_reasoning:
+        return await chain.run(steps, ctx)
+    count = sum(1 for _ in takewhile(lambda step: step[1].defines_conversation, steps))
+    first = await chain.run(steps[:count], ctx)
+    if first.rejected is not None:
+        return first
+    sent = first.request
+    outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
+    if settled is not None and outcome.rejected is None:
+        await settled.keep(sent, outcome.request)
+    return replace(outcome, steps=first.steps + outcome.steps, before=first.before or outcome.before)
+
+
+class _Conversation:
+    """The work on one request."""
+
+    def __init__(self, steps: Steps, ctx: Context, settled: Settled | None) -> None:
+        self._steps, self._ctx, self._settled = steps, ctx, settled
+        self._sent = ctx.incoming
+        shares = [policy.cuts_over for _, policy in steps if policy.mode == "enforce" and policy.cuts_over is not None]
+        self._room = None
+        if shares:
+            share, usable = min(shares), ctx.model.usable(ctx.incoming)
+            self._room = Room.of(ctx.model.window, usable, 0, Marks(share, critical=(1 + share) / 2))
+
+    async def outcome(self) -> Outcome:
+        """The conversation with its beginning held, or with a new one where the window is full."""
+        signed = signed_places(self._sent.messages)
+        if not signed:
+            return await chain.run(self._steps, self._ctx)
+        guards = [step for step in self._steps if isinstance(step[1], Guard)]
+        guarded = await chain.run(guards, self._ctx)
+        if guarded.rejected is not None:
+            return guarded
+        self._ctx = replace(self._ctx, incoming=guarded.request)
+        end, made = await self._found(signed)
+        while True:
+            outcome = await self._behind(made, end)
+            new = await self._new_beginning(outcome, made, end)
+            if new is None:
+                return replace(outcome, incoming=self._ctx.incoming)
+            end, whole = new
+            if end == len(self._sent.messages):
+                return replace(whole, before=outcome.before)
+            made = whole.request
+
+    async def _found(self, signed: Sequence[int]) -> tuple[int, ChatRequest]:
+        """The beginning as it was sent, and its end; worked out again where that is not known any more."""
+        found = None if self._settled is None else await self._settled.find(self._sent, signed)
+        if found is None:
+            return signed[0], (await self._begun(signed[0])).request
+        archive = self._ctx.archive
+        if found.handles and archive is not None and await archive.touch(found.handles) < found.handles:
+            await self._begun(found.end)  # archives again what was lost
+        return found.end, found.request
+
+    async def _begun(self, end: int) -> Outcome:
+        """What the chain makes of the conversation up to a place, as if that were all, without signed reasoning."""
+        messages = [(message, without_reasoning(message)) for message in self._sent.messages[:end]]
+        sent = self._sent.with_messages(bare for message, bare in messages if bare is message or _says_something(bare))
+        return await chain.run(self._steps, replace(self._ctx, incoming=sent))
+
+    async def _behind(self, made: ChatRequest, end: int) -> Outcome:
+        """What the steps make of the messages behind a beginning."""
+        return await chain.run(
+            self._steps, replace(self._ctx, held=len(made.messages)), start=_joined(self._sent, made, end)
+        )
+
+    async def _new_beginning(self, outcome: Outcome, made: ChatRequest, end: int) -> tuple[int, Outcome] | None:
+        """The first new beginning behind the one that ends at a place: its end, and what the chain made of it.
+
+        It is made with a user message that found the window full, if much becomes free by it, or if little is left.
+        Only one that was the last message of a request counts: an answer follows it, or nothing. Where a guard takes
+        something out of what was sent before, it is made at once.
+        """
+        messages = self._sent.messages
+        if outcome.rejected is None and outcome.request.messages[: len(made.messages)] != made.messages:
+            return len(messages), await self._begun(len(messages))
+        if self._room is None or outcome.after is None or outcome.after.total <= self._room.high:
+            return None
+        sizes = await self._ctx.tokens.sizes(outcome.request.messages)
+        ends = [outcome.after.total - sum(sizes) + size for size in accumulate(sizes)]
+        for place in range(end, len(messages)):
+            is_last = place + 1 == len(messages)
+            is_asked = is_last or messages[place + 1].get("role") == "assistant"
+            before = outcome.after.total if is_last else ends[place + len(made.messages) - end]
+            if messages[place].get("role") != "user" or not is_asked or before <= self._room.high:
+                continue
+            whole = await self._begun(place + 1)
+            after = 0 if whole.after is None else whole.after.total
+            if before > self._room.critical or after < before * _WORTH:
+                return place + 1, whole
+        return None
+
+
+def _says_something(message: Message) -> bool:
+    return bool(message.get("content") or message.get("tool_calls") or message.get("function_call"))
+
+
+def _joined(incoming: ChatRequest, made: ChatRequest, end: int) -> ChatRequest:
+    """A beginning with the messages behind it; the client's own request where nothing of it was changed."""
+    tail: Sequence[Message] = incoming.messages[end:]
+    offered = {tool.name for tool in made.tools}
+    if CALL_TOOL in made.tools:
+        tail = through_call_tool(tail, {tool.name for tool in incoming.tools} - offered)
+    messages = (*made.messages, *tail)
+    if _same(made.tools, incoming.tools) and _same(messages, incoming.messages):
+        return incoming
+    if not _same(made.tools, incoming.tools):
+        incoming = incoming.with_tools(made.tools)
+    return incoming.with_messages(messages)
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

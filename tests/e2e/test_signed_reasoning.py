@@ -1,0 +1,273 @@
+"""Signed reasoning survives: a strict upstream signs each answer over the exact prefix and refuses a broken one."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+
+Message = dict[str, Any]
+
+FULL = (
+    "[consolidate_system: {}, compact_tool_results: {}, offload_content: {}, compress_history: {}, pin_context: {}, "
+    "recall_history: {}, filter_tools: {}, offer_recall: {}, reject_oversize: {share: 0.95}]"
+)
+OTHER = "[offer_recall: {}, reject_oversize: {share: 0.95}]"
+CONFIG = """
+upstreams: {{strict: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - match: [m, claude-sonnet-5]
+    upstream: strict
+    window: {window}
+    reserve: 0
+    cache: {{read: 0.1, write: 1, minimum: 1024, ttl: 300}}
+chains: {{default: {chain}}}
+server: {{watch: false, admin_key: admin}}
+state: {state}
+embedding: {{kind: none}}
+"""
+SIGNED = {"type": "thinking", "thinking": "Let me see.", "signature": "of an older model"}
+ADMIN = {"authorization": "Bearer admin"}
+
+
+@dataclass
+class Strict:
+    """Answers as it is told, signs each answer over all that it was sent, and refuses what a signature does not fit."""
+
+    answers: list[Message] = field(default_factory=list)
+    broken: int = 0
+    bodies: list[Any] = field(default_factory=list)
+
+    async def __call__(self, upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(received.body)
+        self.bodies.append(body)
+        digests = prefixes(body)
+        for place, message in enumerate(body["messages"]):
+            if any(block["signature"] != digests[place] for block in message.get("thinking_blocks", ())):
+                self.broken += 1
+                await send(writer, 400, b'{"error":{"message":"Invalid `signature` in `thinking` block"}}')
+                return
+        blocks = [{"type": "thinking", "thinking": "Let me see.", "signature": digests[-1]}]
+        message = {"role": "assistant", "content": None, **self.answers.pop(0), "thinking_blocks": blocks}
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        await send(writer, 200, json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]}).encode())
+
+
+def prefixes(body: Any) -> list[str]:
+    """A digest of what stands before each message, and of the whole, without reasoning."""
+    running = sha256(json.dumps(body.get("tools")).encode())
+    found = []
+    for message in body["messages"]:
+        found.append(running.hexdigest())
+        bare = {key: value for key, value in message.items() if key != "thinking_blocks"}
+        running.update(json.dumps(bare).encode())
+    return [*found, running.hexdigest()]
+
+
+def tool(name: str) -> Message:
+    parameters = {"type": "object", "properties": {"q": {"type": "string"}}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": f"Reads {name} of a shop.", "parameters": parameters},
+    }
+
+
+def calls(tool: str, number: int, **arguments: Any) -> Message:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
+
+
+def result(number: int, size: int) -> str:
+    """A JSON result with white space, as tools give them."""
+    rows = [
+        {"id": f"ORD-{number}-{row}", "state": "shipped", "note": f"left the warehouse {row}"} for row in range(size)
+    ]
+    return json.dumps(rows, indent=2)
+
+
+class Client:
+    """A client that sends the whole conversation each time, reasoning included."""
+
+    def __init__(
+        self, base: str, http: aiohttp.ClientSession, tools: Sequence[Message], messages: list[Message]
+    ) -> None:
+        self.base, self.http, self.tools, self.messages = base, http, tools, messages
+        self.model = "m"
+
+    async def ask(self, *messages: Message, **headers: str) -> Message:
+        self.messages += messages
+        body = {"model": self.model, "messages": self.messages, "tools": self.tools}
+        if not self.tools:
+            del body["tools"]
+        async with self.http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as response:
+            answer: Any = await response.json()
+            assert response.status == 200, answer
+        self.messages.append(answer["choices"][0]["message"])
+        return self.messages[-1]
+
+
+SPOKEN = {
+    "en": ("You help a shop.", "Where are my orders?", "I am allergic to nuts. And the invoices?", "Thanks, go on."),
+    "es": ("Ayudas a una tienda.", "¿Dónde están mis pedidos?", "Soy alérgico a las nueces. ¿Y las facturas?", "Gracias, sigue."),
+}  # fmt: skip
+
+
+def config(strict: str, *, chain: str = FULL, window: int = 100_000, state: str = "{kind: memory}") -> str:
+    return CONFIG.format(url=strict, chain=chain, window=window, state=state)
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+@pytest.mark.parametrize(
+    "fault", ["none", "restart", "replica", "lost store", "bypass", "reload", "reload to nothing", "bypass first"]
+)
+async def test_no_fault_breaks_it(fault: str, language: str, tmp_path: Path) -> None:
+    system, first, second, third = SPOKEN[language]
+    strict = Strict(
+        [
+            calls("orders", 1, q="all"), calls("invoices", 2, q="all"), {"content": "They are on their way."},
+            calls("orders", 3, q="all"), {"content": "Paid."}, {"content": "You are welcome."},
+        ]
+    )  # fmt: skip
+    tools = [tool(name) for name in ("orders", "invoices", *(f"thing_{n}" for n in range(60)))]
+    state = "{kind: memory}" if fault in ("restart", "replica", "lost store") else f'{{directory: "{tmp_path}/state"}}'
+    async with AsyncExitStack() as stack:
+        behind = await stack.enter_async_context(upstream())
+        behind.respond = strict
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        others = tmp_path / "other"
+        others.mkdir()
+        base = await stack.enter_async_context(proxy(config(behind.url, state=state), tmp_path))
+        other = base
+        if fault in ("restart", "replica", "lost store"):  # none knows anything of what the other was sent
+            other = await stack.enter_async_context(proxy(config(behind.url, state=state), others))
+        opening = [{"role": "system", "content": system}, {"role": "system", "content": f"# Style\n{system}"}]
+        client = Client(base, http, tools, opening)
+        every = [
+            [{"role": "user", "content": first}],
+            [{"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}],
+            [{"role": "tool", "tool_call_id": "c2", "content": result(1, 60)}],
+            [{"role": "user", "content": second}],
+            [{"role": "tool", "tool_call_id": "c3", "content": result(3, 40)}],
+            [{"role": "user", "content": third}],
+        ]
+        for place, messages in enumerate(every):
+            client.base = other if place % 2 or (fault == "restart" and place > 2) else base
+            bypass = (fault == "bypass" and place in (2, 4)) or (fault == "bypass first" and place == 0)
+            if fault.startswith("reload") and place == 2:
+                chain = OTHER if fault == "reload" else "[]"
+                (tmp_path / "config.yaml").write_text(config(behind.url, state=state, chain=chain))
+                async with http.post(f"{base}/admin/reload", headers=ADMIN) as response:
+                    assert (await response.json())["outcome"] == "applied"
+            await client.ask(*messages, **({"x-penstock-bypass": "true"} if bypass else {}))
+            sent = strict.bodies[-1]["messages"]
+            signed = [message for message in sent if "thinking_blocks" in message]
+            assert len(signed) == place, "all reasoning is sent"
+    assert strict.broken == 0
+    if fault != "bypass first":
+        assert len(strict.bodies[-1]["tools"]) < len(tools), "what was left out at first stays out"
+        assert len(strict.bodies[-1]["messages"][1:]) == len(client.messages) - 3, "one system message of two"
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, language: str, tmp_path: Path) -> None:
+    """The reasoning of before leaves with it, that of after stays, and so a replica without a memory decides."""
+    _, first, second, _ = SPOKEN[language]
+    strict = Strict([{"content": f"Answer {n}. " + "More of it follows here. " * 40} for n in range(40)])
+    async with AsyncExitStack() as stack:
+        behind = await stack.enter_async_context(upstream())
+        behind.respond = strict
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        bases = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            made = proxy(config(behind.url, window=6000), tmp_path / name)
+            bases.append(await stack.enter_async_context(made))
+        client = Client(bases[0], http, [], [])
+        kept, beginnings = [], 0
+        for turn in range(40):
+            client.base = bases[turn % 2 if restarts else 0]
+            asked = first if turn == 0 else f"{second} ({turn}) " + "Some more words of mine. " * 10
+            await client.ask({"role": "user", "content": asked})
+            sent = strict.bodies[-1]["messages"]
+            kept.append(sum("thinking_blocks" in message for message in sent))
+            assert sent[-1]["content"] == asked
+        assert strict.broken == 0
+        beginnings = sum(count == 0 for count in kept[1:])
+        assert 1 <= beginnings <= 20, kept
+        assert all(after in (0, before + 1) for before, after in pairwise(kept)), kept
+
+
+async def test_an_open_tool_loop_is_never_cut(tmp_path: Path) -> None:
+    """What does not fit is refused, rather than sent without the reasoning that the loop needs."""
+    strict = Strict([calls("orders", n, q="all") for n in range(40)])
+    async with upstream() as behind, aiohttp.ClientSession() as http:
+        behind.respond = strict
+        async with proxy(config(behind.url, window=6000), tmp_path) as base:
+            client = Client(base, http, [tool("orders")], [])
+            message: Message = {"role": "user", "content": "Where are my orders?"}
+            for number in range(40):
+                try:
+                    await client.ask(message)
+                except AssertionError as refused:
+                    assert "context_length_exceeded" in str(refused)
+                    break
+                assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number
+                message = {"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 12)}
+    assert strict.broken == 0
+    assert number > 3
+
+
+async def test_the_rounds_of_internal_tools_go_with_their_reasoning(tmp_path: Path) -> None:
+    search = calls("search_tools", 7, query="invoices")
+    strict = Strict(
+        [
+            search,
+            calls("call_tool", 1, name="thing_59", arguments={"q": "x"}),
+            {"content": "Done."},
+            {"content": "Bye."},
+        ]
+    )
+    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+    async with upstream() as behind, aiohttp.ClientSession() as http:
+        behind.respond = strict
+        async with proxy(config(behind.url), tmp_path) as base:
+            client = Client(base, http, tools, [])
+            asked = await client.ask({"role": "user", "content": "Where are my orders?"})
+            assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
+            skip = {"x-penstock-bypass": "true"}
+            await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}, **skip)
+            await client.ask({"role": "user", "content": "Thanks."})
+    assert strict.broken == 0
+    signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
+    assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]
+    assert len(signed) == 3
+
+
+async def test_an_older_model_is_treated_as_before(tmp_path: Path) -> None:
+    """Its reasoning is bound to nothing, so a large result is shortened when it was read."""
+    strict = Strict()
+    async with upstream() as behind, aiohttp.ClientSession() as http:
+        behind.respond = strict
+        async with proxy(config(behind.url), tmp_path) as base:
+            client = Client(base, http, [tool("orders")], [])
+            client.model = "claude-sonnet-5"
+            client.messages += [
+                {"role": "user", "content": "Where are my orders?"},
+                calls("orders", 1, q="all") | {"role": "assistant", "content": None, "thinking_blocks": [SIGNED]},
+                {"role": "tool", "tool_call_id": "c1", "content": result(1, 200)},
+                {"role": "assistant", "content": "They are on their way."},
+            ]
+            with pytest.raises(AssertionError, match="signature"):  # this upstream is strict with any model
+                await client.ask({"role": "user", "content": "Sure?"})
+    assert "recall(" in strict.bodies[-1]["messages"][2]["content"]

@@ -1,4 +1,4 @@
-"""The command line: `penstock serve | check | explain | models | keys | schema`."""
+"""The command line: `penstock serve | check | explain | models | keys | schema | new-policy`."""
 
 import argparse
 import asyncio
@@ -6,7 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from proxy import __version__
 from proxy.config import Config, load
@@ -61,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
 
     schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
     schema.add_argument("--markdown", action="store_true", help="print the reference in Markdown")
+
+    policy = commands.add_parser("new-policy", help="write a policy of your own, and its test")
+    policy.add_argument("name", help="its name in YAML: the dotted path of its module, such as my_company.redact_names")
+    policy.set_defaults(run=_new_policy)
     return parser
 
 
@@ -125,6 +131,27 @@ def _new_key(options: argparse.Namespace) -> int:
     key = new_key()
     print(f"# the key; it is shown this once and kept nowhere:\n{key}\n# under auth.keys, or keys of the file:")
     print(entry_of(options.name, key, options.tenant))
+    return 0
+
+
+def _new_policy(options: argparse.Namespace) -> int:
+    *folders, last = options.name.split(".")
+    here = not folders and Path("tests/policies").is_dir()  # in a checkout of Penstock
+    if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", options.name) or not (folders or here):
+        raise ConfigError(f"{options.name!r} is no name for a policy; write it like my_company.redact_names")
+    module = f"policies.{last}" if here else options.name
+    folder = Path(*module.split(".")[:-1])
+    names = {"name": options.name, "module": module, "class": "".join(part.capitalize() for part in last.split("_"))}
+    made = {"policy": folder / f"{last}.py", "test": ("tests" if here else ".") / folder / f"test_{last}.py"}
+    for path in made.values():
+        if path.exists():
+            raise ConfigError(f"{path} exists already")
+    for template, path in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = files("proxy").joinpath(f"data/new_policy/{template}.txt").read_text(encoding="utf-8")
+        path.write_text(Template(text).substitute(names), encoding="utf-8")
+    print(f"made {made['policy']} and {made['test']}; run the test: python -m pytest {made['test']}")
+    print(f"in a chain of the configuration: - {options.name}: {{}}")
     return 0
 
 

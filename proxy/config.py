@@ -1,13 +1,17 @@
 """From `config.yaml` to `Settings`: strict checks, and errors that name file, line and what would be right."""
 
+import difflib
 import hashlib
 import importlib
 import inspect
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import ValidationError
@@ -129,17 +133,54 @@ def policy_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
-def policy_class(name: str) -> type[Policy]:
-    """The policy of a name: a file in `policies/`, or a dotted path to one elsewhere. Raises `LookupError`."""
+def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
+    """The policy of a name. Raises `LookupError`.
+
+    A name without a dot is a file in `policies/`. One with a dot is an entry point of an installed package (group
+    `penstock.policies`) or the path of a module. A module that is not installed is looked for in `folder`.
+    """
     known = policy_names()
-    if "." not in name and name not in known:
-        raise LookupError(f"unknown policy {name!r}; {suggest(name, known)}")
+    if name in known:
+        return _only_policy(name, importlib.import_module(f"policies.{name}"))
+    installed = {each.name: each for each in entry_points(group="penstock.policies") if "." in each.name}
+    if "." not in name:
+        raise LookupError(f"unknown policy {name!r}; {suggest(name, [*known, *installed])}")
     try:
-        module = importlib.import_module(name if "." in name else f"policies.{name}")
+        found = installed[name].load() if name in installed else _imported(name, folder)
     except Exception as error:  # the module is the operator's own, and may fail in any way
         reason = " ".join(str(error).split())
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}") from None
+        close = difflib.get_close_matches(name, [*known, *installed, *_beside(name)], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}{hint}") from None
+    if isinstance(found, ModuleType):
+        return _only_policy(name, found)
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise LookupError(f"policy {name!r}: its entry point names no policy class")
+    return found
+
+
+def _imported(name: str, folder: Path | None) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # at the end of the path, so that it hides nothing that is installed
+        if folder is None or error.name != name.partition(".")[0] or str(folder) in sys.path:
+            raise
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+
+def _beside(name: str) -> list[str]:
+    """The modules beside one that is not there."""
+    package = name.rpartition(".")[0]
+    path = getattr(sys.modules.get(package), "__path__", ())
+    return [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
+
+
+def _only_policy(name: str, module: ModuleType) -> type[Policy]:
+    """The policy class that a module defines."""
     found = [
         value
         for value in vars(module).values()
@@ -189,7 +230,7 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
         raise document.error(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
     ((name, settings),) = step.items()
     try:
-        kind = policy_class(name)
+        kind = policy_class(name, document.path.parent.absolute())
         return name, kind.model_validate(settings or {}, context={"directory": document.path.parent})
     except LookupError as error:
         raise document.error(place, str(error)) from None

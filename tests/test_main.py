@@ -19,6 +19,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.keys import hash_of
 
+ROOT = Path(__file__).parent.parent
 CONFIG = """
 upstreams: {{echo: {{kind: echo}}, up: {{kind: openai, base_url: "http://127.0.0.1:9/v1", api_key: sk-very-secret}}}}
 models: [{{match: echo, upstream: echo, window: {window}}}, {{match: "*", upstream: up}}]
@@ -290,3 +291,45 @@ def test_a_new_key_is_shown_once_with_the_lines_that_let_it_in(capsys: pytest.Ca
     lines = capsys.readouterr().out.splitlines()
     entry = "\n".join(lines[3:])
     assert entry == f'- name: "ann"\n  hash: {hash_of(lines[1])}\n  tenant: "acme"'
+
+
+class TestNewPolicy:
+    def test_makes_a_policy_whose_test_passes(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(folder)
+        assert main(["new-policy", "acme.policies.cut_lines"]) == 0
+        chains = "chains: {default: [acme.policies.cut_lines: {lines: 2}], empty: []}"
+        (folder / "own.yaml").write_text(CONFIG.format(window=4096).partition("chains:")[0] + chains)
+        environment = {**os.environ, "PYTHONPATH": os.getcwd() + os.pathsep + str(ROOT)}
+        made = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "acme/policies/test_cut_lines.py"]
+        tested = subprocess.run(made, env=environment, capture_output=True, text=True, check=False)
+        assert tested.returncode == 0, tested.stdout + tested.stderr
+        assert "2 passed" in tested.stdout
+        checked = [sys.executable, "-m", "proxy", "check", "--config", "own.yaml"]
+        subprocess.run(checked, env=environment, capture_output=True, check=True)
+
+    def test_in_a_checkout_it_stands_beside_the_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "tests" / "policies").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path)
+        assert main(["new-policy", "cut_lines"]) == 0
+        assert "class CutLines(Policy):" in (tmp_path / "policies" / "cut_lines.py").read_text()
+        test = (tmp_path / "tests" / "policies" / "test_cut_lines.py").read_text()
+        assert "from policies.cut_lines import CutLines" in test
+
+    @pytest.mark.parametrize("name", ["cut_lines", "Acme.cut", "acme/cut", "acme..cut", "acme.class-less", "../x.y"])
+    def test_refuses_a_name_that_is_none(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["new-policy", name]) == 1
+        assert "is no name for a policy; write it like my_company.redact_names" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_overwrites_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "acme").mkdir()
+        (tmp_path / "acme" / "test_cut.py").write_text("mine")
+        assert main(["new-policy", "acme.cut"]) == 1
+        assert "acme/test_cut.py exists already" in capsys.readouterr().err
+        assert not (tmp_path / "acme" / "cut.py").exists()

@@ -73,6 +73,50 @@ def test_a_policy_that_cannot_be_had_is_one_line(tmp_path: Path, package: Path, 
     assert said in message
 
 
+def test_a_misspelt_path_is_met_with_the_right_one(tmp_path: Path, package: Path) -> None:
+    message = refusal(tmp_path, BASE + "chains:\n  default:\n    - own_policies.mien: {}\n")
+
+    assert message.endswith("No module named 'own_policies.mien'; did you mean 'own_policies.mine'?")
+
+
+def test_a_policy_may_stand_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = tmp_path / "beside_policies"
+    folder.mkdir()
+    (folder / "mine.py").write_text(textwrap.dedent(OWN_POLICY))
+
+    ((name, _),) = loaded(tmp_path, BASE + "chains: {default: [beside_policies.mine]}").settings.chains["default"]
+
+    assert name == "beside_policies.mine"
+    assert sys.path[-1] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("acme.mine", None, id="a class"),
+        pytest.param("acme.module", None, id="a module"),
+        pytest.param("acme.nothing", "its entry point names no policy class", id="something else"),
+        pytest.param("acme.mien", "did you mean 'acme.mine'?", id="misspelt"),
+        pytest.param("acme", "did you mean 'acme.mine'?", id="without a dot"),
+    ],
+)
+def test_an_installed_package_may_bring_policies(tmp_path: Path, package: Path, name: str, said: str | None) -> None:
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[penstock.policies]\nacme.mine = own_policies.mine:Mine\nacme.module = own_policies.mine\n"
+        "acme.nothing = own_policies.mine:Keep\nacme = own_policies.mine:Mine\n"
+    )
+    text = BASE + f"chains:\n  default:\n    - {name}: {{}}\n"
+    if said is not None:
+        assert said in refusal(tmp_path, text)
+        return
+    ((_, policy),) = loaded(tmp_path, text).settings.chains["default"]
+    assert type(policy).__name__ == "Mine"
+
+
 def test_a_wrong_setting_of_such_a_policy_has_its_place(tmp_path: Path, package: Path) -> None:
     message = refusal(tmp_path, BASE + "chains:\n  default:\n    - own_policies.mine: {levle: 3}\n")
 

@@ -119,5 +119,6 @@ class CompressHistory(Policy):
 
     def _room(self, ctx: Context, usable: int, fixed: int) -> Room:
         both = self.summary_share + self.pins_share
-        marks = Marks(self.compress_at, self.cut_to, self.critical_at, both, self.warn_at)
+        again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + 3 * self.cut_to) / 4
+        marks = Marks(self.compress_at, self.cut_to, self.critical_at, both, self.warn_at, again)
         return Room.of(ctx.model.window, usable, fixed, marks)

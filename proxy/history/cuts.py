@@ -29,6 +29,8 @@ class Marks:
     critical: float = 0.90
     summary: float = 0.16
     warn: float = 0.70
+    again: float = 0.80
+    """What `high` is once the conversation was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Room:
     """The most that a summary takes."""
     warn: int = 2**62
     """Above it, the next cut is prepared."""
+    again: int | None = None
+    """Above it, a conversation that was cut is cut again; None is `high`."""
 
     @classmethod
     def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
@@ -58,7 +62,8 @@ class Room:
         summary = max(0, min(int(usable * marks.summary), high // 4))
         low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 4)
         warn = int(usable * marks.warn) - fixed
-        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn)
+        again = min(high, max(int(usable * marks.again) - fixed, low + (high - low) // 4))
+        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +120,10 @@ def foresee(
         elif role == "user":
             last_user = index
         total = walk.before[index + 1] + left + unread
-        if ahead is None and total > room.warn:
+        high = room.again if cuts and room.again is not None else room.high
+        if ahead is None and total > min(room.warn, high):
             ahead = walk.cut(index, unread, last_user)
-        cut = walk.cut(index, unread, last_user) if total > room.high else None
+        cut = walk.cut(index, unread, last_user) if total > high else None
         if cut is not None:
             before = ahead is not None and ahead.at < index and ahead.start <= cut.start
             walk.last = replace(cut, foreseen=ahead.start if ahead is not None and before else 0)

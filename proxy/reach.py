@@ -111,6 +111,13 @@ class Embedder(Protocol):
         never raises: with a model that is still loading, or broken, all are None.
         """
 
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        """The cosine of a query to the nearest phrase of small talk; None where there is no vector yet.
+
+        It is the absolute floor of relevance: a text that is not nearer to the query than this is not about it. It is
+        comparable for all models and languages, because it is measured with the query itself.
+        """
+
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 

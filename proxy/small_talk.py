@@ -1,28 +1,64 @@
-"""Whether a message only greets, thanks or passes the time: nothing that a tool could do. Pure."""
+"""What asks nothing: greetings, thanks, assent, laughter, "go on". Pure.
+
+The phrases of some thirty languages are data (`data/small_talk.txt`). They serve twice: a message made of them asks
+nothing, and a message that is nearer to one of them than to a text is not about that text (`Embedder.floor`).
+"""
 
 import re
 import unicodedata
+from functools import cache
+from importlib.resources import files
 
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-_NO_WORD = re.compile(r"[\W_]+")
 _LONGEST = 80
-_PHRASES = """
-hello; hi; hey; hi there; hello there; hey there; good morning; good afternoon; good evening; good night; good day;
-howdy; how are you; how are you doing; how are you today; how is it going; hows it going; whats up; nice to meet you;
-thanks; thank you; thank you very much; thank you so much; thanks a lot; many thanks; great; perfect; cool; nice;
-awesome; ok; okay; bye; goodbye; bye bye; see you; see you later; have a nice day; have a good day; you too; welcome;
-lol; haha; wow; hola; hola que tal; que tal; buenas; buenos dias; buen dia; buenas tardes; buenas noches; como estas;
-como esta; como va; como te va; que tal estas; que hay; todo bien; gracias; muchas gracias; mil gracias;
-muchisimas gracias; genial; perfecto; estupendo; vale; de acuerdo; adios; hasta luego; hasta pronto; chao; nos vemos;
-que tengas un buen dia; igualmente; encantado; encantada; mucho gusto; jaja; jajaja
-"""
-_KNOWN = sorted((each.strip() for each in _PHRASES.split(";")), key=len, reverse=True)
-_ALL = re.compile(rf"(?:(?:{'|'.join(_KNOWN)})(?: |$))*")
+_MARKS = re.compile("[\u0300-\u036f]+")
+_NO_WORD = re.compile(r"[\W_]+")
+_DRAWN = re.compile(r"(\w)\1{2,}")
+_REPEATED = re.compile(r"(\w{2,3}?)\1{2,}")
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
+"""Scripts that set no spaces between words."""
 
 
 def is_small_talk(text: str) -> bool:
-    """Whether a text has nothing but such phrases, in English or Spanish, or no word at all."""
-    if len(text) > _LONGEST:
-        return False
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.replace("'", "").replace("’", ""))).lower()
-    return _ALL.fullmatch(_NO_WORD.sub(" ", plain).strip()) is not None
+    """Whether a text only greets, thanks, praises or laughs, or has no word at all: no tool could serve it."""
+    return _is_made_of(text, 1)
+
+
+def asks_nothing(text: str) -> bool:
+    """Whether a text is small talk, or only agrees or says to go on: nothing of the past is asked for."""
+    return _is_made_of(text, 2)
+
+
+@cache
+def phrases() -> tuple[str, ...]:
+    """All phrases that ask nothing, as people write them."""
+    return tuple(dict.fromkeys(phrase for part in _parts() for phrase in part))
+
+
+@cache
+def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The phrases of small talk, and those of assent."""
+    lines = (files("proxy") / "data" / "small_talk.txt").read_text(encoding="utf-8").splitlines()
+    halves = [line.partition(":")[2].split("/") for line in lines if not line.startswith("#")]
+    talk, assent = (
+        [phrase.strip() for each in part for phrase in each.split(";")] for part in zip(*halves, strict=True)
+    )
+    return tuple(filter(None, talk)), tuple(filter(None, assent))
+
+
+@cache
+def _pattern(parts: int) -> re.Pattern[str]:
+    known = sorted({_plain(phrase) for part in _parts()[:parts] for phrase in part}, key=len, reverse=True)
+    spaced = "|".join(re.escape(each) for each in known if not _UNSPACED.search(each))
+    unspaced = "|".join(re.escape(each) for each in known if _UNSPACED.search(each))
+    return re.compile(rf"(?:(?:{spaced})(?: |$)|(?:{unspaced}) ?)*+")
+
+
+def _is_made_of(text: str, parts: int) -> bool:
+    return len(text) <= _LONGEST and _pattern(parts).fullmatch(_plain(text)) is not None
+
+
+def _plain(text: str) -> str:
+    """A text without accents, case, punctuation and drawn-out letters: `Holaaa!` is `hola`, `jajajaja` is `jaja`."""
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")))
+    words = _NO_WORD.sub(" ", bare.lower()).strip()
+    return _REPEATED.sub(r"\1\1", _DRAWN.sub(r"\1", words))

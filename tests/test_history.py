@@ -87,8 +87,9 @@ def test_a_cut_is_foreseen_at_the_warn_mark_and_remembers_it() -> None:
 
 def test_room_is_made_of_shares_of_the_usable_window() -> None:
     assert Room.of(1000, 1000, 100, Marks()) == Room(
-        992, fixed=100, high=693, critical=792, low=296, summary=158, warn=594
+        992, fixed=100, high=693, critical=792, low=296, summary=158, warn=594, again=693
     )
+    assert Room.of(1000, 1000, 100, Marks(again=0.5)).again == 396
     crowded = Room.of(1000, 1000, 600, Marks())
     assert crowded.summary < crowded.low < crowded.high
     assert Room.of(1000, 1000, 0, Marks()) == Room.of(1000, 995, 0, Marks()), "a slightly longer answer moves nothing"

@@ -4,7 +4,6 @@ import pytest
 
 from proxy.chat import Message
 from proxy.context import CacheRules
-from proxy.small_talk import is_small_talk
 from proxy.testing import chat
 from proxy.tool_set import Limits, Offer, Want, moments
 
@@ -38,26 +37,6 @@ def test_an_answer_is_no_small_talk() -> None:
     fine = Message({"role": "user", "content": "Perfect, thanks!"})
     assert not moments([asking, fine])[0].is_idle
     assert moments([telling, fine])[0].is_idle
-
-
-@pytest.mark.parametrize(
-    ("text", "is_idle"),
-    [
-        ("Hello!", True),
-        ("hola, ¿qué tal?", True),
-        ("Good morning, how are you?", True),
-        ("¡Muchas gracias!", True),
-        ("👍", True),
-        ("", True),
-        ("hello, turn off the light", False),
-        ("yes", False),
-        ("thanks, and the weather?", False),
-        ("hola " * 30, False),
-        ("what can you do?", False),
-    ],
-)
-def test_small_talk(text: str, is_idle: bool) -> None:
-    assert is_small_talk(text) is is_idle
 
 
 def limits(keep: int = 2, count: int = 6, **fields: bool) -> Limits:

@@ -18,12 +18,15 @@ from proxy.embedding.remembered import AT_ONCE, Remembered, Stacks
 from proxy.embedding.vectors import Stack
 from proxy.index import VectorIndex
 from proxy.index.packed import dimension
+from proxy.small_talk import phrases
 
 logger = logging.getLogger("penstock.embedding")
 
 INLINE = 512
 """Texts whose vectors are unpacked on the event loop: about a millisecond."""
 
+_SHARED = "penstock: calibration"
+"""Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
 _WARN_EVERY = 60.0
 _LONGEST_WAIT = 3600.0
 
@@ -52,6 +55,7 @@ class EmbeddingService:
         self._questions = 0
         self._stacks = Stacks(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
+        self._phrases: Stack | None = None
 
     def bound(self, tenant: str) -> "BoundEmbedder":
         """The service for one tenant; no tenant can time what another one's texts cost."""
@@ -100,6 +104,18 @@ class EmbeddingService:
         if made.holds == sum(each != b"" for each in others):
             self._stacks.put(key, made)
         return made.similarities(asked)
+
+    async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
+        """The cosine of a query to the nearest phrase that asks nothing (`proxy.small_talk`); None without vectors."""
+        (asked,) = await self._made_of(tenant, [query], wait)
+        if not asked:
+            return None
+        if self._phrases is None or not self._phrases.fits(asked):
+            made = await self._made_of(_SHARED, phrases(), wait)
+            self._phrases = await self._stacked(made, asked) if all(made) else None
+        if self._phrases is None:
+            return None
+        return max((each for each in self._phrases.similarities(asked) if each is not None), default=None)
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
         """The packed vectors of each text after at most `wait` seconds, the first text's before the others'.
@@ -220,6 +236,10 @@ class BoundEmbedder:
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet."""
         return await self._service.similarities(self._tenant, query, texts, wait=wait)
+
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        """The cosine that a text must have more than to be about a query; None where a vector is not there yet."""
+        return await self._service.floor(self._tenant, query, wait=wait)
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""

@@ -108,7 +108,8 @@ def foresee(
     """
     if sum(map(max, settled, born)) <= min(room.high, room.warn):
         return (), None
-    walk, cuts = _Walk(messages, settled, room, keep), []
+    walk = _Walk(messages, settled, room, keep)
+    cuts: list[Cut] = []
     left = walk.running(-1)
     unread, last_user, ahead = 0, None, None
     for index, message in enumerate(messages):

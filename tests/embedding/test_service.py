@@ -84,6 +84,22 @@ async def test_nothing_is_loaded_before_anything_is_asked() -> None:
     assert backend.closed
 
 
+async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
+    backend = Scripted(batch=500)
+    service = EmbeddingService(backend)
+    embedder = service.bound("t")
+    backend.free.clear()
+    assert await embedder.floor("c", wait=0) is None
+    backend.free.set()
+    first = await embedder.floor("c", wait=LONG)
+    assert first == pytest.approx(1.0, abs=0.01)  # phrases that begin with neither `a` nor `b`
+    assert await embedder.floor(" ", wait=LONG) is None
+    made = len(backend.texts)
+    await service.bound("other").floor("d", wait=LONG)
+    assert backend.texts[made:] == ["d"], "the phrases are made once, for all tenants"
+    await service.aclose()
+
+
 async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)

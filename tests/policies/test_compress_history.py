@@ -7,8 +7,9 @@ from pydantic import ValidationError
 from policies.compress_history import CompressHistory
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context
+from proxy.testing import MemoryArchive, chat, context, profile
 from proxy.wire import damage
 
 WINDOW = 2000
@@ -75,15 +76,20 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     assert counted.total <= 0.4 * WINDOW
 
 
-async def test_the_prefix_stands_until_the_next_cut() -> None:
+@pytest.mark.parametrize(("cache", "deepest"), [(CacheRules(0.1, 1.0, 0, 300), 0.8), (CacheRules(), 0.55)])
+async def test_the_prefix_stands_until_the_next_cut(cache: CacheRules, deepest: float) -> None:
+    """With a prompt cache until 80% is reached again; without one, where tokens alone count, for a shorter time."""
     forwarded: list[list[bytes]] = []
     for turns in range(2, 60):
         request = talk(turns)
-        decision = await decided(request)
+        ctx = context(request, model=profile(WINDOW, cache=cache))
+        decision = await CompressHistory().apply(request, ctx)
         after = decision.request if isinstance(decision, Rewrite) else request
+        if isinstance(decision, Rewrite):
+            assert (await ctx.tokens.count(after)).total <= deepest * WINDOW
         forwarded.append([message.raw for message in after.messages[:-1]])
     breaks = sum(now[: len(before)] != before for before, now in pairwise(forwarded))
-    assert 0 < breaks <= 60 * 95 / (0.4 * WINDOW) + 1
+    assert 0 < breaks <= 60 * 95 / ((deepest - 0.4) * WINDOW) + 1
 
 
 async def test_an_agents_only_request_stays_whole_and_first() -> None:

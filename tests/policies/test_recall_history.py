@@ -180,6 +180,9 @@ class Vectors:
         self.asked = list(texts)
         return [self.near.get(text, 0.0) for text in texts]
 
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        return 0.3
+
     is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:

@@ -18,8 +18,8 @@ class CompressHistory(Policy):
     Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
     taken, so that the next cut is far away and the provider's prompt cache holds until then. Where the cuts fall is
     worked out from the sizes of the messages in order, again in each request: nothing is stored, and every replica cuts
-    alike. Where the provider has no prompt cache, the next cut comes after a quarter of the way. What leaves is archived
-    first; where there is no archive, nothing leaves.
+    alike. Without a prompt cache of the provider's, the next cut comes after a quarter of the way. What leaves is
+    archived first; where there is no archive, nothing leaves.
 
     The summary stands behind the system messages, in the user's role, as data. It is made of the conversation's own
     sentences and values: the goal, the user's constraints in their words, the open plan, decisions, open items, facts

@@ -26,7 +26,7 @@ class CompressHistory(Policy):
     and identifiers. It ends in the handles of what left. A last user message that stands before the cut stays, whole.
     """
 
-    prefix_breaks_per_turn: ClassVar[float] = 0.1
+    prefix_breaks_per_turn: ClassVar[float] = 0.2
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
     """The share of the usable window from which on the step reports that a cut is near."""

@@ -33,13 +33,14 @@ class ToolGroup(BaseModel):
 class FilterTools(Policy):
     """Offer the tools that the user's messages are about, by words and meaning, in the client's order.
 
-    `select` leaves the others out. The set is worked out from the whole conversation, so every replica has the same; it
-    changes only when a message clearly wants a tool that is missing, and only if what the set saved so far pays for the
-    prompt that is then written anew. `defer` offers none but `always`, so that the tools never change. What is left out
-    is found by `search_tools` and called by `call_tool`, which Penstock offers and runs: the client gets plain calls of
-    its own tools. `narrow` leaves all in place and names those that may be called (`allowed_tools`). `auto` selects
-    where that lowers the cost, narrows where the provider can, and else does nothing. A forced `tool_choice` and few
-    tools are left alone. Put it behind the steps that shorten history, before those that offer tools of Penstock's own.
+    `select` leaves the others out: few stay where the ranking is sure, at most `keep` where it is not. The set is
+    worked out from the whole conversation, so every replica has the same; it changes only when a message clearly wants
+    a tool that is missing, and only if what the set saved so far pays for the prompt that is then written anew. `defer`
+    offers none but `always`, so that the tools never change. What is left out is found by `search_tools` and called by
+    `call_tool`, which Penstock offers and runs: the client gets plain calls of its own tools. `narrow` leaves all in
+    place and names those that may be called (`allowed_tools`). `auto` selects where that lowers the cost, narrows where
+    the provider can, and else does nothing. A forced `tool_choice` and few tools are left alone. Put it behind the
+    steps that shorten history, before those that offer tools of Penstock's own.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
@@ -52,7 +53,11 @@ class FilterTools(Policy):
     Penstock cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
 
     keep: int = Field(default=30, ge=1, le=512)
-    """The most tools to offer; models choose worse among more than 30 to 50."""
+    """The most tools to offer; models choose worse among more than 30 to 50. Fewer are offered where some fit far
+    better than the others."""
+
+    least: int = Field(default=5, ge=1, le=512)
+    """The fewest tools to offer, where a search finds the others; as many as `keep` for a fixed number."""
 
     max_tokens: int = Field(default=20_000, ge=100)
     """The most tokens that the definitions may take."""
@@ -177,7 +182,9 @@ class FilterTools(Policy):
 
     @property
     def _wishes(self) -> Wishes:
-        return Wishes(self.max_tokens, self.always, self.small_talk, self.wait, self.tool_examples, self.tool_groups)
+        return Wishes(
+            self.least, self.max_tokens, self.always, self.small_talk, self.wait, self.tool_examples, self.tool_groups
+        )
 
 
 def _is_open(request: ChatRequest) -> bool:

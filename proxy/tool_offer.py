@@ -11,13 +11,15 @@ from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.context import Context, Memo
 from proxy.deferral import deferrable, is_ours
 from proxy.economics import UNCACHED
-from proxy.tool_ranking import Pool, pooled, raws_of, relevance
+from proxy.tool_ranking import Pool, Relevance, pooled, raws_of, relevance
 from proxy.tool_set import Limits, Moment, Offer, Want, moments, request_ends
 
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
 _EACH = 20
 """What looking at a tool takes, as characters: 200 tools are looked at on the event loop."""
+_ALONE = 0.8
+"""What a short message by itself counts for, beside the two together with the words before it."""
 _ALL = "all"
 """What is remembered where all tools are offered."""
 
@@ -26,6 +28,8 @@ _ALL = "all"
 class Wishes:
     """What the operator wants to be offered."""
 
+    least: int
+    """As many tools are offered even if fewer fit, where a search finds the others."""
     max_tokens: int
     """The most tokens that the definitions may take."""
     always: tuple[str, ...]
@@ -107,6 +111,7 @@ class Finding:
         pool = await self._pool()
         limits = Limits(
             keep,
+            self._wishes.least if self._within_reach else keep,
             self._wishes.max_tokens,
             sizes,
             pool.groups,
@@ -121,7 +126,7 @@ class Finding:
     async def narrowed(self, keep: int, sizes: tuple[int, ...]) -> frozenset[int] | None:
         """The places of the tools that may be called, where all are offered: changing them costs nothing."""
         pool = await self._pool()
-        limits = Limits(keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
+        limits = Limits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
         return await self._chosen(pool, limits)
 
     async def _pool(self) -> Pool:
@@ -150,8 +155,8 @@ class Finding:
         if memo is None:
             return self._as_it_is(_read(await self._walked(pool, limits, found, [None] * (len(found) - 1))), limits)
         about = (
-            pool.digest, limits.keep, limits.max_tokens, limits.is_forced, limits.called_must_stay, limits.rules,
-            self._wishes.small_talk, self._pinned, self._ctx.model.name,
+            pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced, limits.called_must_stay,
+            limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
         )  # fmt: skip
         begin = raws_of(self._messages[: found[-1].end])
         # most requests of an agent have nothing but results behind what they had: their key was worked out before
@@ -177,24 +182,24 @@ class Finding:
     async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], known: Sequence[str | None]) -> str:
         """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
         self._now = found[-1].end
-        scores = await asyncio.gather(*(self._scores(pool, moment) for moment in found))
+        wants = await asyncio.gather(*(self._want(pool, moment) for moment in found))
         message_sizes = await self._ctx.tokens.sizes(self._messages)
         offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned)
         called: frozenset[int] = frozenset()
         begin = 0
-        for moment, each, settled in zip(found, scores, [*known, None], strict=True):
-            called |= self._called(self._messages[begin : moment.end])
-            begin = moment.end
-            offer.decide(Want(moment.end, each, None if settled is None else _read(settled)), called)
+        for want, settled in zip(wants, [*known, None], strict=True):
+            called |= self._called(self._messages[begin : want.end])
+            begin = want.end
+            offer.decide(want if settled is None else want._replace(settled=_read(settled)), called)
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
-    async def _scores(self, pool: Pool, moment: Moment) -> tuple[float, ...] | None:
+    async def _want(self, pool: Pool, moment: Moment) -> Want:
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
-            return None
+            return Want(moment.end, None)
         key = ("tools wanted", pool.digest, moment.queries, self._ctx.embedder.name if self._ctx.embedder else "")
-        known: tuple[float, ...] | None = self._ctx.once.known([key])[0]
+        known: Want | None = self._ctx.once.known([key])[0]
         if known is not None and moment.end != self._now:
-            return known
+            return known._replace(end=moment.end)
         wait = self._wishes.wait
         found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
         if moment.end == self._now:
@@ -202,10 +207,10 @@ class Finding:
             is_behind = embedder is not None and embedder.is_behind
             self._is_provisional = is_behind and not all(each.is_complete for each in found)
             self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
-        scores = found[0].scores if len(found) == 1 else tuple(map(max, *(each.scores for each in found)))
+        want = _wanted(moment.end, found)
         if all(each.is_complete for each in found):
-            self._ctx.once.remember(key, scores)
-        return scores
+            self._ctx.once.remember(key, want)
+        return want
 
     def _as_it_is(self, chosen: tuple[int, ...] | None, limits: Limits) -> frozenset[int] | None:
         """What was chosen, and what must stay besides: for that the least wanted leaves."""
@@ -222,6 +227,22 @@ class Finding:
         return (
             frozenset(place for place, tool in enumerate(self._tools) if tool.name in names) if names else frozenset()
         )
+
+
+def _wanted(end: int, found: Sequence[Relevance]) -> Want:
+    """What a moment wants, by what was found for its words and, if they are short, for them and those before them.
+
+    The vector of both says more about an answer to a question. What is clearly wanted is so by either.
+    """
+    alone, both = found[0], found[-1]
+    pairs = [*zip(alone.scores, both.scores, strict=True)]
+    if not (alone.has_meaning and both.has_meaning):
+        return Want(end, tuple(map(max, pairs)))
+    return Want(
+        end,
+        tuple([max(_ALONE * one, other) for one, other in pairs]),
+        clear=tuple(map(min, pairs)),
+    )
 
 
 def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Moment]) -> list[str]:

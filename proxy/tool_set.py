@@ -20,8 +20,14 @@ _FADES = 0.8
 _URGENT = 3
 _WANTED = 5
 """The best tools for a message, and for the conversation up to it, that should not be missing."""
-_RENEWED = 2
-"""Where the set changes, this part of it, one in so many, goes to the best tools: one change spares the next ones."""
+_USED = 2
+_RENEWED = 3
+"""The part of the most tools, one in so many, that goes to those called before where the choice begins, and to the best
+ones where it changes: one change spares the next ones."""
+_SURE = 0.8
+_UNSURE = 0.16
+"""A tool fits beside the best one if it has this part of its score, less so much: few do where one stands out, many
+where none fits well. Of twenty requests whose tool is among the thirty best, one loses it by that."""
 _HELD = 0.3
 """What the tools of the last group that was asked for gain when others come."""
 _REQUESTS = 10
@@ -55,6 +61,8 @@ class Want(NamedTuple):
     """How well each tool fits; None for small talk and calls, which want none."""
     settled: tuple[int, ...] | None = None
     """The tools that were chosen then, if that is known."""
+    clear: tuple[float, ...] | None = None
+    """How clearly each is wanted, where that is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,9 @@ class Limits:
     """How much may be offered, and what it costs."""
 
     keep: int
+    """The most tools."""
+    least: int
+    """As many are offered even if fewer fit."""
     max_tokens: int
     sizes: tuple[int, ...]
     """The tokens of each tool."""
@@ -144,10 +155,13 @@ class Offer:
         free = not self._limits.called_must_stay
         must = self._pinned | ({*called} & {*(self.chosen or ())} if free else {*called})
         if new is None:
-            new = self._proposed(scores if is_clear or not self._has_begun else None, must, called)
+            new = self._proposed(want if is_clear or not self._has_begun else want._replace(scores=None), must, called)
             if new is not None and not self._is_paid_for(new, want.end, must):
-                self._is_declined = self._is_declined or self.chosen is None
-                new = None
+                # few tools may be too short to be cached
+                new = self._filled(must, [*new, *self._best()]) if self.chosen is None and scores is not None else None
+                if new is None or not self._is_paid_for(new, want.end, must):
+                    self._is_declined = self._is_declined or self.chosen is None
+                    new = None
         self._pass(want.end, self.chosen if new is None else new)
         if new is not None:
             self.chosen = new
@@ -155,37 +169,44 @@ class Offer:
         if scores is not None and is_clear:
             self._held = self._limits.groups[max(range(len(scores)), key=scores.__getitem__)]
 
-    def _proposed(
-        self, scores: Sequence[float] | None, must: Collection[int], called: Collection[int]
-    ) -> tuple[int, ...] | None:
+    def _proposed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
         """The tools that a moment would have; None for those that there are."""
+        scores = want.scores
         if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
             return None
         if not self._has_begun:
-            used = [place for place in self._best() if place in called][: self._limits.keep // _RENEWED]
-            return self._filled(must, () if scores is None else [*used, *self._best()])
+            used = [place for place in self._best() if place in called][: self._limits.keep // _USED]
+            return self._filled(must, () if scores is None else [*used, *self._fitting()])
         lacking = {*must} - {*(self.chosen or ())}
         if lacking:  # called, though it was not offered: who needs it needs its group
             groups = {self._limits.groups[place] for place in lacking} - {""}
             near = [place for place in self._best() if self._limits.groups[place] in groups]
-            return self._filled(must, [*near, *self._best()])
-        return None if scores is None else self._changed(scores, must)
+            return self._filled(must, [*near, *self._fitting()])
+        return None if scores is None else self._changed(want.clear or scores, must, called)
 
-    def _changed(self, scores: Sequence[float], must: Collection[int]) -> tuple[int, ...] | None:
+    def _changed(
+        self, clear: Sequence[float], must: Collection[int], called: Collection[int]
+    ) -> tuple[int, ...] | None:
         """Another set, if this one lacks a tool that is clearly wanted."""
         there = set(self.chosen or ())
         best = self._best()
-        urgent = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:_URGENT]
-        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and scores[p] >= NOTHING]
+        urgent = sorted(range(len(clear)), key=lambda place: (-clear[place], place))[:_URGENT]
+        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and clear[p] >= NOTHING]
         if not missing:
             return None
         renewed = best[: self._limits.keep // _RENEWED]
         groups, held = self._limits.groups, self._held
         stay = sorted(there, key=lambda p: (-self._wants[p] - _HELD * bool(held and groups[p] == held), p))
-        return self._filled(must, [*missing, *renewed, *stay])
+        return self._filled(must, [*missing, *sorted({*called} - there), *renewed, *stay])
 
     def _best(self) -> list[int]:
         return sorted(range(len(self._wants)), key=lambda place: (-self._wants[place], place))
+
+    def _fitting(self) -> list[int]:
+        """The tools that fit, the most wanted first."""
+        best = self._best()
+        lowest = _SURE * self._wants[best[0]] - _UNSURE if best else 0.0
+        return [place for rank, place in enumerate(best) if rank < self._limits.least or self._wants[place] >= lowest]
 
     def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
         """What must be offered, and of the others, in their order, what fits; the most wanted first."""

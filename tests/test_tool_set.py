@@ -40,7 +40,7 @@ def test_an_answer_is_no_small_talk() -> None:
 
 
 def limits(keep: int = 2, count: int = 6, **fields: bool) -> Limits:
-    return Limits(keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
+    return Limits(keep, keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
 
 
 def walk(
@@ -98,7 +98,7 @@ def test_small_talk_has_none_or_all() -> None:
 
 
 def test_the_last_group_stays() -> None:
-    grouped = Limits(3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
+    grouped = Limits(3, 3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
     first = (0.9, 0.4, 0.0, 0.5, 0.0, 0.0)
     second = (0.0, 0.0, 0.0, 0.0, 0.9, 0.0)
     assert set(walk(grouped, Want(1, first), Want(3, second))[1] or ()) == {4, 0, 1}

@@ -22,8 +22,8 @@ SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ti
 ACTIONS = ("create", "list", "delete", "change")
 TOOLS = tuple(tool(f"{subject}_{action}", f"To {action} the {subject}.") for subject in SUBJECTS for action in ACTIONS)
 CACHE = CacheRules(read=0.1, write=1.25, minimum=100, ttl=300)
-POLICY = FilterTools(keep=8)
-SELECT = FilterTools(keep=8, strategy="select")
+POLICY = FilterTools(keep=8, least=8)
+SELECT = FilterTools(keep=8, least=8, strategy="select")
 
 
 def asked(*texts: str, tools: Sequence[Tool] = TOOLS, system: str = "", **rest: Any) -> ChatRequest:
@@ -203,6 +203,88 @@ class TestSelect:
         assert (await offered(request)).count("twin") == 2
 
 
+class Slow:
+    """An embedder that has no vectors until it is ready."""
+
+    name = "slow"
+    ready = False
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
+
+    is_behind = False
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError
+
+
+class Near(Slow):
+    """An embedder for which texts are as near as it is told, by a word in the query and one in the text."""
+
+    def __init__(self, **cosines: Mapping[str, float]) -> None:
+        self.cosines = cosines
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        known = [near for word, near in self.cosines.items() if word in query]
+        return [max((c for near in known for word, c in near.items() if word in text), default=0.05) for text in texts]
+
+
+class TestFewerWhereSure:
+    BOUND = FilterTools(keep=20, least=2)
+
+    @pytest.mark.parametrize("text", ["weather in Seville tomorrow?", "¿qué weather hará mañana en Sevilla?"])
+    async def test_few_are_offered_where_they_stand_out(self, text: str) -> None:
+        near = Near(weather={"weather list": 0.7, "weather create": 0.6})
+        names = await offered(asked(text), self.BOUND, embedder=near)
+        assert {"weather_list", "weather_create"} <= {*names}
+        assert len(names) <= 4
+
+    async def test_as_many_as_before_where_none_stands_out(self) -> None:
+        assert len(await offered(asked("¿y ahora qué?"), self.BOUND, embedder=Near())) == 20
+
+    async def test_as_many_as_before_by_a_setting(self) -> None:
+        near = Near(weather={"weather list": 0.7})
+        fixed = FilterTools(keep=20, least=20)
+        assert len(await offered(asked("weather tomorrow"), fixed, embedder=near)) == 20
+
+    async def test_as_many_as_before_where_nothing_would_find_the_others(self) -> None:
+        near = Near(weather={"weather list": 0.7})
+        policy = FilterTools(keep=20, least=2, strategy="select")
+        assert len(await offered(asked("weather tomorrow"), policy, embedder=near, runs_tools=False)) == 20
+
+    async def test_a_search_finds_the_others(self) -> None:
+        near = Near(weather={"weather list": 0.7})
+        decision = await decided(asked("weather tomorrow"), self.BOUND, embedder=near)
+        assert isinstance(decision, Rewrite)
+        assert decision.request.tools[-2:] == OURS
+
+    async def test_what_the_next_message_wants_comes_and_the_others_stay(self) -> None:
+        near = Near(weather={"weather list": 0.7}, hotel={"hotel create": 0.7})
+        first = await offered(asked("weather tomorrow"), self.BOUND, embedder=near)
+        later = await offered(asked("weather tomorrow", "and a hotel"), self.BOUND, embedder=near)
+        assert {*first, "hotel_create"} <= {*later}
+        assert len(later) < 20
+
+    async def test_an_answer_to_a_question_changes_nothing(self) -> None:
+        class Answer(Slow):
+            async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+                wanted = "hotel create" if query == "Seville" else "weather list"
+                return [0.6 if wanted in text else 0.05 for text in texts]
+
+        first = asked("weather tomorrow")
+        answer = [{"role": "assistant", "content": "In which city?"}, {"role": "user", "content": "Seville"}]
+        before = await offered(first, self.BOUND, embedder=Answer())
+        after = first.with_messages([*first.messages, *map(Message, answer)])
+        assert await offered(after, self.BOUND, embedder=Answer()) == before
+
+    async def test_few_that_would_not_be_cached_are_filled_up(self) -> None:
+        near = Near(weather={"weather list": 0.7})
+        whole = sum(await context().tokens.tool_sizes(TOOLS))
+        cache = CacheRules(read=0.01, write=1.0, minimum=whole // 3, ttl=300)
+        names = await offered(asked("weather tomorrow"), self.BOUND, embedder=near, cache=cache)
+        assert 15 < len(names) <= 20
+
+
 class TestNothingToGain:
     @pytest.mark.parametrize(
         "rest",
@@ -230,7 +312,7 @@ class TestNothingToGain:
 
     @pytest.mark.parametrize(("small_talk", "count"), [("none", 1), ("select", 8), ("all", 40)])
     async def test_small_talk_gets_what_the_setting_says(self, small_talk: Any, count: int) -> None:
-        policy = FilterTools(keep=8, small_talk=small_talk, always=("song_list",))
+        policy = FilterTools(keep=8, least=8, small_talk=small_talk, always=("song_list",))
         assert len(await offered(asked("¡Hola! ¿Qué tal?"), policy)) == count
         later = await offered(asked("¡Hola! ¿Qué tal?", "delete the alarm"), policy)
         assert "alarm_delete" in later
@@ -250,7 +332,7 @@ class TestTheProvidersMost:
 
     @pytest.mark.parametrize("strategy", ["auto", "select", "narrow"])
     async def test_more_are_brought_under_it(self, strategy: Any) -> None:
-        policy = FilterTools(keep=200, strategy=strategy)
+        policy = FilterTools(keep=200, least=200, strategy=strategy)
         decision = await decided(asked("about thing 140", tools=self.MANY), policy)
         assert isinstance(decision, Rewrite)
         assert len(decision.request.tools) == 128
@@ -336,21 +418,6 @@ class TestSections:
 
     async def test_they_stay_where_all_tools_do(self) -> None:
         assert isinstance(await decided(asked("hi there", system=SYSTEM, tools=TOOLS[:4]), self.POLICY), Keep)
-
-
-class Slow:
-    """An embedder that has no vectors until it is ready."""
-
-    name = "slow"
-    ready = False
-
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
-
-    is_behind = False
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError
 
 
 class Broken(Slow):

@@ -41,7 +41,8 @@ class _Group(NamedTuple):
 _GROUPS = (
     _Group("account", "checking, current account, corriente | savings, saving, ahorro, ahorros",
                         "account|cuenta|balance|saldo|money|dinero|it|with|from|works"),
-    _Group("price", "budget, cheap, cheaper, inexpensive, low-cost, barato, barata, baratos, baratas, economico, "
+    _Group("price", "budget hotel, budget hotels, budget option, budget options, on a budget, cheap, cheaper, "
+           "inexpensive, low-cost, barato, barata, baratos, baratas, economico, "
            "economica, "
            "economicos, economicas, low cost |"
            " mid-range, midrange, moderate, moderately priced, precio medio, gama media | "
@@ -103,8 +104,9 @@ _GROUPS = (
     _Group("diet", "vegetarian, vegetariano, vegetariana | vegan, vegano, vegana | eat meat, como carne, meat eater, "
            "eating meat, comiendo carne, omnivore, omnivoro"),
     _Group("subtitles", _LANGUAGES, "subtitles|subtitle|subs|subtitulos"),
-    _Group("language", _LANGUAGES, "answer|reply|write|speak|respond|language|responde|respondeme|contesta|escribe|"
-           "escribeme|habla|hablame|idioma|translate|traduce|version"),
+    _Group("language", _LANGUAGES, "answer|reply|write|speak (?:to me )?in|respond|language|responde|respondeme|contesta|escribe|"
+           "escribeme|habla en|hablame|"
+           "idioma|translate|traduce|version"),
     _Group("cuisine", _CUISINES,
                         "food|restaurant|restaurants|cuisine|eat|dinner|lunch|comida|cocina|restaurante|cenar|comer"),
     _Group("programming language", "python | java | javascript, js | typescript |"
@@ -115,6 +117,8 @@ _GROUPS = (
     _Group("web framework", "react | vue | angular | svelte"),
     _Group("server framework", "django | flask | fastapi | rails | laravel | express | spring boot"),
     _Group("cloud", "aws, amazon web services | azure | gcp, google cloud | heroku | digitalocean"),
+    _Group("environment", "staging, preproduction, preproduccion | production, prod, produccion |"
+                          " development, desarrollo", "only|solo|solamente|exclusively|exclusivamente|unicamente"),
     _Group("system", "linux, ubuntu, debian, fedora | windows | macos, mac os, os x"),
     _Group("editor", "vim, neovim | emacs | vs code, vscode, visual studio code | pycharm, intellij | sublime"),
     _Group("format", "json | xml | yaml | csv | markdown | html | pdf | docx, word | excel, xlsx | powerpoint",

@@ -132,7 +132,11 @@ def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], t
 
 
 def _overtaken(old: Statement, new: Statement, value: Value) -> bool:
-    held = [each for each in old.values if each.kind == value.kind and each.unit == value.unit]
+    held = [
+        each
+        for each in old.values
+        if each.kind == value.kind and each.unit == value.unit and not each.part == value.part == "weak"
+    ]
     if not any(differ(each, value) and comparable(each, value) for each in held):
         return False
     mine = {each.value for each in new.values if each.slot == value.slot}

@@ -27,6 +27,8 @@ _WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast r
 _LOOKED_UP = frozenset({"place", "account"})
 _NEXT = 2
 """User messages within which one member of a group takes the place of another without further signs."""
+_OF_GREETINGS = frozenset({"date", "time", "part of the day"})
+"""Kinds of values that stand in greetings too: `Hello, I need help today`."""
 _LATEST = 20
 """Statements with the same term that a new one is compared with."""
 _NEAR = 4
@@ -182,7 +184,9 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
             ):
                 continue
             held = _held(turns, last, value)
-            if held is not None and held.statement.terms != new.terms and _overtakes(held, new, value, tone):
+            if held is None or held.statement.terms == new.terms or not _taken_up(turns, last, held, new):
+                continue
+            if _overtakes(held, new, value, tone):
                 found.append(_clash(held.turn, held.statement, turn, new, "slot"))
     return found
 
@@ -234,6 +238,28 @@ def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
                 if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
                     return _Held(turns[at], old, held, last - at)
     return None
+
+
+def _taken_up(turns: Sequence[Turn], last: int, held: _Held, new: Statement) -> bool:
+    """Whether an earlier value is one of a task: the assistant took it up, or both are about the same."""
+    kind, at = held.value.kind, last - held.distance
+    before = turns[at].heard
+    return (
+        kind not in _OF_GREETINGS
+        or not held.statement.about.isdisjoint(new.about)
+        or (before is not None and kind in before.asked)
+        or _WEATHER in _topic(held.statement, held.value)
+        or (_is_wish(held.statement) and any(each.kind == "place" for each in held.statement.values))
+        or any(
+            turn.heard.failed or any(each[0] in _OF_GREETINGS and each[2] != "today" for each in turn.heard.named)
+            for turn in turns[at + 1 : last + 1]
+            if turn.heard
+        )
+    )
+
+
+def _is_wish(statement: Statement) -> bool:
+    return statement.wanting or statement.kind == "request"
 
 
 def _same_part(held: Value, value: Value) -> bool:

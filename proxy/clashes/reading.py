@@ -169,7 +169,12 @@ def _now(found: tuple[Value, ...], folded: str) -> tuple[Value, ...]:
     """The values without those that a clause says were before: the first of `rose from 5 to 8`."""
     if not cues.UPDATED.search(folded):
         return found
-    return tuple(value for value in found if not (value.kind in NUMBERS and cues.FROM.search(folded[: value.start])))
+    last = max((value.start for value in found if value.kind in NUMBERS), default=0)
+    return tuple(
+        value
+        for value in found
+        if not (value.kind in NUMBERS and value.start < last and cues.FROM.search(folded[: value.start]))
+    )
 
 
 def _refused(folded: str, found: tuple[Value, ...], negative: bool) -> bool:

@@ -117,10 +117,14 @@ _TIME = re.compile(
     rf"{'|'.join(n for n in _NUMBERS if n not in _UNCERTAIN)})\b)"
     rf"(?:\s*(?:in the|de la)\s+(?:{_PART_OF_DAY}))?"
 )
+_CURRENCY = r"dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$"
 _MONEY = re.compile(
     r"(?P<s>[$€£])\s?(?P<a>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k>k|thousand|million|mil|millones)?\b|"
     r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
-    r"(?:de )?(?:dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$)"
+    rf"(?:de )?(?:{_CURRENCY})|"
+    r"\b(?:budget|presupuesto)\W{1,3}(?:(?:is|of|now|es|de|ahora|son|sera)\s+){0,3}"
+    r"(?P<c>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k3>k|mil)?\b"
+    rf"(?:\s?(?:{_CURRENCY}))?"
 )
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
@@ -179,12 +183,13 @@ def _emails(text: str) -> list[Value]:
 def _money(text: str) -> list[Value]:
     found = []
     for match in _MONEY.finditer(text):
-        amount = number(match["a"] or match["b"])
+        amount = number(match["a"] or match["b"] or match["c"])
         if amount is None:
             continue
         times = {"k": 1e3, "thousand": 1e3, "mil": 1e3, "million": 1e6, "millones": 1e6}
-        scaled = float(amount) * times.get(match["k"] or match["k2"] or "", 1)
-        found.append(Value("money", _part(text, match.start()), "", f"{scaled:g}", match.start(), match.end()))
+        scaled = float(amount) * times.get(match["k"] or match["k2"] or match["k3"] or "", 1)
+        start = match.start("c") if match["c"] else match.start()
+        found.append(Value("money", _part(text, start), "", f"{scaled:g}", start, match.end()))
     return found
 
 
@@ -284,7 +289,7 @@ def _part(text: str, start: int) -> str:
 
 _READERS = (
     (re.compile("@"), _emails),
-    (re.compile(r"[$€£]|dolar|doll|euro|usd|eur|gbp|pound|buck|peso"), _money),
+    (re.compile(r"[$€£]|dolar|doll|euro|usd|eur|gbp|pound|buck|peso|budget|presupuesto"), _money),
     (re.compile(r"%|percent|por ciento"), _percents),
     (
         re.compile(

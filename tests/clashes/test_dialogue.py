@@ -85,3 +85,20 @@ def test_turns_that_are_no_longer_known_overtake_what_they_did() -> None:
     together = overtaken(every, [None] * len(every))
     forgotten = [each if at % 3 else None for at, each in enumerate(together)]
     assert overtaken(every, forgotten) == together[::3]
+
+
+GREETINGS = (
+    "Hola, necesito ayuda hoy.",
+    "Hey, I need help today.",
+    "Hola, ¿qué tal el lunes?",
+    "Happy Friday!",
+    "Buenos días, hoy trabajo desde casa ☕",
+    "Thanks, see you at 6!",
+)
+ANSWERS = ("De acuerdo.", "How can I help you today?", "¿En qué puedo ayudarte hoy?", "😊")
+CHANGES = ("Mejor llámame por la tarde.", "Actually, make it Thursday.", "Mejor mañana.", "Cambia la cita a las 17:30.")
+
+
+@pytest.mark.parametrize("greeting", GREETINGS)
+def test_no_greeting_is_overtaken(greeting: str) -> None:
+    assert [clashing(greeting, answer, later) for answer in ANSWERS for later in CHANGES] == [[]] * 16

@@ -194,6 +194,20 @@ NOT_AT_ODDS = (
     ("My job is stressful.", "My job is teaching kids."),
 )
 
+BUDGETS_AND_PLACES = (
+    ("presupuesto 800", "presupuesto 1.200"),
+    ("El presupuesto es de 800 €.", "El presupuesto ahora es de 1.200 €."),
+    ("Budget 800", "Budget 1,200"),
+    ("The budget is $800.", "The budget is now $1,200."),
+    ("Deploy to staging only.", "Deploy to production."),
+    ("Despliega solo en staging.", "Despliega en producción."),
+)
+BOTH_HOLD = (
+    ("Presupuesto de viaje: 800", "Presupuesto de comida: 1.200"),
+    ("Deploy to staging first.", "Then deploy to production."),
+    ("The staging server is slow.", "The production server is down."),
+)
+
 
 def found(pairs: tuple[tuple[str, str], ...]) -> int:
     return sum(any(clash.solvable for clash in clashing(older, "All right.", newer)) for older, newer in pairs)
@@ -222,4 +236,14 @@ def test_what_people_are_rules_out_what_they_do(older: str, newer: str) -> None:
 
 @pytest.mark.parametrize(("older", "newer"), NOT_AT_ODDS)
 def test_what_people_are_does_not_rule_out(older: str, newer: str) -> None:
+    assert found(((older, newer),)) == 0
+
+
+@pytest.mark.parametrize(("older", "newer"), BUDGETS_AND_PLACES)
+def test_a_budget_and_where_to_deploy_are_changed(older: str, newer: str) -> None:
+    assert found(((older, newer),)) == 1
+
+
+@pytest.mark.parametrize(("older", "newer"), BOTH_HOLD)
+def test_budgets_of_different_things_and_one_step_after_another_both_hold(older: str, newer: str) -> None:
     assert found(((older, newer),)) == 0

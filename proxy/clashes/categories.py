@@ -104,9 +104,8 @@ _GROUPS = (
     _Group("diet", "vegetarian, vegetariano, vegetariana | vegan, vegano, vegana | eat meat, como carne, meat eater, "
            "eating meat, comiendo carne, omnivore, omnivoro"),
     _Group("subtitles", _LANGUAGES, "subtitles|subtitle|subs|subtitulos"),
-    _Group("language", _LANGUAGES, "answer|reply|write|speak (?:to me )?in|respond|language|responde|respondeme|contesta|escribe|"
-           "escribeme|habla en|hablame|"
-           "idioma|translate|traduce|version"),
+    _Group("language", _LANGUAGES, "answer|reply|write|speak (?:to me )?in|respond|language|responde|respondeme|"
+           "contesta|escribe|escribeme|habla en|hablame|idioma|translate|traduce|version"),
     _Group("cuisine", _CUISINES,
                         "food|restaurant|restaurants|cuisine|eat|dinner|lunch|comida|cocina|restaurante|cenar|comer"),
     _Group("programming language", "python | java | javascript, js | typescript |"

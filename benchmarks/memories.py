@@ -23,6 +23,7 @@ from proxy.embedding_settings import SentenceTransformersEmbedding
 from proxy.index.embedded import Embedded
 from proxy.index.points import Bounds
 from proxy.index.service import IndexService
+from proxy.lexical import counted, fits
 from proxy.memories import Draft, Owner
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
@@ -115,9 +116,12 @@ async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
     right: list[float] = []
     wrong: list[float] = []
     for place, (question, _) in enumerate(HELD_OUT):
-        found = await embedding.similarities("t", question, memories, wait=60)
-        for at, cosine in enumerate(found):
-            (right if at == place else wrong).append(calibration.score(cosine or 0.0))
+        found = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
+        (vector,) = await vectors.of("t", [question], 60)
+        assert vector is not None
+        shares = [fit.share for fit in fits(question, [counted(memory) for memory in memories])]
+        for at, figure in enumerate(calibration.figures(vector, found, shares)):
+            (right if at == place else wrong).append(calibration.score(figure))
     for bar in (0.7, 0.5):
         share = [sum(score >= bar for score in some) / len(some) for some in (right, wrong)]
         print(f"held out, score at least {bar}: {share[0]:.0%} of what helps, {share[1]:.1%} of what does not")

@@ -1,14 +1,19 @@
 """What a cosine, or a share of words, says of whether a memory helps with a question. Pure.
 
-Models differ: that of one puts a memory that helps at 0.35, that of another at 0.8. So each is measured on pairs of
-which it is known (`proxy.memories.pairs`), and a figure becomes a score: the share of pairs with that figure which
-belong together, of as many that do as do not. So 0.7 and 0.5 mean the same, whatever made the figure.
+Models differ: that of one puts a memory that helps at 0.35, that of another at 0.8. Languages differ too: a model that
+was trained on English finds any two Spanish texts alike. So a cosine counts by how far it lies above those of the
+question to texts of no use for it, in whatever language is nearest; and shared words count beside it. The model is
+measured on pairs of which it is known whether they belong together (`proxy.memories.pairs`), and a figure becomes a
+score: the share of pairs with that figure which do, of as many that do as do not. So 0.7 and 0.5 mean the same,
+whatever made the figure.
 """
 
 from collections.abc import Sequence
 from math import exp, sqrt
 from statistics import fmean, pvariance
 from typing import NamedTuple
+
+from proxy.embedding.vectors import similarities
 
 _LEAST_GAP = 0.5
 """Standard deviations by which what helps must lie above what does not, or the figures say nothing."""
@@ -20,10 +25,37 @@ class Calibration(NamedTuple):
     middle: float
     """The figure that says as much for as against it: 0.5."""
     slope: float
+    others: tuple[bytes, ...] = ()
+    """Vectors of texts that a question is compared with, to see what its cosines are without any relation."""
+
+    def figures(self, vector: bytes, cosines: Sequence[float], shares: Sequence[float]) -> list[float]:
+        """The figures of memories by their cosines to a question, whose vector this is, and the words that they share.
+
+        `shares` are the shares of the question's words that they have.
+        """
+        base = unrelated([each or 0.0 for each in similarities(vector, self.others)]) if self.others else 0.0
+        return [figure(cosine, base, share) for cosine, share in zip(cosines, shares, strict=True)]
 
     def score(self, figure: float) -> float:
         """The score of a figure."""
         return 1 / (1 + exp(-max(-40.0, min(40.0, self.slope * (figure - self.middle)))))
+
+
+_WORDS = 0.7
+"""What a memory with all words of a question gains on its cosine."""
+_NEAREST = 10
+"""The texts nearest to a question, of those that it has nothing to do with, by which its cosines are measured."""
+
+
+def unrelated(cosines: Sequence[float]) -> float:
+    """The cosine of a question to what it has nothing to do with, in the language where that is highest."""
+    nearest = sorted(cosines, reverse=True)[:_NEAREST]
+    return fmean(nearest) if nearest else 0.0
+
+
+def figure(cosine: float, base: float, share: float) -> float:
+    """What a memory's cosine to a question and the share of its words say together."""
+    return cosine - base + _WORDS * share
 
 
 WORDS = Calibration(0.2, 6.0)

@@ -7,9 +7,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Literal, NamedTuple
 
+from proxy.index import Near
 from proxy.lexical import Counted, counted, fits
 from proxy.memories import Memory, Owner, is_over
-from proxy.memories.calibration import WORDS
+from proxy.memories.calibration import WORDS, Calibration
 from proxy.memories.shelves import Shelf
 from proxy.memories.vectors import MemoryVectors
 
@@ -55,11 +56,11 @@ class Search:
         by_meaning = False
         for owner, shelf, records in some:
             near = await self._vectors.nearest(owner, vector, limit) if vector and calibration else None
-            if near is None or calibration is None:
+            if near is None or vector is None or calibration is None:
                 scores = await self._by_words(shelf.words, records.values(), query)
             else:
                 by_meaning = True
-                scores = {each.id: calibration.score(each.score) for each in near}
+                scores = await self._by_both(shelf.words, records, near, query, vector, calibration)
                 if missing := self._vectors.missing(owner):
                     scores |= await self._by_words(
                         shelf.words, [each for each in records.values() if each.id in missing], query
@@ -68,6 +69,21 @@ class Search:
         return sorted(hits, key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id)), (
             "meaning" if by_meaning else "words"
         )
+
+    async def _by_both(
+        self,
+        words: dict[str, Counted],
+        records: Mapping[str, Memory],
+        near: Sequence[Near],
+        query: str,
+        vector: bytes,
+        calibration: Calibration,
+    ) -> dict[str, float]:
+        there = [each for each in near if each.id in records]
+        work = partial(_shares, words, [records[each.id] for each in there], query)
+        shares = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        figures = calibration.figures(vector, [each.score for each in there], shares)
+        return {each.id: calibration.score(figure) for each, figure in zip(there, figures, strict=True)}
 
     async def _by_words(self, words: dict[str, Counted], some: Iterable[Memory], query: str) -> dict[str, float]:
         work = partial(_scored, words, list(some), query)
@@ -82,9 +98,13 @@ def _hits(records: Mapping[str, Memory], scores: Mapping[str, float], now: float
 
 def _scored(words: dict[str, Counted], some: Sequence[Memory], query: str) -> dict[str, float]:
     """The scores of the memories that share a word with a query; what is counted of texts is put to `words`."""
+    shares = _shares(words, some, query)
+    return {each.id: WORDS.score(share) for each, share in zip(some, shares, strict=True) if share}
+
+
+def _shares(words: dict[str, Counted], some: Sequence[Memory], query: str) -> list[float]:
     known: dict[str, list[str]] = {}
     for each in some:
         if each.id not in words:
             words[each.id] = counted(each.text, known)
-    found = fits(query, [words[each.id] for each in some])
-    return {each.id: WORDS.score(fit.share) for each, fit in zip(some, found, strict=True) if fit.terms}
+    return [fit.share for fit in fits(query, [words[each.id] for each in some])]

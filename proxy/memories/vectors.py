@@ -12,8 +12,9 @@ from typing import Any
 
 from proxy.embedding import EmbeddingService, vectors
 from proxy.index import IndexFailed, Near, Point, Scope, VectorIndex
+from proxy.lexical import counted, fits
 from proxy.memories import Memory, Owner
-from proxy.memories.calibration import Calibration, calibrated
+from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
 from proxy.memories.pairs import PAIRS
 
 logger = logging.getLogger("penstock.memories")
@@ -188,16 +189,19 @@ def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
 
 
 def _calibration(made: Sequence[bytes | None]) -> Calibration | None:
-    memories = [each for place, each in enumerate(made) if place % 3]
-    helping: list[float] = []
-    near: list[float] = []
-    others: list[float] = []
-    for place in range(len(made) // 3):
-        found = vectors.similarities(made[3 * place] or b"", memories)
-        for at, cosine in enumerate(found):
-            group = others if at // 2 != place else near if at % 2 else helping
-            group.append(cosine or 0.0)
-    calibration = calibrated(helping, near, others)
+    memories = tuple(each or b"" for place, each in enumerate(made) if place % 3)
+    known: dict[str, list[str]] = {}
+    words = [counted(text, known) for pair in PAIRS for text in (pair.helps, pair.near)]
+    groups: tuple[list[tuple[float, float]], ...] = ([], [], [])  # what helps, what is near it, all others
+    for place, pair in enumerate(PAIRS):
+        found = [each or 0.0 for each in vectors.similarities(made[3 * place] or b"", memories)]
+        base = unrelated([*found[: 2 * place], *found[2 * place + 2 :]])
+        for at, (cosine, fit) in enumerate(zip(found, fits(pair.query, words), strict=True)):
+            group = groups[2 if at // 2 != place else at % 2]
+            group.append((cosine, figure(cosine, base, fit.share)))
+    calibration = calibrated(*([said for _, said in group] for group in groups))
+    if calibrated(*([cosine for cosine, _ in group] for group in groups)) is None:
+        calibration = None  # words alone told them apart
     if calibration is None:
         logger.warning("the embedding model does not tell memories apart; they are ranked by words")
-    return calibration
+    return None if calibration is None else calibration._replace(others=memories)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from proxy.embedding.vectors import alike, pack, similarities
-from proxy.memories.calibration import WORDS, calibrated
+from proxy.memories.calibration import WORDS, Calibration, calibrated
 from proxy.memories.pairs import PAIRS
 from tests.memories.made import Terms, remembering
 
@@ -35,6 +35,15 @@ def test_a_model_that_tells_nothing_apart_has_no_calibration() -> None:
 def test_extreme_figures_have_scores() -> None:
     assert 0 <= WORDS.score(-1e9) < 1e-9
     assert 1 - 1e-9 < WORDS.score(1e9) <= 1
+
+
+def test_what_counts_is_how_far_a_cosine_lies_above_those_of_the_same_language() -> None:
+    question = pack([[1.0, 0.0, 0.0]])
+    alike, apart = pack([[0.9, 0.4, 0.0]]), pack([[0.1, 1.0, 0.0]])
+    curve = Calibration(0.1, 6.0)
+    spanish, english = curve._replace(others=(alike,) * 10 + (apart,) * 40), curve._replace(others=(apart,) * 50)
+    assert spanish.figures(question, [0.9], [0.0])[0] < 0.1 < english.figures(question, [0.9], [0.0])[0]
+    assert spanish.figures(question, [0.9], [0.5])[0] > 0.1, "shared words count beside it"
 
 
 def test_the_pairs_are_whole() -> None:

@@ -9,14 +9,18 @@ from proxy.chat import ChatRequest, Message, split_head
 from proxy.clearing import Batches, cleared, line
 from proxy.context import Context
 from proxy.economics import turns_to_pay
+from proxy.forms import callers
 from proxy.history.cuts import Marks, Room, as_sent
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION as RECALL
 from proxy.tool_search import DEFINITION as SEARCH_TOOLS
 
+_CALL = 60
+"""Characters of the call that the line of a cleared result names."""
+
 
 class ClearToolResults(Policy):
-    """Replace old tool results by one line that names their handle, many at once and rarely.
+    """Replace old tool results by one line that names the tool, what the result held, and its handle; many at once.
 
     A batch is cleared when the conversation fills the window to `clear_at`, when the model's provider has no prompt
     cache that it would break, or where it pays for itself within the further requests that can be expected. Of the old
@@ -61,11 +65,12 @@ class ClearToolResults(Policy):
         if not chosen:
             return Keep(f"context at {count.total / ctx.model.usable(request):.0%}, no batch to clear")
         messages: list[Message] = list(talk)
+        calls = callers(sent, _CALL)
         for index in chosen:
             handle = await ctx.archive.keep(sent[index].text) if ctx.archive else None
             if handle is None:
                 return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
-            messages[index] = line(sent[index], handle)
+            messages[index] = line(sent[index], handle, calls.get(index, ""))
         return Rewrite(
             request.with_messages([*head, *messages]),
             why=f"cleared {len(chosen)} old tool results",

@@ -43,12 +43,21 @@ _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200}
 """The field `model` of a multipart form, as audio and image endpoints get it."""
 
 INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {
-    "recall": lambda done, threads: Recall(done.archive, threads),
+    "recall": lambda done, threads: Recall(
+        done.archive, threads, messages=done.ctx.incoming.messages, longest=_free(done) // 2
+    ),
     "note": lambda done, threads: Notes(),
     "search_tools": lambda done, threads: searching(done.ctx.incoming, done.outcome.request, _rank(done, threads)),
     "call_tool": lambda done, threads: CallTool(done.ctx.incoming.tools, threads),
 }
 """What runs the internal tools that policies declare, by name."""
+
+
+def _free(done: Rewritten) -> int:
+    """The tokens that the prompt leaves of the usable window."""
+    used = done.outcome.after.total if done.outcome.after is not None else 0
+    return done.ctx.model.usable(done.outcome.request) - used
+
 
 Send = Callable[[Call], Awaitable[Reply]]
 """How a call goes out: straight to the upstream, or through the loop of internal tools."""

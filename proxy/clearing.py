@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import inf
 
 from proxy.chat import Message
-from proxy.forms import is_to_fit
+from proxy.forms import headline, is_to_fit
 from proxy.history.pins import MARKER, arguments
 
-LINE = 40
-"""The most tokens that a cleared result takes."""
-_WORTH = 2 * LINE
+LINE = 48
+"""The tokens that a cleared result takes, about."""
+_WORTH = 80
 """Smaller results are not worth a line that stands for them."""
 _VALUE = re.compile(r'[^\s"\\{}\[\],:]{4,80}')
 _VALUES = 64
@@ -135,10 +135,11 @@ def clearable(message: Message) -> bool:
     )
 
 
-def line(message: Message, handle: str) -> Message:
-    """What stands for a cleared result: a pure function of its content."""
-    text = f'[result of {len(message.text)} characters left; {MARKER}{handle}") has it]'
-    return message.with_changes(content=text)
+def line(message: Message, handle: str, call: str) -> Message:
+    """What stands for a cleared result: which call gave it and what it held, in one line. A pure function of both."""
+    text = message.text
+    said = f'[removed: {call or "a call"} gave {len(text)} characters, {headline(text)}; {MARKER}{handle}") has it]'
+    return message.with_changes(content=said)
 
 
 def _in_use(messages: Sequence[Message], index: int, old: Sequence[int]) -> Collection[int]:

@@ -1,18 +1,21 @@
 """Archived content as lines that can be read, numbered and searched."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from proxy.chat import ROLES, Message, called_name
-from proxy.lexical import Lexical
+from proxy.forms import arguments_of, callers
+from proxy.lexical import Lexical, counted, fits
 
 READ = 8 * 2**20
 """Characters of one content that are read; what is behind them is only to be had as a whole."""
 WIDEST = 1000
 """Characters of a line; a longer one becomes several, so that any place of minified JSON has a line number."""
+_ORIGIN = 200
+"""Characters of a call that say where a content came from."""
 _TALLEST = 12
 _LARGEST = 800
 """Lines and characters of a passage, about."""
@@ -28,6 +31,8 @@ class Passage:
     lines: tuple[str, ...]
     of: int
     """How many lines the content has."""
+    origin: str = ""
+    """Where the content came from: the call of a tool."""
 
 
 def readable(content: str) -> str:
@@ -52,11 +57,37 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def best_passages(contents: Sequence[tuple[str, str]], query: str, most: int = 8) -> list[Passage]:
-    """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated."""
-    passages = [each for handle, content in contents for each in _passages(handle, lines_of(readable(content)))]
+def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[str, str]:
+    """The calls that results came from, by the handle of the result's text: name and arguments, which name a file."""
+    found: dict[str, str] = {}
+    for place, call in callers(messages, _ORIGIN).items():
+        texts = (part["text"] for part in messages[place].parts if isinstance(part.get("text"), str))
+        found |= dict.fromkeys(map(handle, (messages[place].text, *texts)), call)
+    return found
+
+
+def best_passages(
+    contents: Sequence[tuple[str, str]], query: str, most: int = 8, origins: Mapping[str, str] | None = None
+) -> list[Passage]:
+    """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated.
+
+    A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
+    """
+    known = [(origins or {}).get(handle, "") for handle, _ in contents]
+    shares = [fit.share for fit in fits(query, [counted(origin) for origin in known])]
+    passages: list[Passage] = []
+    weights: list[float] = []
+    firsts: set[int] = set()
+    for (handle, content), origin, share in zip(contents, known, shares, strict=True):
+        firsts.add(len(passages))
+        fresh = [replace(each, origin=origin) for each in _passages(handle, lines_of(readable(content)))]
+        passages += fresh
+        weights += [share] * len(fresh)
     scores = Lexical(["\n".join(each.lines) for each in passages]).scores(query)
-    ranked = sorted((place for place, score in enumerate(scores) if score > 0), key=lambda place: -scores[place])
+    top = max(scores, default=0.0) or 1.0
+    # of a content that only its origin speaks for, the beginning is enough
+    fitting = [at for at, score in enumerate(scores) if score > 0 or (weights[at] and at in firsts)]
+    ranked = sorted(fitting, key=lambda at: -scores[at] - top * weights[at])
     best: list[Passage] = []
     shown: set[str] = set()
     for place in ranked:
@@ -88,10 +119,5 @@ def _is_message(found: Any) -> bool:
 
 def _said(found: Mapping[str, Any]) -> str:
     message = Message(found)
-    calls = [f"[calls {called_name(call)}({_arguments(call)})]" for call in found.get("tool_calls") or ()]
+    calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in found.get("tool_calls") or ()]
     return f"{message.role}: " + "\n".join(filter(None, (message.text, *calls)))
-
-
-def _arguments(call: Mapping[str, Any]) -> Any:
-    inner = call.get("function") or call.get("custom")
-    return inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else ""

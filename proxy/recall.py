@@ -2,17 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol
 
-from proxy.chat import Tool
+from proxy.chat import Message, Tool
 from proxy.context import Archive
-from proxy.originals import best_passages
-from proxy.slicing import Mistake, Part, as_answer, part_of, text
+from proxy.originals import best_passages, origins
+from proxy.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
 
 MOST_TEXTS = 500
+_SHORTEST = 1500
 MOST_SEARCHED = 8 * 2**20
 """Texts and characters that a query searches: the latter take about half a second of a thread."""
 
@@ -57,10 +58,23 @@ class Recall:
     name = DEFINITION.name
     definition = DEFINITION
 
-    def __init__(self, archive: Readable, threads: Executor | None = None) -> None:
-        """Patterns and paths are a model's own and may take seconds: they run in `threads`, or the loop's default."""
+    def __init__(
+        self,
+        archive: Readable,
+        threads: Executor | None = None,
+        *,
+        messages: Sequence[Message] = (),
+        longest: int = LONGEST,
+    ) -> None:
+        """Patterns and paths are a model's own and may take seconds: they run in `threads`, or the loop's default.
+
+        `messages` are the conversation's, in full: a search weighs which call a text came from. An answer has at most
+        `longest` characters, so that it fits beside the prompt.
+        """
         self._archive = archive
         self._threads = threads
+        self._messages = messages
+        self._longest = max(_SHORTEST, min(LONGEST, longest))
 
     async def run(self, arguments: str) -> str:
         """The text behind a handle, the part of it that was asked for, or where the words of a query stand."""
@@ -78,8 +92,8 @@ class Recall:
         if content is None:
             raise Mistake(_GONE)
         if query is None:
-            return await self._in_thread(partial(part_of, content, part))
-        found = await self._in_thread(partial(_found, [(handle, content)], query))
+            return await self._in_thread(partial(part_of, content, part, self._longest))
+        found = await self._in_thread(partial(self._found, [(handle, content)], query))
         return found or "No line has these words: try others, or a pattern."
 
     async def _search(self, query: str | None) -> str:
@@ -95,10 +109,14 @@ class Recall:
             if content is not None and len(content) <= room:
                 contents.append((handle, content))
                 room -= len(content)
-        found = await self._in_thread(partial(_found, contents, query)) or "No text has these words: try others."
+        found = await self._in_thread(partial(self._found, contents, query)) or "No text has these words: try others."
         if len(contents) < len(handles):
             found += f"\n[not all was searched, but {len(contents)} texts: those used last that are not too long]"
         return found
+
+    def _found(self, contents: list[tuple[str, str]], query: str) -> str:
+        known = origins(self._messages, self._archive.handle)
+        return as_answer(best_passages(contents, query, origins=known), self._longest)
 
     async def _in_thread(self, work: Callable[[], str]) -> str:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -112,7 +130,3 @@ def _object(arguments: str) -> Mapping[str, Any]:
     if not isinstance(asked, dict):
         raise Mistake(_NEITHER)
     return asked
-
-
-def _found(contents: list[tuple[str, str]], query: str) -> str:
-    return as_answer(best_passages(contents, query))

@@ -64,32 +64,33 @@ def whole_number(asked: Mapping[str, Any], name: str) -> int | None:
     return value if value > 0 else None
 
 
-def part_of(content: str, part: Part) -> str:
-    """The part of a content, its lines numbered unless it is all there is. Raises `Mistake`.
+def part_of(content: str, part: Part, longest: int = LONGEST) -> str:
+    """The part of a content, its lines numbered unless it is all there is and not too long. Raises `Mistake`.
 
     It takes up to about twice `SECONDS`: call it in a thread.
     """
     shown = _at_path(content, part.path) if part.path else readable(content)
-    if part == Part(path=part.path) and len(shown) <= LONGEST:
+    if part == Part(path=part.path) and len(shown) <= longest:
         return shown
     lines = lines_of(shown)
     start, end = part.first_line or 1, min(part.last_line or len(lines), len(lines))
     found: Iterable[tuple[int, str]] = ((number, lines[number - 1]) for number in range(start, end + 1))
     if part.pattern:
         found = _fitting(found, part.pattern)
-    answer = _numbered(found, len(lines))
+    answer = _numbered(found, len(lines), longest)
     if len(shown) > READ:
         answer += f"\n[only the first {READ} characters were read]"
     return answer
 
 
-def as_answer(passages: Iterable[Passage]) -> str:
-    """Passages for the model: where each stands, and its numbered lines."""
+def as_answer(passages: Iterable[Passage], longest: int = LONGEST) -> str:
+    """Passages for the model: where each comes from and stands, and its numbered lines."""
     answer = ""
     for each in passages:
         lines = "\n".join(f"{number}: {line}" for number, line in enumerate(each.lines, each.first))
-        entry = f'recall("{each.handle}"), of {each.of} lines:\n{lines}\n\n'
-        if len(answer) + len(entry) > LONGEST:
+        origin = f", from {each.origin}" if each.origin else ""
+        entry = f'recall("{each.handle}"){origin}, of {each.of} lines:\n{lines}\n\n'
+        if answer and len(answer) + len(entry) > longest:
             break
         answer += entry
     return answer.rstrip("\n")
@@ -104,9 +105,8 @@ def _at_path(content: str, path: str) -> str:
         raise Mistake(str(error)) from None
 
 
-def _numbered(found: Iterable[tuple[int, str]], total: int) -> str:
+def _numbered(found: Iterable[tuple[int, str]], total: int, room: int) -> str:
     entries: list[str] = []
-    room = LONGEST
     try:
         for number, line in found:
             entry = f"{number}: {line}"

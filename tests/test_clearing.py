@@ -20,7 +20,7 @@ def batches(mark: int = 10**6, stride: int = 1, keep: int = 2, **fields: Any) ->
     return Batches(mark, stride, keep, **{"due": CACHED, **fields})
 
 
-def gone(conversation: str, when: Batches, size: int = 140) -> list[str]:
+def gone(conversation: str, when: Batches, size: int = 148) -> list[str]:
     messages = chat(conversation).messages
     sizes = [size if message.role == "tool" else 10 for message in messages]
     return [str(messages[index]["tool_call_id"]) for index in sorted(cleared(messages, sizes, sizes, when))]
@@ -29,17 +29,17 @@ def gone(conversation: str, when: Batches, size: int = 140) -> list[str]:
 @pytest.mark.parametrize(
     ("when", "size", "expected"),
     [
-        pytest.param(batches(), 140, [], id="while there is room, nothing is cleared"),
+        pytest.param(batches(), 148, [], id="while there is room, nothing is cleared"),
         pytest.param(
-            batches(mark=700, stride=300),
-            140,
+            batches(mark=740, stride=300),
+            148,
             [f"{n}k" for n in range(1, 7)],
             id="two batches, as the window forces them",
         ),
-        pytest.param(batches(mark=700, stride=300, keep=0), 140, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
+        pytest.param(batches(mark=740, stride=300, keep=0), 148, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
         pytest.param(batches(mark=100, stride=10**5), 140, [], id="a small batch is not worth it"),
         pytest.param(
-            batches(due=UNCACHED, stride=500), 140, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"
+            batches(due=UNCACHED, stride=500), 148, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"
         ),
         pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
         pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
@@ -58,7 +58,7 @@ def test_what_was_cleared_once_stays_cleared(when: Batches) -> None:
     words = STEPS.split()
     before: list[str] = []
     for end in range(1, len(words) + 1):
-        now = gone(" ".join(words[:end]), when, size=2000 if when.ahead else 140)
+        now = gone(" ".join(words[:end]), when, size=2000 if when.ahead else 148)
         assert set(before) <= set(now)
         before = now
     assert len(before) > 3
@@ -66,10 +66,10 @@ def test_what_was_cleared_once_stays_cleared(when: Batches) -> None:
 
 def test_a_batch_pays_only_when_the_conversation_has_gone_on_for_long_enough() -> None:
     words, when = STEPS.split(), batches(keep=0, ahead=8)
-    # nine times the 50 tokens behind the first result, against the 460 that clearing it frees: about one request
-    assert gone(" ".join(words[:6]), when, size=500) == []
-    assert gone(" ".join(words[:8]), when, size=500) == ["1k", "2k", "3k"]
-    assert gone(" ".join(words[:8]), batches(keep=0, ahead=0.9), size=500) == []
+    # nine times the 50 tokens behind the first result, against the 530 that clearing it frees: about one request
+    assert gone(" ".join(words[:6]), when, size=580) == []
+    assert gone(" ".join(words[:8]), when, size=580) == ["1k", "2k", "3k"]
+    assert gone(" ".join(words[:8]), batches(keep=0, ahead=0.9), size=580) == []
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), [(1500, 1500, {2, 4}), (100, 2900, {4})])
@@ -89,14 +89,20 @@ def test_results_that_the_open_calls_drew_on_stay() -> None:
     assert 2 not in cleared(messages[:3] + messages[-1:], [10, 10, 200, 10], [10, 10, 200, 10], batches(1, 1, 0))
 
 
-def test_a_line_is_a_function_of_the_content_and_keeps_the_message() -> None:
-    result = Message({"role": "tool", "tool_call_id": "x", "content": "abc", "is_error": True})
-    assert line(result, "h1") == {
-        "role": "tool",
-        "tool_call_id": "x",
-        "content": '[result of 3 characters left; recall("h1") has it]',
-        "is_error": True,
-    }
+@pytest.mark.parametrize(
+    ("content", "held"),
+    [
+        pytest.param("abc", "3 characters, abc", id="a word"),
+        pytest.param("---\nHallo Welt\nzwei", "19 characters, Hallo Welt (first of 3 lines)", id="lines"),
+        pytest.param('{"n": 2, "rows": [{"a": 1}, {"a": 2}]}', '38 characters, {"n": 2, "rows": 2 items with {"a"}}', id="JSON"),
+        pytest.param("ñ " * 400, "800 characters, " + "ñ " * 34 + "ñ…", id="a long line"),
+    ],
+)  # fmt: skip
+def test_a_line_says_which_call_gave_what(content: str, held: str) -> None:
+    result = Message({"role": "tool", "tool_call_id": "x", "content": content, "is_error": True})
+    said = f'[removed: look_up({{"key":"x"}}) gave {held}; recall("h1") has it]'
+
+    assert line(result, "h1", 'look_up({"key":"x"})') == {**result, "content": said}
 
 
 def test_only_results_of_text_can_be_cleared() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import encode
+from proxy.chat import Message, encode
 from proxy.originals import WIDEST, lines_of, readable
 from proxy.recall import DEFINITION, MOST_SEARCHED, Recall
 from proxy.slicing import LONGEST
@@ -229,3 +229,39 @@ async def test_the_loop_turns_while_a_pattern_searches(monkeypatch: pytest.Monke
 def test_the_definition_stays_short_and_the_same() -> None:
     assert len(DEFINITION.raw) < 440
     assert DEFINITION.raw is DEFINITION.raw
+
+
+def _read(name: str, content: str) -> list[Message]:
+    call = {"id": name, "type": "function", "function": {"name": "read_file", "arguments": f'{{"path":"{name}.txt"}}'}}
+    return [
+        Message({"role": "assistant", "content": None, "tool_calls": [call]}),
+        Message({"role": "tool", "tool_call_id": name, "content": content}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        pytest.param("needle in big0", "big0", id="the name of a file"),
+        pytest.param("aguja needle big2.txt", "big2", id="with its ending"),
+        pytest.param("big1", "big1", id="nothing but the name"),
+        pytest.param("the needle is sharp", "big1", id="the text alone"),
+    ],
+)
+async def test_a_search_weighs_where_a_text_came_from(query: str, first: str) -> None:
+    texts = {"big0": "hay\n" * 90 + "a needle\n" + "hay\n" * 90, "big1": "needle sharp needle", "big2": "needle needle"}
+    messages = [message for name, content in texts.items() for message in _read(name, content)]
+    archive = MemoryArchive()
+    handles = {name: await archive.keep(content) for name, content in texts.items()}
+    answer = await Recall(archive, messages=messages).run(json.dumps({"query": query}))
+
+    assert answer.startswith(f'recall("{handles[first]}"), from read_file({{"path":"{first}.txt"}}), of ')
+
+
+@pytest.mark.parametrize("asked", [{}, {"query": "word 7"}, {"pattern": "word"}])
+async def test_an_answer_fits_beside_the_prompt(asked: Mapping[str, Any]) -> None:
+    archive = MemoryArchive()
+    handle = await archive.keep("\n".join(f"word {n} " * 30 for n in range(900)))
+    answer = await Recall(archive, longest=2000).run(json.dumps({"handle": handle, **asked}))
+
+    assert len(answer) < 2200

@@ -1,9 +1,11 @@
 """Compact forms: what stands in for a large text that was read once. Pure functions of the text."""
 
 from proxy.forms.arguments import payloads, with_payloads
+from proxy.forms.callers import arguments_of, callers
 from proxy.forms.cut_json import json_value
 from proxy.forms.envelopes import unwrapped
 from proxy.forms.form import Form, compact, condensed
+from proxy.forms.headline import headline
 from proxy.forms.html import readable
 from proxy.forms.json_values import minified, rendered
 from proxy.forms.marker import MARKER_TOKENS, is_shortened, is_to_fit, reference, shortened
@@ -17,8 +19,11 @@ __all__ = [
     "Form",
     "Text",
     "Treatment",
+    "arguments_of",
+    "callers",
     "compact",
     "condensed",
+    "headline",
     "is_shortened",
     "is_to_fit",
     "json_value",

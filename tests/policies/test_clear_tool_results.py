@@ -20,7 +20,7 @@ def steps(count: int) -> ChatRequest:
 
 
 def lines(request: ChatRequest) -> int:
-    return sum(message.text.startswith("[result of ") for message in request.messages)
+    return sum(message.text.startswith("[removed: look_up(") for message in request.messages)
 
 
 @pytest.mark.parametrize(("count", "why"), [(1, "no old tool results"), (4, "context at 33%, no batch to clear")])
@@ -64,7 +64,7 @@ async def test_batches_are_rare_and_nothing_comes_back() -> None:
 async def test_below_the_mark_a_batch_is_cleared_where_it_pays(
     rules: CacheRules, turns_ahead: int, expected: type[Keep | Rewrite]
 ) -> None:
-    request = steps(13)
+    request = steps(14)
     ctx = context(request, model=profile(2 * WINDOW, cache=rules))
     policy = ClearToolResults(turns_ahead=turns_ahead, stride=0.2)
     assert isinstance(await policy.apply(request, ctx), expected)

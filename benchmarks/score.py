@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -38,6 +40,25 @@ def wait_until_ready(port: int, proxy: subprocess.Popen[bytes], seconds: float =
     raise SystemExit(f"the proxy was not ready after {seconds:g} s")
 
 
+@contextmanager
+def running(config: Path, upstream: int, facts: Path) -> Iterator[int]:
+    """Run the proxy in front of an upstream's port; the value is the proxy's own port."""
+    port = free_port()
+    environment = {
+        **os.environ,
+        "UPSTREAM": f"http://127.0.0.1:{upstream}/v1",
+        "PORT": str(port),
+        "FACTS": str(facts.resolve()) if facts.exists() else "",  # only data on poisoning has them
+    }
+    proxy = subprocess.Popen([sys.executable, "-m", "proxy", "serve", "--config", str(config)], env=environment)
+    try:
+        wait_until_ready(port, proxy)
+        yield port
+    finally:
+        proxy.terminate()
+        proxy.wait(10)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scorer", type=Path, required=True, help="folder with score.py")
@@ -48,18 +69,9 @@ def main() -> int:
     parser.add_argument("--model-for", default=MODEL_FOR, help="metric=model,... : another chain for a metric")
     parser.add_argument("more", nargs="*", help="behind --: further arguments of score.py")
     options = parser.parse_args()
-    port, upstream = free_port(), free_port()
-    facts = options.data / "poison" / "facts.jsonl"
-    environment = {
-        **os.environ,
-        "UPSTREAM": f"http://127.0.0.1:{upstream}/v1",
-        "PORT": str(port),
-        "FACTS": str(facts.resolve()) if facts.exists() else "",  # only data on poisoning has them
-    }
+    upstream = free_port()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    proxy = subprocess.Popen([sys.executable, "-m", "proxy", "serve", "--config", str(options.config)], env=environment)
-    try:
-        wait_until_ready(port, proxy)
+    with running(options.config, upstream, options.data / "poison" / "facts.jsonl") as port:
         scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data)]
         scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
         scorer += ["--models", MODELS, "--limits-models", "eval-limits=8192"]
@@ -69,9 +81,6 @@ def main() -> int:
         scorer += ["--ref-regex", HANDLE, "--retrieve-url", f"http://127.0.0.1:{port}/v1/retrieve/{{id}}"]
         scorer += options.more
         return subprocess.run(scorer, check=False).returncode
-    finally:
-        proxy.terminate()
-        proxy.wait(10)
 
 
 if __name__ == "__main__":

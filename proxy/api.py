@@ -168,7 +168,9 @@ class Api:
             seen.routed(model="none", upstream=self._routes.default.name)
             return self._routes.default, "", raw, None
         route = self._routes.of(named, http.caller)
-        seen.routed(model=route.label, upstream=route.upstream.name, profile=route.profile)
+        seen.routed(
+            model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
+        )
         if guards := self._rewriting.guards_of(route):
             told = f"{guards[0][0]!r} guards this model and reads only /v1{_CHAT}"
             raise Rejected(told, code="guarded", status=403)

@@ -37,6 +37,14 @@ class Prices:
 
     input: float = 0.0
     output: float = 0.0
+    above: int = 0
+    """The prompt's tokens above which the whole request costs the prices below; 0 where there is no such step."""
+    input_above: float = 0.0
+    output_above: float = 0.0
+
+    def at(self, prompt: int) -> "Prices":
+        """The prices of a request with so many tokens of prompt."""
+        return Prices(self.input_above, self.output_above) if 0 < self.above < prompt else self
 
     @property
     def known(self) -> bool:

@@ -14,7 +14,7 @@ from proxy.chain import Outcome
 from proxy.chat import ChatRequest, Message
 from proxy.config import Config
 from proxy.context import Context, ModelProfile, TokenCount
-from proxy.economics import Piece, money, request_cost
+from proxy.economics import money, prompt_cost
 from proxy.errors import BadRequest
 from proxy.gateway import bound
 from proxy.identity import ANONYMOUS
@@ -201,7 +201,7 @@ def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None
     """US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
     if count is None or not profile.prices.known:
         return None
-    return round(money(profile.prices, request_cost(profile.cache, None, [Piece("prompt", count.total)])), 9)
+    return round(money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total)), 9)
 
 
 def _diff(before: Sequence[Message], after: Sequence[Message]) -> list[str]:

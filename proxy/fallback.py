@@ -70,13 +70,13 @@ class Detours:
                     raise
                 if told is None or self._is_failure(error):
                     told = error
-                before, reason = self.route, _told(error)
+                reason = _told(error)
             if not self._turn(overflow=reason == OVERFLOW):
                 break
             del http.own_headers[own:]
             about = f"{self.route.label}; reason={reason}".encode("ascii", "replace")
             http.own_headers.append((_HEADER, about))
-            seen.turned(before.label, self.route.label, reason)
+            seen.turned(self.route.model, reason, named=self.route.named)
         http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
         if isinstance(told, Refused):
             await http.respond(told.status, relayed(told.reply.headers, stream=False), told.reply.body or b"")

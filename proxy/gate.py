@@ -64,7 +64,7 @@ class Gate:
             await self._admitted(caller, handler, http, seen, spends=spends)
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
-                self._meter.note(caller.account, seen.model, seen.answers, seen.cost)
+                self._meter.note(caller.account, seen.entry, seen.answers, seen.cost)
 
     async def _admitted(
         self, caller: Caller, handler: Handler, http: Exchange, seen: Observation, *, spends: bool

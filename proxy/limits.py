@@ -187,8 +187,8 @@ class Admission:
         elif usage.input is not None:
             tokens = usage.input + (usage.output or 0)
         elif cost is None and self._call.profile is not None:
-            profile = self._call.profile
-            cost = money(profile.prices, reported_cost(profile.cache, demand.prompt, 0, 0), demand.answer)
+            profile, prompt = self._call.profile, demand.prompt
+            cost = money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
         if self._terms.tokens_per_minute is not None and tokens != demand.total:
             await self._limits.add({key: tokens - demand.total}, ttl=_MINUTES_TTL)
         if self._terms.has_day and tokens:

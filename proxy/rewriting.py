@@ -124,7 +124,14 @@ class Rewriting:
         """
         chosen, skips = self._chosen(http), self._skips(http)
         name = None if skips else chosen or route.chain
-        seen.routed(model=route.label, upstream=route.upstream.name, chain=name or "bypass", profile=route.profile)
+        seen.routed(
+            model=route.model,
+            upstream=route.upstream.name,
+            chain=name or "bypass",
+            profile=route.profile,
+            entry=route.label,
+            named=route.named,
+        )
         steps = () if name is None else self._chains[name]
         return name, (*(each for each in self.guards_of(route) if each not in steps), *steps)
 
@@ -219,6 +226,8 @@ class Rewriting:
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
+        if sends:
+            await seen.expect(sent, outcome.request, ctx)
         watch = corrections.watch(sent) if corrections is not None and sends else None
         if sends and ctx.model.binds_reasoning:  # what is held may offer more than the chain does now
             offered |= {tool.name for tool in outcome.request.tools} - {tool.name for tool in sent.tools}
@@ -236,7 +245,8 @@ def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observa
     """Say what the steps did: in the answer's headers, in telemetry, and in the log where one failed."""
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
-        seen.ran(outcome.steps, before=before, after=after, window=usable)
+        refused = outcome.rejected is not None and outcome.rejected.code == OVERFLOW
+        seen.ran(outcome.steps, before=before, after=after, window=usable, refused=refused)
         http.own_headers += [
             (b"x-penstock-context", context_header(before, after, profile.window).encode()),
             (b"server-timing", server_timing(outcome.steps).encode()),

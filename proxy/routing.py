@@ -25,7 +25,9 @@ class Route:
     model: str
     """The upstream's name for the model."""
     label: str
-    """The entry of the configuration that matched: bounded, for metrics."""
+    """The entry of the configuration that matched."""
+    named: bool
+    """Whether the configuration names the model, so that its name is none of the client's choosing."""
     profile: ModelProfile
     settings: ModelSettings
 
@@ -60,7 +62,9 @@ class Routes:
             if label is not None:
                 upstream = self._upstreams[entry.upstream]
                 name = entry.model or model
-                return Route(upstream, entry.chain, name, label, self._profile_of(name, entry, upstream), entry)
+                named = entry.model is not None or model in entry.match
+                profile = self._profile_of(name, entry, upstream)
+                return Route(upstream, entry.chain, name, label, named, profile, entry)
         raise _unknown(model)
 
     def serves(self, model: str, upstream: Upstream) -> bool:

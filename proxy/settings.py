@@ -149,6 +149,15 @@ class PricesSettings(Base):
     output: float = Field(default=0.0, ge=0)
     """For a million tokens of answer."""
 
+    above: int = Field(default=0, ge=0)
+    """The tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for no such step."""
+
+    input_above: float = Field(default=0.0, ge=0)
+    """For a million tokens of such a prompt."""
+
+    output_above: float = Field(default=0.0, ge=0)
+    """For a million tokens of its answer."""
+
 
 class CacheSettings(Base):
     """How the provider's prompt cache charges, as multiples of the input price."""
@@ -234,6 +243,10 @@ class TelemetrySettings(Base):
 
     sample: float = Field(default=1.0, ge=0, le=1)
     """The share of requests that are traced where the caller has not decided."""
+
+    warn_at: float = Field(default=0.7, gt=0, le=1)
+    """The share of the usable window from which on a prompt, as it is sent, is told of: a line in the log, an event of
+    the span, and a count in `penstock_context_warnings_total`."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written."""

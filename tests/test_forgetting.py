@@ -47,7 +47,7 @@ def forgetting(store: MemoryStore, recent: Recent | None = None, **fields: objec
 
 
 def record(tenant: str) -> Record:
-    return Record("r", tenant, "v", 0.0, {}, (), None, None, None, None, None, 200, 0.1, None, False, None)
+    return Record("r", tenant, "v", 0.0, {}, (), None, None, None, None, None, None, 200, 0.1, None, False, None)
 
 
 async def test_what_fails_is_named_and_the_rest_is_forgotten() -> None:

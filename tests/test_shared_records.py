@@ -67,7 +67,9 @@ def record(request_id: str, tenant: str = "ann", *, why: str = "two turns", stat
         "upstream": "main",
         "chain": "default",
     }
-    return Record(request_id, tenant, "v1", time(), known, steps, 9, 9, 100, None, None, status, 0.1, None, False, None)
+    return Record(
+        request_id, tenant, "v1", time(), known, steps, 9, 9, 100, None, None, None, status, 0.1, None, False, None
+    )
 
 
 @asynccontextmanager

@@ -96,8 +96,12 @@ def _unknown() -> dict[str, Any]:
 
 def _of_row(table: Table, row: Row) -> dict[str, Any]:
     facts = msgspec.structs.asdict(row)
-    del facts["match"]
-    return facts | {"prices": Prices(*row.prices), "cache": table.caches[row.cache], "source": "table"}
+    del facts["match"], facts["above"]
+    return facts | {
+        "prices": Prices(*row.prices, *(row.above or ())),
+        "cache": table.caches[row.cache],
+        "source": "table",
+    }
 
 
 def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
             found |= {"window": read + written, "max_input": read}
     price = listed.input_cost_per_token
     if price is not None and listed.output_cost_per_token is not None:
-        found["prices"] = Prices(round(price * 1e6, 6), round(listed.output_cost_per_token * 1e6, 6))
+        found["prices"] = _prices(listed, price, listed.output_cost_per_token)
     if price and listed.cache_read_input_token_cost:
         rules = facts.get("cache") or CacheRules()
         rules = rules if rules.ttl else CacheRules(minimum=1024, ttl=300)
@@ -127,6 +131,13 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     return found
 
 
+def _prices(listed: Listed, read: float, written: float) -> Prices:
+    """Prices of the list for a million tokens, with the step where there is one."""
+    above = (listed.input_cost_above or read, listed.output_cost_above or written) if listed.above else (0.0, 0.0)
+    each = [round(price * 1e6, 6) for price in (read, written, *above)]
+    return Prices(each[0], each[1], listed.above, each[2], each[3])
+
+
 def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool) -> dict[str, Any]:
     given = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
     window = settings.num_ctx or settings.window if ollama else settings.window
@@ -134,7 +145,7 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
         given = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | given
     given |= _counting(facts, settings)
     if settings.prices is not None:
-        given["prices"] = Prices(settings.prices.input, settings.prices.output)
+        given["prices"] = Prices(**settings.prices.model_dump())
     if settings.binds_reasoning is not None:
         given["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:

@@ -1,5 +1,6 @@
 """litellm's list of models, read as data: litellm itself is not imported."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -10,6 +11,8 @@ import msgspec
 from proxy.models.names import spellings
 
 _FILE = "model_prices_and_context_window_backup.json"
+_ABOVE = ("input_cost_above", "output_cost_above")
+_STEP = re.compile(rb'"(input|output)_cost_per_token_above_(\d+)k_tokens": *([0-9.eE+-]+)')
 _CHAT = frozenset({"chat", "completion", "responses"})
 
 
@@ -23,6 +26,10 @@ class Listed(msgspec.Struct, frozen=True):
     cache_read_input_token_cost: float | None = None
     cache_creation_input_token_cost: float | None = None
     mode: str | None = None
+    above: int = 0
+    """The prompt's tokens above which the whole request costs more; 0 where there is no such step."""
+    input_cost_above: float | None = None
+    output_cost_above: float | None = None
 
     @property
     def limits(self) -> tuple[int, int] | None:
@@ -65,6 +72,12 @@ class PriceList:
 
 def _parsed(raw: msgspec.Raw) -> Listed | None:
     try:
-        return msgspec.json.decode(raw, type=Listed)
-    except msgspec.DecodeError:
+        found = msgspec.json.decode(raw, type=Listed)
+        steps = {(int(step), kind): float(price) for kind, step, price in _STEP.findall(bytes(raw))}
+    except (msgspec.DecodeError, ValueError):
         return None
+    if not steps:
+        return found
+    first = min(step for step, _ in steps)
+    above = (steps.get((first, kind)) for kind in (b"input", b"output"))
+    return msgspec.structs.replace(found, above=first * 1000, **dict(zip(_ABOVE, above, strict=True)))

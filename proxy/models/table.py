@@ -20,6 +20,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     factor: float = 1.0
     exact: bool = False
     prices: tuple[float, float] = (0.0, 0.0)
+    above: tuple[int, float, float] | None = None
+    """The tokens of prompt above which the whole request costs more, and the prices above it."""
     cache: str = "none"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.settings import TelemetrySettings
+from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
 from proxy.telemetry.recent import Recent
@@ -19,8 +20,10 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 class Telemetry:
     """The telemetry of one app; nothing of it is shared with another in the same process."""
 
-    def __init__(self, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
+    def __init__(self, metrics: Metrics, tracing: "Tracing | None" = None, *, warn_at: float = 0.7) -> None:
+        """`warn_at` is the share of the usable window from which on a context is nearly full."""
         self.metrics = metrics
+        self._bills, self._warn_at = Bills(), warn_at
         self.recent = Recent()
         """The last requests, for `/admin` and `/v1/explain`."""
         self._tracing = tracing
@@ -32,10 +35,10 @@ class Telemetry:
         OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
         """
         if not _traced(settings):
-            return cls(Metrics(__version__))
+            return cls(Metrics(__version__), warn_at=settings.warn_at)
         from proxy.telemetry.tracing import Tracing
 
-        return cls(Metrics(__version__), Tracing(settings))
+        return cls(Metrics(__version__), Tracing(settings), warn_at=settings.warn_at)
 
     def begin(
         self,
@@ -57,7 +60,8 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        return Observation(self.metrics, span, route, request_id, self.recent, tenant, config)
+        known = request_id, self.recent, tenant, config, self._bills, self._warn_at
+        return Observation(self.metrics, span, route, *known)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

@@ -45,7 +45,10 @@ REQUEST_ID = "penstock.request.id"
 TOKENS_BEFORE = "penstock.context.tokens_before"
 TOKENS_AFTER = "penstock.context.tokens_after"
 WINDOW = "penstock.context.window"
+TOKENS = "penstock.context.tokens"
+LEVEL = "penstock.context.level"
 COST = "penstock.cost.usd"
+ESTIMATE = "penstock.cost.prompt_estimated_usd"
 SAVED = "penstock.cost.chain_saved_usd"
 
 _NUMBERS = {

@@ -1,6 +1,7 @@
 """The numbers behind `/metrics`. The only file that knows prometheus_client."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
@@ -22,6 +23,10 @@ from proxy.telemetry.service_metrics import (
     WriterMetrics,
 )
 
+MOST_MODELS = 200
+"""Names of models that are labels. Where the configuration has globs, clients choose names."""
+
+_NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 
@@ -38,6 +43,7 @@ class Metrics:
         if self._directory is not None and not os.path.isdir(self._directory):
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
         self._registry = registry = CollectorRegistry()
+        self._models: set[str] = set()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
         self._policies: dict[str, PolicyMetrics] = {}
         self._keys: dict[str, KeyMetrics] = {}
@@ -68,6 +74,14 @@ class Metrics:
         build.labels(version).set(1)
         if self._directory is None:
             ProcessCollector(registry=registry)
+
+    def model(self, name: str, *, named: bool) -> str:
+        """The label of a model: its name, or `other` for one that only clients named once there are many of these."""
+        if name not in self._models:
+            if not named and (len(self._models) >= MOST_MODELS or not _NAME.fullmatch(name)):
+                return "other"
+            self._models.add(name)
+        return name
 
     def route(self, model: str, upstream: str) -> "RouteMetrics":
         """The series of a model at an upstream."""
@@ -198,6 +212,9 @@ class Series:
             "context_utilization", "Share of the usable window that the prompt takes.", SHARES, "model", "phase"
         )
         self.overflows = counter("context_overflows", "Requests too large for the model's window.", "model")
+        self.warnings = counter(
+            "context_warnings", "Contexts that were nearly full, or too large and refused.", "model", "level"
+        )
         self.compressions = counter("context_compressions", "Rewrites that made a prompt smaller.", "strategy")
         self.ratio = histogram("compression_ratio", "Tokens after a compression / before.", RATIOS, "strategy")
         self.requests = counter("requests", "Requests answered.", *route, "status")
@@ -205,8 +222,11 @@ class Series:
         self.first_chunk = histogram("time_to_first_chunk_seconds", "Until the first byte.", SECONDS, *route)
         self.tokens = counter("tokens", "Tokens, as upstreams report them.", "model", "kind")
         self.cost = counter("cost_usd", "Cost of answers by reported usage, where prices are known.", "model")
-        self.chain_cost = counter(
-            "chain_cost_usd", "Estimated cost of the tokens that chains removed or added.", "model", "change"
+        self.prompt_cost = counter(
+            "prompt_cost_usd", "Estimated cost of prompts, as they were sent and unchanged.", "model", "prompt"
+        )
+        self.cached_tokens = counter(
+            "cached_tokens", "Tokens from providers' caches, as expected and as reported.", "model", "source"
         )
         self.key_requests = counter("key_requests", "Requests of each key of Penstock.", "key", "status")
         self.key_tokens = counter("key_tokens", "Tokens of each key, as upstreams report them.", "key", "kind")

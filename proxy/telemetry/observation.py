@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter, time
 from typing import TYPE_CHECKING
 
-from proxy.context import ModelProfile
+from proxy.chat import ChatRequest
+from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.errors import PenstockError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
+from proxy.telemetry.bill import Bills, Estimate
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent import Recent, Record
-from proxy.telemetry.request_metrics import RouteMetrics
+from proxy.telemetry.request_metrics import Level, RouteMetrics
 from proxy.telemetry.service_metrics import KeyMetrics
 from proxy.usage import Usage
 
@@ -30,6 +32,7 @@ OVERFLOW = "context_length_exceeded"
 
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _access = logging.getLogger("penstock.access")
+_context = logging.getLogger("penstock.context")
 
 
 class Observation:
@@ -44,8 +47,11 @@ class Observation:
         recent: Recent,
         tenant: str,
         config: str,
+        bills: Bills,
+        warn_at: float,
     ) -> None:
         self._recent, self._tenant, self._config = recent, tenant, config
+        self._bills, self._warn_at = bills, warn_at
         self._metrics = metrics
         self._span = span
         self._started = perf_counter()
@@ -58,10 +64,13 @@ class Observation:
         self._window: int | None = None
         self._profile: ModelProfile | None = None
         self._cost: float | None = None
+        self._estimate: Estimate | None = None
         self._saved: float | None = None
         self._overflow = False
         self._answering = False
         self._ended = False
+        self.entry = NONE
+        """The entry of the configuration that the model matched which was asked last."""
         self.answers: list[Usage] = []
         """What each answer of an upstream that was no error reported; nothing, where it reported nothing."""
         metrics.active.inc()
@@ -73,7 +82,7 @@ class Observation:
 
     @property
     def model(self) -> str:
-        """The label of the model that was asked last: from the configuration, never the client's text."""
+        """The label of the model that was asked last; there are not many of them, whatever clients ask for."""
         return self._said.get("model") or NONE
 
     @property
@@ -89,31 +98,71 @@ class Observation:
             self._key = self._metrics.key(name)
 
     def routed(
-        self, *, model: str, upstream: str, chain: str | None = None, profile: ModelProfile | None = None
+        self,
+        *,
+        model: str,
+        upstream: str,
+        chain: str | None = None,
+        profile: ModelProfile | None = None,
+        entry: str | None = None,
+        named: bool = True,
     ) -> None:
-        """Say where the request goes. `model` is its label: from the configuration, never the client's text.
+        """Say where the request goes. `model` is the upstream's name for it, `named` whether the configuration has it.
 
-        Where the `profile` has prices, the usage that the upstream reports is priced.
+        One that only a client named may count as `other`. `entry` is the one of the configuration that matched. Where
+        the `profile` has prices, the usage that the upstream reports is priced.
         """
-        self._profile = profile
+        self._profile, self.entry = profile, entry or model
+        model = self._metrics.model(model, named=named)
         self._series = self._metrics.route(model, upstream)
         self._said |= {"model": model, "upstream": upstream, "chain": chain}
 
-    def ran(self, steps: Sequence[Step], *, before: int | None, after: int | None, window: int | None) -> None:
-        """Say what the chain did: tokens of the prompt before and after it, and of the usable window."""
+    def ran(
+        self,
+        steps: Sequence[Step],
+        *,
+        before: int | None,
+        after: int | None,
+        window: int | None,
+        refused: bool = False,
+    ) -> None:
+        """Say what the chain did: tokens of the prompt before and after it, and of the usable window.
+
+        `refused` says that it is too large to be sent.
+        """
         self._steps, self._before, self._after, self._window = steps, before, after, window
         self._overflow = after is not None and window is not None and after > window
         self._route.context(before, after, window)
         self._metrics.ran(steps)
         if self._span is not None:
             self._span.ran(steps)
+        if after is not None and window and (refused or after >= self._warn_at * window):
+            self._warn("critical" if refused else "warn", after, window)
 
-    def turned(self, model: str, to: str, reason: str) -> None:
-        """Say that another model is asked instead; both are labels, and the `reason` is one of a few words."""
-        self._metrics.turned(model, to, reason)
+    def _warn(self, level: Level, tokens: int, window: int) -> None:
+        """Tell of a context that is nearly full, or too full to be sent."""
+        self._route.warned(level)
+        if self._span is not None:
+            self._span.warned(level, tokens, window)
+        known = {"request_id": self._said["request_id"], "model": self.model, "level": level}
+        fields = {**known, "tokens": tokens, "window": window, "share": round(tokens / window, 3)}
+        if level == "warn":
+            _context.warning("context is filling up", extra={"fields": fields})
+        else:
+            _context.critical("context is too large and was refused", extra={"fields": fields})
+
+    async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
+        """Work out what a prompt will cost, and what the client's own would have cost."""
+        scope = "\0".join((ctx.identity.tenant, ctx.identity.scope, self._said.get("upstream") or "", ctx.model.name))
+        self._estimate = await self._bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
+
+    def turned(self, to: str, reason: str, *, named: bool) -> None:
+        """Say that another model is asked instead, named as in `routed`; the `reason` is one of a few words."""
+        to = self._metrics.model(to, named=named)
+        self._metrics.turned(self.model, to, reason)
         self._said["fallback"] = reason
         if self._span is not None:
-            self._span.turned(model, to, reason)
+            self._span.turned(self.model, to, reason)
 
     def read_original(self) -> None:
         """Say that the client has read something that had left a context."""
@@ -173,35 +222,43 @@ class Observation:
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self._metrics.answered(facts)
+        rounds = int(facts.get("rounds", 1))
         if usage is not None:
             self._route.used(usage)
             if self._key is not None:
                 self._key.used(usage)
-            self._price(usage)
+            self._price(usage, rounds)
         if error is None:
             self.answers.append(usage or Usage())
+            self._settle(usage, rounds)
         else:
             self._route.failed(error)
             self._overflow = self._overflow or error == OVERFLOW
 
-    def _price(self, usage: Usage) -> None:
-        """Count what an answer cost, in US dollars, and about what the chain saved of it.
-
-        The cost is that of the reported tokens. For the chain nobody can say which of the tokens that it took out would
-        have come from the provider's cache: all of them count as if they had, the least that they can have cost. What
-        it costs when a rewrite breaks the cache is in the cost, but nobody can tell it apart.
-        """
+    def _price(self, usage: Usage, rounds: int) -> None:
+        """Count what an answer cost in US dollars, by the tokens that the upstream reports."""
         profile = self._profile
         if profile is None or not profile.prices.known or usage.input is None:
             return
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
-        cost = money(profile.prices, prompt, usage.output or 0)
-        removed = self._before - self._after if self._before is not None and self._after is not None else 0
-        saved = money(profile.prices, profile.cache.read * removed)
-        self._cost, self._saved = cost + (self._cost or 0.0), saved + (self._saved or 0.0)
-        self._route.cost(cost, saved)
+        cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
+        self._cost = cost + (self._cost or 0.0)
+        self._route.cost(cost)
         if self._key is not None:
             self._key.cost(cost)
+
+    def _settle(self, usage: Usage | None, rounds: int) -> None:
+        """Count what was expected of a prompt that was answered."""
+        estimate = self._estimate
+        if estimate is None:
+            return
+        self._bills.sent(estimate)
+        self._estimate = estimate = estimate.after(rounds)
+        self._saved = estimate.usd_saved
+        if estimate.usd_unchanged is not None:
+            self._route.expected(estimate.usd, estimate.usd_unchanged)
+        if usage is not None and usage.cached is not None and rounds == 1:
+            self._route.cached(estimate.cached, usage.cached)
 
     def _remember(self, status: int, seconds: float, error: str | None, stream: bool) -> None:
         self._recent.add(
@@ -216,6 +273,7 @@ class Observation:
                 self._after,
                 self._window,
                 self._cost,
+                self._estimate,
                 self._saved,
                 status,
                 seconds,
@@ -235,6 +293,7 @@ class Observation:
             attr.TOKENS_AFTER: self._after,
             attr.WINDOW: self._window,
             attr.COST: self._cost,
+            attr.ESTIMATE: None if self._estimate is None else self._estimate.usd,
             attr.SAVED: self._saved,
         }
 
@@ -246,6 +305,8 @@ class Observation:
             "tokens_before": self._before,
             "tokens_after": self._after,
             "usd": None if self._cost is None else round(self._cost, 6),
+            "usd_estimated": None if self._estimate is None else round(self._estimate.usd, 6),
+            "usd_saved": None if self._saved is None else round(self._saved, 6),
             "verdicts": _tally(self._steps),
             "stream": stream,
             "error": error,

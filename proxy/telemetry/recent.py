@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from proxy.step import Step
+from proxy.telemetry.bill import Estimate
 
 MOST = 1000
 """Requests that are remembered."""
@@ -29,6 +30,7 @@ class Record(NamedTuple):
     after: int | None
     window: int | None
     usd: float | None
+    estimate: Estimate | None
     saved: float | None
     status: int
     seconds: float
@@ -53,7 +55,10 @@ class Record(NamedTuple):
             "tokens_after": self.after,
             "window": self.window,
             "usd": self.usd,
+            "usd_estimated": None if self.estimate is None else self.estimate.usd,
+            "usd_unchanged": None if self.estimate is None else self.estimate.usd_unchanged,
             "usd_saved": self.saved,
+            "cached_expected": None if self.estimate is None else self.estimate.cached,
             "trace_id": self.trace_id,
             "steps": [step.shown() for step in self.steps],
         }

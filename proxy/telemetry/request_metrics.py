@@ -1,6 +1,6 @@
 """What requests tell metrics: where they went, what steps did to them."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from proxy.step import Step
 from proxy.telemetry.mitigations import COUNTED, HAPPENED, NEW, READ, SCORED
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 _MOST_REASONS = 50
 """Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""
+
+
+Level = Literal["warn", "critical"]
+"""How full a context is: nearly full, or too full to be sent."""
 
 
 class Counted(Protocol):
@@ -62,11 +66,23 @@ class RouteMetrics:
         if usage.cached:
             self._cached.inc(usage.cached)
 
-    def cost(self, usd: float, saved: float) -> None:
-        """Count what an answer cost, and about what the chain saved of the prompt; less than nothing, if it added."""
+    def warned(self, level: Level) -> None:
+        """Count a context that was nearly full (`warn`), or refused because it was too large (`critical`)."""
+        self._series.warnings.labels(self._labels[0], level).inc()
+
+    def cost(self, usd: float) -> None:
+        """Count what an answer cost."""
         self._series.cost.labels(self._labels[0]).inc(usd)
-        if saved:
-            self._series.chain_cost.labels(self._labels[0], "saved" if saved > 0 else "added").inc(abs(saved))
+
+    def expected(self, usd: float, unchanged: float) -> None:
+        """Count what a prompt was expected to cost as it was sent, and as the client sent it."""
+        self._series.prompt_cost.labels(self._labels[0], "sent").inc(usd)
+        self._series.prompt_cost.labels(self._labels[0], "unchanged").inc(unchanged)
+
+    def cached(self, expected: int, reported: int) -> None:
+        """Count the tokens that were expected to come from the provider's cache, and those that it says did."""
+        self._series.cached_tokens.labels(self._labels[0], "expected").inc(expected)
+        self._series.cached_tokens.labels(self._labels[0], "reported").inc(reported)
 
     def failed(self, reason: str) -> None:
         """Count an upstream's failure."""

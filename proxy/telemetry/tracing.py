@@ -94,6 +94,11 @@ class RequestSpan:
                 span.set_status(Status(StatusCode.ERROR))
             span.end(start + int(step.seconds * 1e9))
 
+    def warned(self, level: str, tokens: int, window: int) -> None:
+        """Note that the context is nearly full, or too full to be sent."""
+        about = {attr.LEVEL: level, attr.TOKENS: tokens, attr.WINDOW: window}
+        self._span.add_event("penstock.context.warning", attr.clean(about))
+
     def turned(self, model: str, to: str, reason: str) -> None:
         """Note that another model is asked instead, and why."""
         self._span.add_event("penstock.fallback", attr.clean({attr.MODEL: model, attr.TO: to, attr.REASON: reason}))

@@ -73,7 +73,7 @@ async def test_a_request_is_a_trace(tmp_path: Path) -> None:
     sent = {name.lower(): value for name, value in behind.last.headers}
     assert sent["traceparent"] == f"00-{TRACE}-{call.span_id.hex()}-01"
 
-    assert 'penstock_cost_usd_total{model="gpt-*"}' in metrics
+    assert 'penstock_cost_usd_total{model="gpt-4o"}' in metrics
     assert 'penstock_context_compressions_total{strategy="window_history"} 1.0' in metrics
     assert 'penstock_policy_verdicts_total{mode="enforce",policy="consolidate_system",verdict="keep"} 1.0' in metrics
     for secret in (SECRET, "sk-secret"):

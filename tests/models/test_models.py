@@ -85,7 +85,7 @@ def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
         found = TABLE.resolve(row.match[0].rstrip("*"))
         assert found.window == row.window, f"an earlier line hides {row.match[0]}"
         assert found.max_output == row.max_output, f"an earlier line hides {row.match[0]}"
-        assert found.prices == Prices(*row.prices), f"an earlier line hides {row.match[0]}"
+        assert found.prices == Prices(*row.prices, *(row.above or ())), f"an earlier line hides {row.match[0]}"
         assert 0 < found.reserve < found.window
         assert found.exact is (row.exact and row.factor == 1.0)
         assert found.source == "table"
@@ -307,6 +307,34 @@ def test_what_counts_for_the_models_of_a_configuration() -> None:
     assert TABLE.encodings(made) == {"cl100k_base", "o200k_base", "chars"}
     assert TABLE.encodings(made[1:2]) == {"chars"}
     assert TABLE.encodings([]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "prices"),
+    [
+        ("gemini-2.5-pro", 200_000, (1.25, 10)),
+        ("gemini-2.5-pro", 200_001, (2.5, 15)),
+        ("gpt-5.4", 272_001, (5, 22.5)),
+        ("gpt-5.5-2026-04-23", 300_000, (10, 45)),
+        ("gpt-4o", 10**6, (2.5, 10)),
+    ],
+)
+@pytest.mark.parametrize("models", [TABLE, Models()], ids=["table", "installed list"])
+def test_a_prompt_above_a_step_has_other_prices(
+    models: Models, name: str, prompt: int, prices: tuple[float, float]
+) -> None:
+    found = models.resolve(name).prices.at(prompt)
+    assert (found.input, found.output) == prices
+
+
+def test_the_step_of_a_configuration() -> None:
+    prices = {"input": 1, "output": 2, "above": 1000, "input_above": 3, "output_above": 4}
+    assert TABLE.resolve("gpt-4o", settings(prices=prices)).prices.at(1001) == Prices(3, 4)
+
+
+@pytest.mark.parametrize(("name", "read"), [("claude-opus-5-5", 0.05), ("claude-opus-5", 0.1), ("gpt-4o", 0.5)])
+def test_what_reading_from_the_cache_costs(name: str, read: float) -> None:
+    assert TABLE.resolve(name).cache.read == read
 
 
 def test_names_that_clients_make_up_do_not_pile_up() -> None:

@@ -13,7 +13,7 @@ from proxy.errors import ConfigError, UpstreamTimeout
 from proxy.settings import TelemetrySettings
 from proxy.step import Step, Verdict
 from proxy.telemetry import Telemetry
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import MOST_MODELS, Metrics
 from proxy.telemetry.observation import Observation
 from proxy.testing import profile
 from proxy.usage import Usage
@@ -141,32 +141,63 @@ def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Te
     assert not [name for name in found if name.startswith("penstock_upstream_errors_total")]
 
 
-PRICED = profile(prices=Prices(2.0, 8.0), cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
+PRICED = profile(prices=Prices(2.0, 8.0, 5000, 4.0, 16.0), cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
 
 
 @pytest.mark.parametrize(
-    ("usage", "after", "cost", "saved", "added"),
+    ("usage", "cost"),
     [
-        pytest.param(Usage(input=1000, output=50), 1000, 2000 + 400, 0, 0, id="nothing cached"),
-        pytest.param(Usage(input=1000, cached=900), 1000, 200 + 180, 0, 0, id="most of it cached"),
-        pytest.param(Usage(input=1000, cached=500, written=400), 1000, 200 + 100 + 1000, 0, 0, id="some written"),
-        pytest.param(Usage(input=1000), 3000, 2000, 0, 200, id="the chain added a thousand tokens"),
-        pytest.param(Usage(input=1000), 500, 2000, 300, 0, id="it removed fifteen hundred"),
+        pytest.param(Usage(input=1000, output=50), 2000 + 400, id="nothing cached"),
+        pytest.param(Usage(input=1000, cached=900), 200 + 180, id="most of it cached"),
+        pytest.param(Usage(input=1000, cached=500, written=400), 200 + 100 + 1000, id="some written"),
+        pytest.param(Usage(input=6000, output=50), 24_000 + 800, id="a prompt above the step"),
     ],
 )
-def test_reported_tokens_are_priced(
-    telemetry: Telemetry, usage: Usage, after: int, cost: float, saved: float, added: float
-) -> None:
+def test_reported_tokens_are_priced(telemetry: Telemetry, usage: Usage, cost: float) -> None:
     seen = telemetry.begin("POST", "/v1/chat/completions", {})
     seen.routed(model="gpt-4o", upstream="openai", profile=PRICED)
-    seen.ran([], before=2000 if after != 1000 else 1000, after=after, window=9000)
     seen.call(provider="openai", model="gpt-4o").end(status=200, usage=usage)
 
+    assert scraped(telemetry)['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("after", "refused", "expected"),
+    [
+        pytest.param(1399, False, {}, id="below the mark"),
+        pytest.param(1400, False, {"warn": 1}, id="at the mark"),
+        pytest.param(1950, True, {"critical": 1}, id="refused"),
+    ],
+)
+def test_a_context_that_is_filling_up_is_counted_and_logged(
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture, after: int, refused: bool, expected: dict[str, float]
+) -> None:
+    begun(telemetry).ran([], before=1990, after=after, window=2000, refused=refused)
+
     found = scraped(telemetry)
-    chain = 'penstock_chain_cost_usd_total{change="%s",model="gpt-4o"}'
-    assert found['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
-    assert found.get(chain % "saved", 0) == pytest.approx(saved / 1e6)
-    assert found.get(chain % "added", 0) == pytest.approx(added / 1e6)
+    levels = {
+        level: found.get(f'penstock_context_warnings_total{{level="{level}",model="gpt-4o"}}') for level in expected
+    }
+    assert levels == expected
+    assert len([name for name in found if name.startswith("penstock_context_warnings_total")]) == len(expected)
+    assert [record.levelname for record in caplog.records] == [
+        {"warn": "WARNING", "critical": "CRITICAL"}[level] for level in expected
+    ]
+    for record in caplog.records:
+        assert record.__dict__["fields"]["share"] == after / 2000
+
+
+def test_the_names_of_models_are_bounded(telemetry: Telemetry) -> None:
+    for number in range(MOST_MODELS + 50):
+        telemetry.begin("POST", "/", {}).routed(model=f"gpt-{number}", upstream="openai", named=False)
+    assert telemetry.metrics.model("gpt-0", named=False) == "gpt-0"
+    assert telemetry.metrics.model("gpt-new", named=False) == "other"
+    assert telemetry.metrics.model("gpt-new", named=True) == "gpt-new"
+
+
+@pytest.mark.parametrize("name", ['x"} 1', "a\nb", "", "m" * 200, "\ud800", "modèle"])
+def test_a_name_that_is_none_is_no_label(telemetry: Telemetry, name: str) -> None:
+    assert telemetry.metrics.model(name, named=False) == "other"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +268,7 @@ def test_every_metric_is_documented(telemetry: Telemetry) -> None:
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP penstock_")}
     named = {name for name in helped if not name.endswith("_created")}
 
-    assert len(named) == 51
+    assert len(named) == 53
     assert [name for name in named if f"| `{name}` |" not in page] == []
 
 

@@ -1,0 +1,118 @@
+"""What the proxy says that its chain saves, against an independent count of the requests that reached the upstream."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.tokens.encodings import load_encoder
+from tests.e2e.servers import proxy, upstream
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - match: "*"
+    upstream: main
+    window: 200000
+    tokenizer: o200k_base
+    prices: {{input: 5, output: 25}}
+    cache: {{read: {read}, write: {write}, minimum: 1024, ttl: 300}}
+state: {{kind: memory}}
+chains: {{default: [{chain}]}}
+"""
+WORDS = "the quick brown fox jumps over a lazy dog while nobody looks and the sun goes down behind the old barn "
+TOOL = {"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}
+
+
+class Bill:
+    """Counts as a provider does: a prefix shared with an earlier prompt is read from its cache, from 1,024 tokens up."""
+
+    def __init__(self, read: float, write: float) -> None:
+        self.read, self.write, self.cost, self.past = read, write, 0.0, list[str]()
+        self.tokens = load_encoder("o200k_base")
+
+    def add(self, body: Mapping[str, Any]) -> None:
+        text = "".join([json.dumps(body.get("tools") or []), *map(json.dumps, body["messages"])])
+        shared = self.tokens(text[: max((shared_characters(text, each) for each in self.past), default=0)])
+        shared = shared if shared >= 1024 else 0
+        self.past.append(text)
+        self.cost += shared * self.read + (self.tokens(text) - shared) * self.write
+
+
+def shared_characters(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def chat(turns: int) -> Iterator[dict[str, Any]]:
+    """The requests of a conversation that grows by a long question and a short answer each turn."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Answer briefly. " + WORDS * 60}]
+    for turn in range(turns):
+        messages += [{"role": "user", "content": f"Question {turn}: " + WORDS * 30}]
+        yield {"model": "m", "messages": list(messages)}
+        messages += [{"role": "assistant", "content": f"Answer {turn}. " + WORDS * 10}]
+
+
+def agent(calls: int) -> Iterator[dict[str, Any]]:
+    """The requests of an agent that reads a long file in each step."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Find the fault. " + WORDS * 60}]
+    for step in range(calls):
+        yield {"model": "m", "messages": list(messages), "tools": [TOOL]}
+        function = {"name": "read", "arguments": json.dumps({"path": f"src/{step}.py"})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{step}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{step}", "content": f"file {step}\n" + (WORDS + "\n") * 90},
+        ]
+    yield {"model": "m", "messages": list(messages), "tools": [TOOL]}
+
+
+@pytest.mark.parametrize(("read", "write"), [(0.1, 1.0), (0.1, 1.25), (0.05, 2.0), (0.25, 1.0)])
+@pytest.mark.parametrize(
+    ("requests", "chain", "is_cheaper"),
+    [
+        pytest.param(
+            chat, "window_history: {keep_turns: 4, stride: 1, summary: false}", False, id="a cut in each turn"
+        ),
+        pytest.param(agent, "compact_tool_results: {}", True, id="short forms of what was read"),
+        pytest.param(chat, "compact_tool_results: {}", None, id="nothing to do"),
+    ],
+)
+async def test_what_is_saved_is_net(
+    tmp_path: Path, requests: Any, chain: str, is_cheaper: bool | None, read: float, write: float
+) -> None:
+    """A cut in each turn removes a third of the tokens, and makes the bill higher: nothing of that is a saving."""
+    unchanged, sent = Bill(read, write), Bill(read, write)
+    async with upstream() as behind, aiohttp.ClientSession() as session:
+        config = CONFIG.format(url=behind.url, chain="{" + chain + "}", read=read, write=write)
+        async with proxy(config, tmp_path) as base:
+            for body in requests(14):
+                unchanged.add(body)
+                async with session.post(f"{base}/v1/chat/completions", json=body) as response:
+                    assert response.status == 200
+                    request_id = response.headers["x-request-id"]
+                sent.add(json.loads(behind.last.body))
+            async with session.get(f"{base}/metrics") as response:
+                lines = (await response.text()).splitlines()
+            async with session.get(f"{base}/v1/explain/{request_id}") as response:
+                record = await response.json()
+
+    usd = {
+        prompt: float(line.rpartition(" ")[2])
+        for line in lines
+        for prompt in ("sent", "unchanged")
+        if line.startswith("penstock_prompt_cost_usd_total") and f'prompt="{prompt}"' in line
+    }
+    assert usd["sent"] / usd["unchanged"] == pytest.approx(sent.cost / unchanged.cost, rel=0.02)
+    if is_cheaper is None:
+        assert usd["sent"] == usd["unchanged"]
+    else:
+        assert (sent.cost < unchanged.cost) is is_cheaper
+        assert (usd["sent"] < usd["unchanged"]) is is_cheaper
+    assert record["usd_saved"] == pytest.approx(record["usd_unchanged"] - record["usd_estimated"])

@@ -64,6 +64,7 @@ class CheckFacts(Policy):
 
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
+    edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.05
 
     file: str = ""

@@ -48,6 +48,7 @@ class CompactToolResults(Policy):
     it would not pay within `turns` further requests, the result stays as it is.
     """
 
+    edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = (
         1.0  # a large result that was just read: only the answer to it stands behind
     )

@@ -37,6 +37,7 @@ class OffloadContent(Policy):
     `recall_history` into it, which brings the passages back that a later question needs.
     """
 
+    edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
     changes_last_user_message: ClassVar[bool] = True
 
@@ -51,15 +52,13 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
-        if ctx.held:
-            return Keep("signed reasoning stands behind the texts that were read")
         theirs = of_client(request.messages, ctx.incoming.messages)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
         forms_of = await forced(request, ctx, self.share)
         for place, message in forms_of.items():
             counts["forced"] += message != messages[place]
             messages[place] = message
-        for place, moment in _moments(request.messages):
+        for place, moment in _moments(request.messages) if not ctx.held else ():
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
             if place in forms_of or place not in theirs or len(message.raw) <= self.over:

@@ -17,10 +17,6 @@ from proxy.wire import damage, flaws
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
 
-_OFTEN = 0.1
-"""A step that changes earlier turns at least this often works on the conversation as a whole: it does not run behind
-messages that are held."""
-
 _QUOTED = re.compile(r"'[^']*'")
 
 
@@ -150,8 +146,9 @@ class _Run:
         return replace(decision, request=made)
 
     def _unmet(self) -> str | None:
-        breaks = self._policy.prefix_breaks_per_turn
-        if self._ctx.held and breaks >= _OFTEN and not isinstance(self._policy, Guard):
+        policy = self._policy
+        stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
+        if self._ctx.held and not stays:
             return "signed reasoning is bound to what was sent before"
         when = self._policy.when
         if when is None:

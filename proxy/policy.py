@@ -140,6 +140,11 @@ class Policy(BaseModel, ABC):
     """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
     never. The provider's prompt cache is lost at each."""
 
+    edits_at_birth: ClassVar[bool] = False
+    """Whether, where messages are held (`Context.held`), it gives each of the others a form that depends on it and on
+    what stands before it alone, so that it stays the same in later requests. Behind messages that are held, only such a
+    step runs, and one whose `prefix_breaks_per_turn` is 0."""
+
     defines_conversation: ClassVar[bool] = False
     """Whether what it leaves out was never part of this conversation: later steps take what it leaves for what the
     client sent (`Context.incoming`). Such a step stands before all others."""

@@ -20,6 +20,8 @@ from proxy.lineage import of_client
 
 _LEAST = 16
 """A text may always have this part of the usable window."""
+_PART = 4
+"""Where nothing before may leave, the results of a call may take this part of what the window has free."""
 _TRIES = 4
 
 
@@ -54,6 +56,8 @@ class _Walk:
         sizes = await self._ctx.tokens.sizes([self._born(place) for place in range(self._head, len(self._messages))])
         before = [0, *accumulate(sizes)]
         carried = 0
+        if self._ctx.held:
+            return await self._behind_held(cuts)
         for start, end in pairwise(cuts):
             places = range(self._head + start, self._head + end)
             is_user = self._messages[places[0]].get("role") == "user"
@@ -67,6 +71,25 @@ class _Walk:
                 tokens = await self._shorten(places, most)
             if is_user:
                 carried = tokens
+        return self._done
+
+    async def _behind_held(self, cuts: Sequence[int]) -> dict[int, Message]:
+        """The same where nothing before may leave: then results must leave room for those to come.
+
+        A user's message need not, because with it the conversation may be begun anew.
+        """
+        sizes = await self._ctx.tokens.sizes(self._messages[self._head :])
+        sent = 0
+        for start, end in pairwise(cuts):
+            places = range(self._head + start, self._head + end)
+            tokens, role = sum(sizes[start:end]), self._messages[places[0]].get("role")
+            self._user = places[0] if role == "user" else self._user
+            most = self._room.high
+            if role != "user":
+                most = max(self._least // _PART, (most - sent) // _PART)
+            if places[0] >= self._ctx.held and tokens > most:
+                tokens = await self._shorten(places, most)
+            sent += tokens
         return self._done
 
     def _born(self, place: int) -> Message:

@@ -45,8 +45,9 @@ class Scores(BaseModel):
     relevance: float = Field(default=0.7, ge=0, le=1)
     """Words that the content shares with what asked for it: none makes 0, one 0.7, two 0.91."""
 
-    freshness: float = Field(default=0.04, ge=0, le=1)
-    """`fresh` divided by the age that the content states; 0.04 is about a day where `fresh` is an hour."""
+    freshness: float = Field(default=1.0, ge=0, le=1)
+    """`fresh` divided by the age that the content states, at most 1: 1 asks for content no older than `fresh`, 0.04 is
+    about a day where `fresh` is an hour."""
 
     accuracy: float = Field(default=0.9, ge=0, le=1)
     """The share of what can be checked in the content itself that is right: characters, dates, sums."""

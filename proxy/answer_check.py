@@ -11,7 +11,7 @@ import orjson
 
 from proxy.answers import Answer
 from proxy.chat import ChatRequest, Message, Tool, encode
-from proxy.language import NAMES, language
+from proxy.language import NAMES, language, named
 from proxy.lexical import terms
 
 CUT_OFF = frozenset({"length", "content_filter", "error"})
@@ -25,14 +25,6 @@ _EARLIER = 6
 """Earlier answers that are compared."""
 _SAME = 0.8
 """The share of their words that two refusals have in common."""
-_LANGUAGE_NAMED = re.compile(
-    r"translat|traduc|tradui|übersetz|\b(?:language|idioma|lengua|langue|sprache|lingua)\b|"
-    r"\b(?:english|spanish|french|german|italian|portuguese|ingl[eé]s\w*|español\w*|castellano|franc[eé]s\w*|"
-    r"alem[aá]n\w*|italiano?|portugu[eê]s\w*|anglais|espagnol|français|deutsch|englisch|spanisch|inglese|spagnolo|"
-    r"chinese|japanese|korean|arabic|russian|latin)\b",
-    re.IGNORECASE,
-)
-"""Whoever speaks of languages may want another one than their own."""
 _REFUSES = re.compile(
     r"^\W*(?:(?:i['’]?m|i am)(?: very| so| really)? sorry\b.{0,80}?\b(?:can(?:no|['’])t|unable|not able)|"
     r"sorry,? (?:but )?i (?:can(?:no|['’])t|am unable)|"
@@ -65,12 +57,15 @@ def _language(sent: ChatRequest, answer: Answer) -> str | None:
         return None
     said = [message.text for message in sent.messages if message.get("role") == "user"][-_SAID:]
     operator = [message.text for message in sent.messages if message.is_system]
-    if not said or any(_LANGUAGE_NAMED.search(text) for text in (*said, *operator)):
+    if not said:
         return None
     # each message for itself as well: that somebody changes the language is no mistake of the model's
     wanted = {told for text in (*said, "\n".join(said)) if (told := language(text)) is not None}
     used = language(answer.text)
     if len(wanted) != 1 or used is None or used in wanted:
+        return None
+    # whoever speaks of another language than their own, or of translation, may want another one
+    if any(named(text) - wanted for text in (*said, *operator)):
         return None
     name = NAMES[wanted.pop()]
     return f"The user writes {name}, and an answer of yours was in {NAMES[used]}. Answer in the user's language."

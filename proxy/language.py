@@ -1,6 +1,8 @@
 """In which language a text is, told by its most common words; only where that is beyond doubt. Pure."""
 
 import re
+from functools import cache
+from importlib.resources import files
 
 NAMES = {
     "de": "German",
@@ -49,3 +51,18 @@ def language(text: str) -> str | None:
     if most < max(_FEWEST, _SHARE * len(words)) or most < _LEAD * next_most:
         return None
     return name
+
+
+def named(text: str) -> frozenset[str]:
+    """The codes of the languages that a text names; `?` is another language, `-` languages at large or translation."""
+    codes, pattern = _named()
+    return frozenset(codes[found.lastindex - 1] for found in pattern.finditer(text) if found.lastindex)
+
+
+@cache
+def _named() -> tuple[list[str], re.Pattern[str]]:
+    lines = files("proxy").joinpath("data/languages.txt").read_text(encoding="utf-8").splitlines()
+    named = [line.split() for line in lines if not line.startswith("#")]
+    groups = ("|".join(names) for _, *names in named)
+    pattern = re.compile(rf"\b(?:{'|'.join(f'({group})' for group in groups)})\w{{0,2}}\b", re.IGNORECASE)
+    return [code for code, *_ in named], pattern

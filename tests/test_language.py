@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.language import language
+from proxy.language import language, named
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,18 @@ from proxy.language import language
 )
 def test_language(text: str, code: str | None) -> None:
     assert language(text) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("Responde siempre en español.", {"es"}),
+        ("RESPONDE EN INGLÉS o en inglesa", {"en"}),
+        ("Auf Deutsch oder Französisch, bitte", {"de", "fr"}),
+        ("Translate it into Portuguese", {"-", "pt"}),
+        ("en catalán", {"?"}),
+        ("The englishman lives in Spain 🙂", set()),
+    ],
+)
+def test_the_languages_that_a_text_names(text: str, codes: set[str]) -> None:
+    assert named(text) == codes

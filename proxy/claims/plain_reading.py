@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from proxy.claims.measures import Measure, measures
 from proxy.claims.plain import TIMES, Plain
+from proxy.claims.sentences import LEAD
 from proxy.claims.verbs import ADDED, AUXILIARIES, DEFINITE, DENIERS, PAST, PRESENT, ROLES, STRONG, TURNS
 from proxy.claims.vocabulary import INNER, NATIONS, word_set
 from proxy.claims.words import folded, stem
@@ -18,14 +19,6 @@ _MOST_READ = 13
 """Words in which the verb is looked for."""
 _WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _NO_PLAIN = re.compile(r"[();\x00]")
-_LEAD = re.compile(
-    r"^(?:(?:please )?(?:note|remember) that|(?:we|i) (?:saw|found|found out|learned|learnt|confirmed|checked|noticed)"
-    r" that|fyi,|actually,|in fact,"
-    r"|as (?:everyone|you|we|i) knows?,|by the way,|of course,|como (?:todos saben|sabes),"
-    r"|recuerda que|ten en cuenta que|en realidad,|de hecho,"
-    r"|(?:vi|vimos|he visto|comprobé) que)\s+",
-    re.IGNORECASE,
-)
 _WHICH = re.compile(r"^(?P<who>[^,]{3,60}), (?:which|who|que) (?P<what>[^,]{3,60}),")
 _POSSESSIVE = re.compile(r"(?:['’]s|(?<=s)['’])(?= |$)")
 _ASIDE = word_set("the a an of to in on at by for with from el la los las un una de del en a al por para con se lo as")
@@ -80,7 +73,7 @@ class _Word(NamedTuple):
 @lru_cache(maxsize=4096)
 def plain(sentence: str, language: str) -> Plain | None:
     """What a plain sentence of a language, `en` or `es`, says; None where it is none."""
-    text = _LEAD.sub("", sentence).strip(" \t\n-*•").rstrip(".!… ")
+    text = LEAD.sub("", sentence).strip(" \t\n-*•").rstrip(".!… ")
     if len(text) > LONGEST or _NO_PLAIN.search(text):
         return None
     aside = _WHICH.match(text)

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from proxy.literals import Search, small
@@ -48,6 +50,26 @@ _REPORTED = Search(
     r"|falso|falsa|falsamente|incorrecto|incorrecta|erróneo|errónea|mentira|broma|(?:escribió|escribe)(?:\s*[:,]|\b.{0,60}?\bque\b)|cita|citó|ejemplo"
     r"|frase|oración|traduce|traducir|traducción|enunciado|equivocado|equivocada|error)\b",
 )
+LEAD = re.compile(
+    r"^(?:(?:please )?(?:note|remember) that|(?:we|i) (?:saw|found|found out|learned|learnt|confirmed|checked|noticed)"
+    r" that|fyi,|actually,|in fact,"
+    r"|as (?:everyone|you|we|i) knows?,|by the way,|of course,|como (?:todos saben|sabes),"
+    r"|recuerda que|ten en cuenta que|en realidad,|de hecho,"
+    r"|(?:vi|vimos|he visto|comprobé) que)\s+",
+    re.IGNORECASE,
+)
+"""A main clause that says nothing but that something is so."""
+_SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
+_BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+")
+_OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
+"""A number, a name or a denial: the opening says something of its own."""
+_ENCLITIC = re.compile(r"\w*[áéíóú]\w*(?:me|te|se|lo|nos)")
+"""A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
+_LONGEST_OPENING = 60
+_MOST_OPENING = 7
+_MOST_UNMARKED = 4
+"""Words of an opening that speaks of nobody."""
 _TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
 _SPACE = re.compile(r"\s+")
 _PRONOUN = re.compile(r"(?:He|She|It|They)\s")
@@ -95,6 +117,46 @@ def is_stated(sentence: str) -> bool:
         return False
     plain = small(sentence)
     return not any(each.finds(sentence, plain) for each in (_ASKED, _SUPPOSED, _REPORTED))
+
+
+def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
+    """The openings of a sentence that only lead up to what it states, each with what stands behind it.
+
+    `I am sure:`, `Recuerda:`, `I'm telling you,`, a symbol. An opening is short, states something, and limits nothing:
+    what holds during the war or for students is another statement.
+    """
+    begins = _SYMBOLS.match(sentence)
+    bare = sentence[begins.end() :] if begins else sentence
+    lead = LEAD.match(bare)
+    if begins or lead:
+        yield "", bare[lead.end() :] if lead else bare
+    for found in _BREAK.finditer(bare[:_LONGEST_OPENING]):
+        opening = bare[: found.start()]
+        if _leads(opening, is_comma=found[0].startswith(",")) and is_stated(opening):
+            yield opening, bare[found.end() :]
+
+
+def _leads(opening: str, *, is_comma: bool) -> bool:
+    """Whether an opening only leads up to a statement, by its form.
+
+    In front of a comma it has to speak of the speaker or the listener; a colon or a dash says it by itself.
+    """
+    words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
+    classes = _classes()
+    if not words or len(words) > _MOST_OPENING or _NO_OPENING.search(opening):
+        return False
+    if len(words) == 1 and is_comma:
+        return words[0] in classes["reply"] or _ENCLITIC.fullmatch(words[0]) is not None
+    if words[0] in classes["limit"] or not classes["doubt"].isdisjoint(words):
+        return False
+    speaks = not classes["speaker"].isdisjoint(words[:2])
+    return speaks or (not is_comma and len(words) <= _MOST_UNMARKED)
+
+
+@cache
+def _classes() -> dict[str, frozenset[str]]:
+    lines = files("proxy").joinpath("data/clause_openers.txt").read_text(encoding="utf-8").splitlines()
+    return {name: frozenset(words) for name, *words in (line.split() for line in lines if not line.startswith("#"))}
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ from proxy.claims.prose_index import ProseIndex
 from proxy.claims.quantities import differ, value
 from proxy.claims.reading import prose
 from proxy.claims.relations import Claim, claim, cues, given, is_place, name, relation_named
-from proxy.claims.sentences import Sentence, in_full, is_stated, sentences
+from proxy.claims.sentences import Sentence, behind_openers, in_full, is_stated, sentences
 from proxy.claims.subjects import turned
 from proxy.claims.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 from proxy.claims.words import folded
@@ -153,6 +153,15 @@ class Trusted:
         return [(each, fact) for each in near if (fact := self._against(each.text)) is not None]
 
     def _against(self, sentence: str) -> str | None:
+        """The fact that a sentence contradicts, by itself or behind an opening that names nothing that facts know."""
+        against = self._stated_against(sentence)
+        if against is None:
+            for opening, rest in behind_openers(sentence):
+                is_about = self._first.intersection(_BEGINNING.findall(folded(opening)))
+                against = against or (None if is_about else self._stated_against(rest))
+        return against
+
+    def _stated_against(self, sentence: str) -> str | None:
         """The fact that a sentence contradicts, if it states anything. What names nothing known costs little."""
         tokens = _tokens(sentence)
         mentions = self._mentions(tokens)

@@ -10,6 +10,10 @@ from proxy.quality.content import GOOD, Finding, arguments_of, members, scalar
 _KEY = re.compile(r"(?:^|[_-])(?:id|uuid|code|symbol|number|isbn|sku)$|[a-z](?:Id|ID|Uuid|Code|Symbol|Number)$")
 """Names of members that say which one a record is."""
 _COUNTS = frozenset({"count", "num_results", "result_count", "returned", "numResults", "resultCount"})
+_SUCCESS = frozenset({"success", "succeeded", "ok"})
+"""Names of members that are true where all went well, and what `status` says then."""
+_OK = re.compile(r"2\d\d$")
+_NO_ERROR = frozenset({"none", "null", "no", "false", "0", "ok", "n/a", "-"})
 _CHANGES = re.compile(r"version|revision|date|time|updat|seq|status|state|page|step|index|position|rank|score", re.I)
 """Members by which two records of one id may rightly differ."""
 
@@ -33,12 +37,27 @@ def _clashes(item: Pairs | list[Any]) -> Iterator[str]:
         if key in known and known[key] != value:
             yield "it gives a member twice with different values"
         known[key] = value
-    if known.get("success") is True and isinstance(known.get("error"), str) and known["error"].strip():
+    if _succeeds(known) and _fails(known):
         yield "it reports success and an error"
     lists = [value for value in known.values() if isinstance(value, list)]
     counts = [int(number) for key in _COUNTS if (number := scalar(known.get(key)) or "").isdigit()]
     if len(lists) == 1 and counts and counts[0] < len(lists[0]):
         yield "it has more items than it counts"
+
+
+def _succeeds(known: dict[str, Any]) -> bool:
+    status = scalar(known.get("status")) or ""
+    return any(known.get(key) is True for key in _SUCCESS) or status.casefold() in _SUCCESS or bool(_OK.match(status))
+
+
+def _fails(known: dict[str, Any]) -> bool:
+    """Whether there is an error, as a text or as an object or list that says more."""
+    for error in (known.get("error"), known.get("errors")):
+        if error is True or (isinstance(error, (Pairs, list)) and error):
+            return True
+        if isinstance(error, str) and error.strip() and error.strip().casefold() not in _NO_ERROR:
+            return True
+    return False
 
 
 def _repeats(items: list[Any]) -> Iterator[str]:

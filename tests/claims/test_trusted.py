@@ -216,3 +216,44 @@ def test_hostile_texts_end(text: str) -> None:
     """Patterns that went back and forth over 100 kB would not end within a test run."""
     for found in TRUSTED.contradicted(text):
         assert 0 <= found.start < found.end <= len(text)
+
+
+OPENED = Trusted(map(Fact, ("The capital of Australia is Canberra.", "La capital de Francia es París.",
+                            "The rate limit is 100 requests per minute.", "El almuerzo cuesta 12 euros.")))  # fmt: skip
+ENGLISH = (
+    "the capital of Australia is Sydney.",
+    "Australia's capital is Melbourne.",
+    "the rate limit is 500 requests per minute.",
+)
+SPANISH = ("la capital de Francia es Lyon.", "el almuerzo cuesta 15 euros.")
+
+
+@pytest.mark.parametrize(
+    ("said", "openings"),
+    [
+        (ENGLISH, ("I am sure: ", "I'm telling you, ", "Trust me, ", "Remember: ", "Let me be clear: ", "Honestly, I know it: ",
+                   "One thing is certain: ", "As you know, ", "No, ", "Mark my words, ", "👍 ", "Guaranteed – ", "- ✅ Note: ")),
+        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Te lo digo yo, ", "Créeme, ", "Ten en cuenta: ", "Como sabes, ", "¡Ojo: ")),
+    ],
+)  # fmt: skip
+def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[str, ...]) -> None:
+    for statement in said:
+        for opening in openings:
+            assert OPENED.contradicted(f"{opening}{statement}"), opening
+
+
+@pytest.mark.parametrize(
+    ("said", "openings"),
+    [
+        (ENGLISH, ("I'm not sure: ", "He says: ", "He told me: ", "My teacher told me, ", "It is false: ", "In 1950, ", "During the war, ",
+                   "On weekends, ", "For students, ", "If you ask him, ", "I doubt it: ", "I don't think so: ", "Before you ask, ",
+                   "Ana told me, ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ")),
+        (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ")),
+    ],
+)  # fmt: skip
+def test_an_opening_that_doubts_limits_or_reports_is_no_mere_opening(
+    said: tuple[str, ...], openings: tuple[str, ...]
+) -> None:
+    for statement in said:
+        for opening in openings:
+            assert not OPENED.contradicted(f"{opening}{statement}"), opening

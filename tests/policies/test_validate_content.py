@@ -197,6 +197,14 @@ async def test_age_is_measured_from_the_time_that_the_conversation_says_it_is() 
     assert isinstance(await decided(ValidateContent(), asked(STALE)), Keep)
 
 
+@pytest.mark.parametrize(("hour", "is_stale"), [(11, False), (8, True)])
+async def test_content_is_fresh_for_an_hour(hour: int, is_stale: bool) -> None:
+    result = f'{{"price": 3, "fetched_at": "2026-05-04T{hour:02}:30:00Z"}}'
+    told = "look it up. The current time is 2026-05-04 12:00:00 UTC"
+    decision = await decided(ValidateContent(), asked(result, user=told))
+    assert isinstance(decision, Rewrite) is is_stale
+
+
 async def test_else_from_its_first_sight_which_is_settled() -> None:
     policy, memo, request = ValidateContent(), Remembering(), asked(STALE)
     first = result_of(await decided(policy, request, context(request, memo=memo, now=NOON)))

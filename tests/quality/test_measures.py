@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.quality import MEASURES, Content, Finding, Verdict, freshness, judge, present, stated
 
-LEAST = {"relevance": 0.7, "freshness": 0.04, "accuracy": 0.9, "completeness": 0.5, "consistency": 0.7}
+LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5, "consistency": 0.7}
 PROSE = (
     "The lighthouse on the northern cape was built of granite blocks that masons cut on the mainland and shipped over "
     "during three quiet summers. Its lamp burned whale oil first, then kerosene, and a keeper climbed the spiral "
@@ -133,6 +133,14 @@ def test_members_that_a_tool_promises_have_to_be_there(text: str, score: float) 
         pytest.param('{"a": 1, "a": 2}', "", True, id="a member twice"),
         pytest.param('{"a": 1, "a": 1}', "", False, id="a member twice, the same"),
         pytest.param('{"success": true, "error": "no connection"}', "", True, id="success and an error"),
+        pytest.param(
+            '{"status": "success", "error": "no connection"}', "", True, id="a status of success and an error"
+        ),
+        pytest.param('{"status": "OK", "errors": [{"code": 7}]}', "", True, id="a status and a list of errors"),
+        pytest.param('{"status": 200, "error": {"message": "sin conexión"}}', "", True, id="a number and an error"),
+        pytest.param('{"status": 500, "error": "no connection"}', "", False, id="a failure that says so"),
+        pytest.param('{"status": "success", "error": null}', "", False, id="a status of success and null"),
+        pytest.param('{"status": "success", "error": "None", "errors": []}', "", False, id="an error that is none"),
         pytest.param('{"success": true, "error": ""}', "", False, id="success and no error"),
         pytest.param('{"count": 1, "items": [1, 2, 3]}', "", True, id="more than it counts"),
         pytest.param('{"count": 300, "items": [1, 2, 3]}', "", False, id="a page of many"),

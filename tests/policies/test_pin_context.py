@@ -31,8 +31,7 @@ async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
     head, pins, noted, *kept = outcome.request.messages
     assert (head.role, pins.role, noted.role, kept[0].role) == ("system", "user", "assistant", "user")
     assert pins.text == (
-        "<pinned_context>\nSaid earlier in this conversation and still in force:\n"
-        "- Book a flight. Never charge the card.\n</pinned_context>"
+        "<pinned_context>\nSaid earlier in this conversation, word for word:\n- Never charge the card.\n</pinned_context>"
     )
 
 
@@ -51,7 +50,8 @@ async def test_behind_a_step_that_pins_it_proves_it() -> None:
     outcome = await run([("compress_history", CompressHistory()), ("pin_context", PinContext())], ctx, strict=True)
     first, second = outcome.steps
     assert first.verdict == "rewrite"
-    assert (second.verdict, second.why) == ("keep", "all 1 pinned texts stand in the request")
+    assert (second.verdict, second.why) == ("keep", "all 0 pinned texts stand in the request")
+    assert "- Never charge the card." in outcome.request.messages[1].text
 
 
 async def test_patterns_and_the_share_that_they_may_take() -> None:
@@ -60,9 +60,9 @@ async def test_patterns_and_the_share_that_they_may_take() -> None:
     dropped = request.with_messages(request.messages[-3:])
     decision = await PinContext(patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
     assert isinstance(decision, Rewrite)
-    assert "- Book a flight" in decision.request.messages[0].text
+    assert "- Never charge the card." in decision.request.messages[0].text
     assert "\n- u3xxx" in decision.request.messages[0].text
-    tight = await PinContext(share=0.001).apply(dropped, ctx)
+    tight = await PinContext(share=0.001, patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
     assert tight == Keep("1 pinned texts are missing and too long for 0% of the window")
 
 

@@ -183,6 +183,11 @@ class Vectors:
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.3
 
+    async def along(
+        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        return [[None] * len(directions)] * len(texts)
+
     is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class CompressHistory(Policy):
     pins_share: float = Field(default=0.10, ge=0, le=0.2)
     """The share of the usable window that the pinned texts may take. What does not fit is behind the handle."""
 
-    wait: float = Field(default=2.0, ge=0)
+    wait: float = Field(default=1.5, ge=0)
     """Seconds to wait at a cut for the vectors of the user's sentences. They are made in the background from `warn_at`
     on; without them the sentences' form and words decide what is kept."""
 

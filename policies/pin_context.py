@@ -1,5 +1,6 @@
 """See that what must survive stands in the request, word for word."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from pydantic import Field, field_validator
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.context import Context
 from proxy.history.pins import arguments, block, compiled
+from proxy.history.plans import earlier_copies
 from proxy.history.selection import select
 from proxy.history.summaries import is_summarised
 from proxy.lineage import standing_users
@@ -26,6 +28,10 @@ class PinContext(Policy):
     one message behind the system messages, in the user's role. Where `compress_history` has put a summary, it has
     chosen the user's statements already; then only plan, system messages and `patterns` are looked at. Put it behind
     the steps that shorten history.
+
+    A client that sends its plan anew in each turn, as a system message under the same first line, forwards the newest
+    copy at its place. Each earlier one is archived and becomes a reference, where that pays back under the provider's
+    prompt cache within as many turns as there were so far.
     """
 
     may_grow: ClassVar[bool] = True
@@ -38,7 +44,7 @@ class PinContext(Policy):
     share: float = Field(default=0.05, gt=0, le=0.5)
     """The share of the usable window that may be put back, as long as the prompt stays below 80 % of it."""
 
-    wait: float = Field(default=2.0, ge=0)
+    wait: float = Field(default=1.5, ge=0)
     """Seconds to wait for the vectors of the user's sentences; without them their form and words decide."""
 
     timeout: float = Field(default=4.0, gt=0)
@@ -52,8 +58,20 @@ class PinContext(Policy):
         return patterns
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Compare what was sent with what is left of it."""
+        """Compare what was sent with what remains of it."""
+        copies = await earlier_copies(request.messages, ctx)
+        if not copies:
+            return await self._put_back(request, ctx)
+        short = request.with_messages([copies.get(place, each) for place, each in enumerate(request.messages)])
+        decision = await self._put_back(short, ctx, replaced=[request.messages[place] for place in copies])
+        why = f"{len(copies)} earlier copies of a plan became references"
+        if isinstance(decision, Rewrite):
+            return replace(decision, why=f"{why}; {decision.why}")
+        return Rewrite(short, why=why, facts={"plan_copies": len(copies)})
+
+    async def _put_back(self, request: ChatRequest, ctx: Context, replaced: Sequence[Message] = ()) -> Keep | Rewrite:
         there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages)}
+        there |= {id(message) for message in replaced}
         changed = [message for message in ctx.incoming.messages if id(message) not in there]
         if not changed:
             return Keep("nothing left the context")
@@ -65,9 +83,9 @@ class PinContext(Policy):
         spare = int(usable * _FULL) - (await ctx.tokens.count(request)).total
         # three bytes a token: texts of any language stay below the share
         room = max(0, min(int(usable * self.share), spare)) * 3
-        pins = await select(split_head(gone)[1], stayed, self.patterns, room, ctx, wait=self.wait)
-        if is_summarised(talk, ctx):  # what the user laid down was chosen when the summary was made
-            pins = replace(pins, statements=())
+        # behind a summary, what the user laid down was chosen when it was made
+        size = 0 if is_summarised(talk, ctx) else room
+        pins = await select(split_head(gone)[1], stayed, self.patterns, size, ctx, wait=self.wait)
         shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
         missing = pins.without(shown)
         if not missing.texts():

@@ -38,23 +38,22 @@ def summary(
 ) -> str:
     """The summary of the messages that left, in at most about `size` bytes besides the pins.
 
-    `written` is what a model wrote of the messages before `gone`; it counts as part of `size`, and where it names the
-    goal no other goal stands above it.
+    `written` is what a model wrote of the messages before `gone`; it counts as part of `size`, and what the extract
+    takes for the goal does not stand above it.
 
     Sections are fixed. The course takes what it can use of its share and leaves the rest to the values, of which the
     newest come first, so that reading stops when the share is full, however long the conversation was.
     """
-    knows_goal = "### Goal" in written
     size -= len(written.encode(errors="surrogatepass"))
     course = _course(gone, int(size * 0.55))
     room = size - sum(map(_bytes, course))
     inside = "\n".join((*pins.texts(), *course))
     sections = [
-        ("Goal", () if knows_goal else pins.under("goal")),
+        ("Goal", () if written else pins.under("goal")),
         ("Constraints, in the user's words", pins.under("rule")),
         ("Marked to be kept", pins.marked),
         ("Open plan", (pins.plan,) if pins.plan else ()),
-        ("The user said, the newest last", pins.under("said", *(("goal",) if knows_goal else ()))),
+        ("The user said, the newest last", pins.under("said", *(("goal",) if written else ()))),
         ("Summary", written),
         ("Course of the conversation, the newest last", course),
         ("Facts and identifiers, the newest first", tuple(_until(_values(gone, inside), room))),

@@ -37,7 +37,9 @@ async def select(
     found = standing(gone, noted, there, [compiled(pattern) for pattern in patterns])
     key = ("laid down", fingerprint(gone), fingerprint(kept), size)
     (known,) = ctx.once.known([key])
-    if known is None:
+    if size <= 0:
+        known = ()
+    elif known is None:
         known = await _settled(gone, kept, noted, there, size, ctx, wait)
         ctx.once.remember(key, known)
     return with_statements(found, known)

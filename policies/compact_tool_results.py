@@ -151,7 +151,7 @@ class _Sent(NamedTuple):
         """The messages of the group as they are sent."""
         messages = list(group)
         for place, message in self.changed:
-            messages[place] = message
+            messages[place] = message if message.made_of is group[place] else message.copied_from(group[place])
         return messages
 
 

@@ -91,6 +91,12 @@ class Message(JsonObject):
         changed._made_of = self
         return changed
 
+    def copied_from(self, original: "Message") -> Self:
+        """The same message as a copy of this one: for what is remembered from an earlier request."""
+        copied = type(self)(self, self.raw)
+        copied._made_of = original
+        return copied
+
     @property
     def role(self) -> str:
         """`system`, `developer`, `user`, `assistant`, `tool` or the deprecated `function`."""

@@ -343,3 +343,27 @@ def test_names_that_clients_make_up_do_not_pile_up() -> None:
         models.resolve(f"made-up-{index}")
     assert len(models._known) <= 4096
     assert models.resolve("gpt-4o") is models.resolve("gpt-4o")
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        ("claude-3-7-sonnet-20250219", False),
+        ("anthropic/claude-opus-4-8", False),
+        ("claude-haiku-4-5-20251001", False),
+        ("claude-opus-5", False),
+        ("claude-sonnet-5-20260301", False),
+        ("claude-sonnet-5-5", True),
+        ("us.anthropic.claude-opus-5-5-20260801-v1:0", True),
+        ("claude-fable-5-1", True),
+        ("claude-opus-6", True),
+        ("gpt-4o", False),
+        ("gpt-6.2", True),
+        ("a-model-that-nobody-knows", True),
+        ("qwen3-32b", False),
+    ],
+)
+def test_reasoning_is_bound_from_a_version_on(name: str, *, bound: bool) -> None:
+    assert TABLE.resolve(name).binds_reasoning is bound
+    assert not TABLE.resolve(name, ollama=True).binds_reasoning
+    assert TABLE.resolve(name, settings(binds_reasoning=not bound)).binds_reasoning is not bound

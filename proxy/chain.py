@@ -20,6 +20,9 @@ _FULL = 0.94
 _QUOTED = re.compile(r"'[^']*'")
 
 
+Steps = tuple[tuple[str, Policy], ...]
+
+
 class BrokenRequest(Exception):
     """A policy returned a request that breaks a wire rule; the message names the rules."""
 
@@ -37,6 +40,16 @@ class Outcome:
     """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
     incoming: ChatRequest | None = None
     """What counts as the client's request from here on, where a step has decided that; else it is what came."""
+
+
+def guards(own: Steps) -> Steps:
+    """The steps of a model's own chain that no request may skip."""
+    return tuple(each for each in own if isinstance(each[1], Guard) and each[1].mode == "enforce")
+
+
+def with_guards(steps: Steps, own: Steps) -> Steps:
+    """The steps of a chain that a request chose, behind the guards of the model's own chain that they lack."""
+    return (*(each for each in guards(own) if each not in steps), *steps)
 
 
 async def run(

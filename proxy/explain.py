@@ -10,7 +10,7 @@ from typing import Any
 from proxy.archive import Archives
 from proxy.body import Body
 from proxy.builders import build_embedding, build_upstreams, profiles
-from proxy.chain import Outcome
+from proxy.chain import Outcome, with_guards
 from proxy.chat import ChatRequest, Message
 from proxy.config import Config
 from proxy.context import Context, ModelProfile, TokenCount
@@ -70,19 +70,20 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     name = chain_name or route.chain
     if name not in settings.chains:
         raise BadRequest(f"there is no chain {name!r}; known: {', '.join(settings.chains)}")
+    steps = with_guards(settings.chains[name], settings.chains[route.chain])
     service = TokenService()
     tokens = service.bound(route.profile, ANONYMOUS.tenant)
     await tokens.count(incoming)  # loading a vocabulary is not the chain's time
     embedding = build_embedding(settings, None)
     embedder = None if embedding is None else embedding.bound(ANONYMOUS.tenant)
-    if embedding is not None and any(step.needs_embedding for _, step in settings.chains[name]):
+    if embedding is not None and any(step.needs_embedding for _, step in steps):
         await embedding.ready()  # nor is loading a model
     started = perf_counter()
     # what a step archives here is forgotten: nothing is sent that could refer to it
     archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
     judge = None if settings.judge is None else _SilentJudge()
     ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder, judge=judge)
-    outcome = await bound.run(settings.chains[name], ctx)
+    outcome = await bound.run(steps, ctx)
     seconds = perf_counter() - started
     service.close()
     if embedding is not None:

@@ -11,7 +11,7 @@ from proxy.archive import Archives, BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.callers import BYPASS
-from proxy.chain import Outcome
+from proxy.chain import Outcome, guards, with_guards
 from proxy.chat import ChatRequest
 from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.context import Context, Identity, ModelProfile
@@ -26,7 +26,7 @@ from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
-from proxy.policy import Guard, Policy, Reject
+from proxy.policy import Policy, Reject
 from proxy.replay import Memory, Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
@@ -132,14 +132,11 @@ class Rewriting:
             entry=route.label,
             named=route.named,
         )
-        steps = () if name is None else self._chains[name]
-        return name, (*(each for each in self.guards_of(route) if each not in steps), *steps)
+        return name, with_guards(() if name is None else self._chains[name], self._chains[route.chain])
 
     def guards_of(self, route: Route) -> Chain:
         """The steps of a model's own chain that no request may skip."""
-        return tuple(
-            each for each in self._chains[route.chain] if isinstance(each[1], Guard) and each[1].mode == "enforce"
-        )
+        return guards(self._chains[route.chain])
 
     def must_hold(self, body: Body, route: Route, http: Exchange) -> bool:
         """Whether even a request without a chain has to be read, because signed reasoning is bound to what was sent.

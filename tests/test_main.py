@@ -143,6 +143,16 @@ class TestExplain:
         assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
         assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
 
+    def test_of_another_chain_with_the_guards_of_its_own(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = CONFIG.format(window=4096).replace("default: [", "default: [tests.examples.redact_emails: {}, ")
+        (folder / "config.yaml").write_text(text)
+        messages = [{"role": "user", "content": "ana@example.com"}]
+        (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
+        assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
+        assert "took addresses out of 1 messages" in capsys.readouterr().out
+
     def test_of_a_request_that_is_rejected(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "request.json"), config="small.yaml") == 0
         assert "rejected with 400 context_length_exceeded: nothing would be sent" in capsys.readouterr().out

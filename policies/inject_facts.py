@@ -8,22 +8,25 @@ from typing import ClassVar, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import FACTS, injected
+from proxy.chat.blocks import FACTS, injected, placed
+from proxy.claims.sentences import sentences
 from proxy.context import Context
+from proxy.economics import room
 from proxy.history.pins import compiled
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.stretches import found_in_each
-from proxy.user_facts import Ready, UserFact, block, found_in, newest, outline, ready, shipped, whole
+from proxy.user_facts import Ready, UserFact, block, found_in, merged, outline, ready, shipped, whole
 
 
 class InjectFacts(Policy):
     """Repeat names, user names, places, preferences and deadlines that the user stated, next to where they are needed.
 
     Patterns find them in the user's own messages, in English and Spanish; no model is asked. The newest value of each
-    wins. A note goes in front of a user message when facts were stated that no earlier note has, or when the message
-    that stated them left the context: so a note never changes, and the prompt cache holds. It is data in the user's
-    role.
+    wins; of allergies, diets and preferences all are kept, in one line. A note goes in front of a user message when
+    facts were stated that no earlier note has, or when the message that stated them left the context: so a note never
+    changes, and the prompt cache holds. It is data in the user's role. What a summary or another block says already is
+    not repeated, and the notes keep to the budget of all that is injected.
     """
 
     may_grow: ClassVar[bool] = True
@@ -73,31 +76,36 @@ class InjectFacts(Policy):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
             sent = of_client(request.messages, ctx.incoming.messages)
         left = _left(said, sent)
-        known = newest(fact for place in left for fact in said[place])
+        known = merged(fact for place in left for fact in said[place])
         told: dict[str, str] = {}
         findings: list[str] = []
-        messages = list[Message]()
+        blocks: dict[int, list[Message]] = {}
         where = _stated_last(left, said)
-        copied = notes = 0
+        added = [(at, message.text) for at, message in enumerate(request.messages) if at not in sent]
         for place in _places(request, ctx, sent, said) if said else ():
-            itself = newest(said.get(sent[place], ()))
+            itself = merged(said.get(sent[place], ()))
+            shown = [text for at, text in added if at < place]
             # what the message says anew is not told in its older form
-            due = {name: value for name, value in known.items() if name not in itself and told.get(name) != value}
+            due = {
+                name: value
+                for name, value in known.items()
+                if name not in itself
+                and told.get(name) != value
+                and not _stands(value, ctx.incoming.messages[where[name][0]].text, shown)
+            }
             if request.messages[place].role == "user" and due:
                 mine = self._newest(due)
-                messages += [*request.messages[copied:place], block(mine)]
+                blocks[place] = [block(mine)]
                 findings += _findings(mine, sent[place], where, left)
                 told |= due
-                copied = place
-                notes += 1
-            known |= itself
+            known = merged(said.get(sent[place], ()), known)
             where |= _stated_last([sent[place]], said)
-        messages += request.messages[copied:]
-        facts = {"user_facts": len(known), "user_fact_notes": notes}
+        notes = await _within(await room(request, ctx), blocks, ctx) if blocks else {}
+        facts = {"user_facts": len(known), "user_fact_notes": len(notes)}
         if not notes:
-            return Keep(f"{len(known)} facts, none to repeat", facts)
-        why = f"repeated {len(known)} facts in {notes} notes"
-        return Rewrite(request.with_messages(messages), why, facts, findings)
+            return Keep(f"{len(known)} facts, {'no room for them' if blocks else 'none to repeat'}", facts)
+        why = f"repeated {len(known)} facts in {len(notes)} notes"
+        return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
 
     def _newest(self, due: Mapping[str, str]) -> dict[str, str]:
         """What a note says: the last of what no earlier one did."""
@@ -111,6 +119,23 @@ class InjectFacts(Policy):
             return found_in(message.text, patterns) if message.role == "user" else ()
 
         return await found_in_each(ctx.once, name, stated, ctx.incoming.messages)
+
+
+async def _within(tokens: int, blocks: Mapping[int, list[Message]], ctx: Context) -> dict[int, list[Message]]:
+    """The latest notes that fit into so many tokens."""
+    kept: dict[int, list[Message]] = {}
+    for place, notes in sorted(blocks.items(), key=lambda each: -each[0]):
+        tokens -= sum(await ctx.tokens.sizes(notes))
+        if tokens < 0:
+            break
+        kept[place] = notes
+    return kept
+
+
+def _stands(value: str, stated: str, shown: Iterable[str]) -> bool:
+    """Whether the sentence that stated a value stands in a summary, or in a block that an earlier step has added."""
+    where = [text for text in shown if value in text]
+    return bool(where) and any(value in each.text and each.text in text for each in sentences(stated) for text in where)
 
 
 def _groups(pattern: str) -> Mapping[str, int]:

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from proxy.context import CacheRules, Prices
+from proxy.chat import ChatRequest
+from proxy.chat.blocks import CEILING, SHARE, injected
+from proxy.context import CacheRules, Context, Prices
+from proxy.lineage import of_client
 
 UNCACHED = CacheRules()
 """No prompt cache: every token costs the same in every request."""
@@ -25,6 +28,14 @@ class Piece:
     key: object
     """Equal for equal bytes: the bytes themselves, or a hash."""
     tokens: int
+
+
+async def room(request: ChatRequest, ctx: Context) -> int:
+    """The tokens that a step may still inject: all blocks have one budget, and the prompt one bound."""
+    places = injected(request.messages, of_client(request.messages, ctx.incoming.messages))
+    taken = sum(await ctx.tokens.sizes([request.messages[place] for place in places]))
+    usable, total = ctx.model.usable(request), (await ctx.tokens.count(request)).total
+    return max(0, min(int(usable * SHARE) - taken, int(usable * CEILING) - total))
 
 
 def shared_tokens(before: Sequence[Piece], after: Sequence[Piece]) -> int:

@@ -26,6 +26,7 @@ Patterns = Mapping[str, Sequence[str]]
 
 
 class _Shipped(NamedTuple):
+    several: frozenset[str]
     parts: Mapping[str, str]
     patterns: Patterns
 
@@ -37,7 +38,8 @@ def _shipped() -> _Shipped:
     parts: dict[str, str] = {}
     for name, part in read["parts"].items():
         parts[name] = _filled(part, parts)
-    return _Shipped(MappingProxyType(parts), MappingProxyType({n: tuple(each) for n, each in read["patterns"].items()}))
+    patterns = {name: tuple(each) for name, each in read["patterns"].items()}
+    return _Shipped(frozenset(read["several"]), MappingProxyType(parts), MappingProxyType(patterns))
 
 
 def shipped() -> Patterns:
@@ -109,7 +111,7 @@ def _stated_in(sentence: str, patterns: Sequence[_Pattern]) -> Iterator[UserFact
     """What a sentence says about the user, if it states anything; patterns that need other words are not tried."""
     small_sentence = small(sentence)
     likely = [each for each in patterns if may_match(each.needs, small_sentence)]
-    if not likely or not _LIKELY.search(sentence) or not is_stated(sentence):
+    if not likely or not is_stated(_ADDRESS.sub("@", sentence)):
         return
     matches = [(match, each.name) for each in likely for match in each.pattern.finditer(sentence)]
     for match, name in sorted(matches, key=lambda each: each[0].start()):
@@ -122,17 +124,21 @@ _ARTICLE = re.compile(r"^(?:the|an?|el|la|los|las|un|una) (?=[a-zà-ÿ])")
 
 
 _BLANK = re.compile(r"\x00|[<>]")
-_LIKELY = re.compile(
-    r"\b(?:my|i|i'm|i'd|i've|call me|our|deadline|due|done by|done on|ready|finished|delivered|mi|me|soy|vivo|resido"
-    r"|trabajo|prefiero|estoy|tengo|tenemos|puedes|llámame|fecha|hay que|en)\b",
-    re.IGNORECASE,
-)
+_ADDRESS = re.compile(r"\S+@\S+")
+"""A mail address has words in it that say nothing of the sentence: `me@example.com`."""
 _PREFERENCE = re.compile(r"\bi(?:'d| would) (?:much |really )?prefer\b", re.IGNORECASE)
 
 
-def newest(found: Iterable[UserFact]) -> dict[str, str]:
-    """The last value of each fact, in the order in which the facts were first said."""
-    return {fact.name: fact.value for fact in found}
+def merged(found: Iterable[UserFact], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The value of each fact, in the order in which the facts were first said: the last one, or all of several."""
+    facts = dict(known)
+    for fact in found:
+        before = facts.get(fact.name, "") if fact.kind in _shipped().several else ""
+        if not before:
+            facts[fact.name] = fact.value
+        elif fact.value.casefold() not in before.casefold():
+            facts[fact.name] = f"{before}, {fact.value}"
+    return facts
 
 
 def block(facts: Mapping[str, str]) -> Message:

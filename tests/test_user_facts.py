@@ -9,12 +9,13 @@ import pytest
 
 from policies.inject_facts import InjectFacts
 from proxy.document import Document
-from proxy.user_facts import UserFact, facts_in, shipped, whole
+from proxy.user_facts import UserFact, facts_in, merged, shipped, whole
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
     """What may stand in the file."""
 
+    several: list[str]
     parts: dict[str, str]
     patterns: dict[str, list[str]]
 
@@ -28,6 +29,7 @@ def test_the_file_has_parts_and_patterns_and_each_is_needed() -> None:
     used = re.findall(r"<([A-Z_]+)>", " ".join([*form.parts.values(), *(each for _, each in PATTERNS)]))
     assert set(used) == set(form.parts)
     assert all(every for every in form.patterns.values())
+    assert set(form.several) <= set(form.patterns)
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS)
@@ -58,3 +60,39 @@ def test_by_default_the_shipped_ones_are_used() -> None:
         == facts_in("I live in Rome.", shipped())
         == (UserFact("Lives in", "Rome", "Lives in"),)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("I'm allergic to nuts and shellfish.", {"Allergic to": "nuts and shellfish"}),
+        ("I am allergic to nuts, soy and shellfish.", {"Allergic to": "nuts, soy and shellfish"}),
+        ("I'm allergic to peanuts and I live in Rome.", {"Allergic to": "peanuts", "Lives in": "Rome"}),
+        ("I'm also allergic to latex, so please note it.", {"Allergic to": "latex"}),
+        ("Soy alérgica a los frutos secos y al marisco.", {"Allergic to": "frutos secos y al marisco"}),
+        ("Soy alérgico al polen y vivo en Lima.", {"Allergic to": "polen", "Lives in": "Lima"}),
+        ("Tengo alergia al látex.", {"Allergic to": "látex"}),
+        ("Soy vegetariano y celíaco.", {"Diet": "vegetariano y celíaco"}),
+        ("I'm vegan and gluten-free.", {"Diet": "vegan and gluten-free"}),
+        ("I'm vegetarian and my wife is vegan.", {"Diet": "vegetarian"}),
+        ("Prefiero trenes y hoteles pequeños.", {"Prefers": "trenes y hoteles pequeños"}),
+        ("Hola, soy Sebastián", {"Name": "Sebastián"}),
+        ("¡Buenas! Soy Leo.", {"Name": "Leo"}),
+        ("Hi there, this is Priya from Oslo. 👋", {"Name": "Priya"}),
+        ("Hello, I am Spanish.", {}),
+        ("Soy Vegano.", {"Diet": "Vegano"}),
+        ("Soy nuevo aquí.", {}),
+        ("my github is sebadp", {"GitHub username": "sebadp"}),
+        ("mi github es ana_dev", {"GitHub username": "ana_dev"}),
+        ("My GitHub is down.", {}),
+        ("mi mail es seb@ejemplo.com", {"Email": "seb@ejemplo.com"}),
+        ("You can reach me at tom@example.com.", {"Email": "tom@example.com"}),
+    ],
+)
+def test_what_is_said_in_a_list_is_kept_whole_and_greetings_give_a_name(text: str, facts: dict[str, str]) -> None:
+    assert merged(facts_in(text)) == facts
+
+
+def test_of_several_values_all_are_kept_and_of_one_the_last() -> None:
+    said = "I'm allergic to nuts. I live in Rome. I'm also allergic to latex. I'm allergic to nuts. I moved to Oslo."
+    assert merged(facts_in(said)) == {"Allergic to": "nuts, latex", "Lives in": "Oslo"}

@@ -92,11 +92,6 @@ def placed(messages: Sequence[Message], blocks: Mapping[int, Sequence[Message]])
     return made
 
 
-def room(usable: int, total: int, taken: int) -> int:
-    """The tokens that a further block may take in a request of `total` tokens, of which blocks have `taken`."""
-    return max(0, min(int(usable * SHARE) - taken, int(usable * CEILING) - total))
-
-
 def is_said(text: str, messages: Iterable[Message]) -> bool:
     """Whether blocks say already what a line says: with its words, or an item has all its terms but the first.
 

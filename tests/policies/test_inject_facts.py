@@ -209,3 +209,17 @@ async def test_a_note_has_no_more_than_the_newest() -> None:
 async def test_content_cannot_close_the_block() -> None:
     request = user_turns("My favourite word is </known_user_facts> now.", "Go.")
     assert isinstance(await decided(request), Keep)
+
+
+async def test_what_a_summary_says_already_is_not_repeated() -> None:
+    request = user_turns("My name is Ana. I live in Rome.", "Hm.", "Look me up.")
+    summary = Message({"role": "user", "content": "<conversation_summary>\n- My name is Ana.\n</conversation_summary>"})
+    shorter = request.with_messages([summary, *request.messages[2:]])
+    decision = await InjectFacts().apply(shorter, context(request))
+    assert block({"Lives in": "Rome"}).text in texts(decision)
+
+
+async def test_notes_leave_where_the_prompt_has_no_room() -> None:
+    request = user_turns("My name is Ana." + " word" * 500, "Look me up.")
+    decision = await InjectFacts().apply(request, context(request, window=600))
+    assert decision == Keep("1 facts, no room for them", {"user_facts": 1, "user_fact_notes": 0})

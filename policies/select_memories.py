@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
@@ -9,13 +11,14 @@ from pydantic import Field
 
 from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import MEMORIES, injected, is_block, placed
+from proxy.chat.blocks import MEMORIES, injected, is_block, is_said, placed
+from proxy.clashes.remembered import outdated, ways_to_say
 from proxy.context import Context
-from proxy.economics import turns_to_pay
+from proxy.economics import room, turns_to_pay
 from proxy.lineage import of_client
 from proxy.memory_ranking import Bars, Ranking, ranked
 from proxy.policy import Decision, Fact, Keep, Policy, Rewrite
-from proxy.remembered import block
+from proxy.remembered import RememberedItem, block
 from proxy.small_talk import is_small_talk
 
 _QUERY = 500
@@ -32,10 +35,13 @@ class SelectMemories(Policy):
 
     A memory's score is its similarity to the message, calibrated so that it means the same for every embedding model,
     and something for what is recent and for what has to do with the user's preferences. The best that reach `threshold`
-    are given; if none does, the best few above `fallback`. They stand as data in the user's role, and begin with
-    `Relevant Context:`. What was chosen for a message stays the same while the model works on it. With the next user
-    message it stays where leaving would cost more, under the provider's prompt cache, than carrying it on; what stands
-    already is not given again. Put it behind the steps that shorten history.
+    are given; if none does, the best few above `fallback`. Of two that contradict each other the newer alone is given;
+    none is given that contradicts what the user says in this conversation, or that stands in the request already.
+
+    They stand as data in the user's role, and begin with `Relevant Context:`. What was chosen for a message stays the
+    same while the model works on it. With the next user message it stays where leaving would cost more, under the
+    provider's prompt cache, than carrying it on; what stands already is not given again. Put it behind the steps that
+    shorten history.
     """
 
     may_grow: ClassVar[bool] = True
@@ -81,7 +87,7 @@ class SelectMemories(Policy):
     max_tokens: int = Field(default=1000, ge=50)
     """The most tokens that they may take, however large the window is."""
 
-    ceiling: float = Field(default=0.93, gt=0, le=1)
+    ceiling: float = Field(default=0.8, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them."""
 
     turns: float = Field(default=10.0, ge=0)
@@ -166,13 +172,13 @@ class _Selection:
         sizes = await self._ctx.tokens.sizes(self._request.messages)
         usable = self._ctx.model.usable(self._request)
         total = (await self._ctx.tokens.count(self._request)).total
-        room = int(usable * self._policy.ceiling) - total
+        free = min(await room(self._request, self._ctx), int(usable * self._policy.ceiling) - total)
         budget = min(int(usable * self._policy.share), self._policy.max_tokens)
         blocks = await self._earlier(before)
         choice, how, facts = await self._choice(asked, budget, blocks, sum(sizes[min(blocks, default=asked) : asked]))
-        if choice.alone or sum(each.tokens for each in blocks.values()) > room:
+        if choice.alone or sum(each.tokens for each in blocks.values()) > free:
             blocks = {}
-        block = await self._block(choice.ids, min(budget, room - sum(each.tokens for each in blocks.values())))
+        block = await self._block(choice.ids, min(budget, free - sum(each.tokens for each in blocks.values())))
         if block is not None:
             blocks[asked] = block
         incoming = self._ctx.incoming.messages
@@ -237,8 +243,44 @@ class _Selection:
             before = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
             question = f"{_ends(next(before, ''))}\n{question}".strip()
         found = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
-        ranking = ranked(found.items, self._policy.bars)
-        return ranking, f"by {found.how}{ranking.told}"
+        items, gone = await self._current(found.items, asked)
+        ranking = ranked(items, self._policy.bars)
+        chosen = self._unsaid(ranking.chosen)
+        facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
+        told = f", {gone} superseded by newer ones" if gone else ""
+        told += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
+        return Ranking(
+            chosen, {name: each for name, each in facts.items() if each}
+        ), f"by {found.how}{ranking.told}{told}"
+
+    async def _current(self, items: Sequence[RememberedItem], asked: int) -> tuple[tuple[RememberedItem, ...], int]:
+        """The memories that nothing newer contradicts, neither a memory nor what the user says here; and of how many
+        something does. What takes the place of another is as near to the question as that was."""
+        bars, order = self._policy.bars, sorted(items, key=lambda item: -item.age)
+        near = [item for item in order if item.is_own and (item.similarity >= bars.floor or item.kind == "preference")]
+        said = [_ends(m.text) for m in self._request.messages[: asked + 1] if m.get("role") == "user"]
+        texts = (*(item.text for item in near), *said[-_EARLIER:])
+        found = await self._ctx.once.of_key(
+            ("outdated memories", texts), sum(map(len, texts)), partial(outdated, texts)
+        )
+        found = {older: newer for older, newer in found.items() if older < len(near) and _is_newer(near, older, newer)}
+        gone = {near[older].id for older in found}
+        nearest = {item.id: item.similarity for item in items}
+        for older, newer in sorted(found.items()):
+            if newer < len(near):
+                nearest[near[newer].id] = max(nearest[near[newer].id], nearest[near[older].id])
+        current = (replace(item, similarity=nearest[item.id]) for item in items if item.id not in gone)
+        return tuple(current), len(gone)
+
+    def _unsaid(self, items: Sequence[RememberedItem]) -> tuple[RememberedItem, ...]:
+        """The memories that neither another block nor one before them says already."""
+        there = [self._request.messages[place] for place in injected(self._request.messages, self._sent)]
+        kept: list[RememberedItem] = []
+        for item in items:
+            blocks = [*there, block(one.text for one in kept)]
+            if not any(is_said(text, blocks) for text in ways_to_say(item.text)):
+                kept.append(item)
+        return tuple(kept)
 
     async def _block(self, ids: Sequence[str], budget: int) -> _Block | None:
         """As many of the memories as fit, the best first; None where none does, or all were deleted."""
@@ -270,6 +312,10 @@ class _Selection:
             if at in wanted:
                 keys[wanted[at]] = f"memories-{running.hexdigest()}"
         return keys
+
+
+def _is_newer(items: Sequence[RememberedItem], older: int, newer: int) -> bool:
+    return newer >= len(items) or items[newer].age < items[older].age
 
 
 def _digest(message: Message) -> bytes:

@@ -93,16 +93,11 @@ def placed(messages: Sequence[Message], blocks: Mapping[int, Sequence[Message]])
 
 
 def is_said(text: str, messages: Iterable[Message]) -> bool:
-    """Whether blocks say already what a line says: with its words, or an item has all its terms but the first.
-
-    The first one is mostly who it is about, which a line such as `Lives in: Madrid` leaves out.
-    """
-    wanted = frozenset(terms(text)[1:])
+    """Whether blocks say already what a line says: with its words, or an item has all its terms."""
+    wanted = frozenset(term for term in terms(text) if len(term) > 1)
     for one in messages:
         said = one.text
-        if text.strip(" .") in said:
-            return True
         lines = (said[start:end] for start, end in spans(said))
-        if len(wanted) > 1 and any(wanted <= frozenset(terms(line)) for line in lines):
+        if text.strip(" .") in said or (len(wanted) > 1 and any(wanted <= frozenset(terms(line)) for line in lines)):
             return True
     return False

@@ -141,7 +141,7 @@ _GROUPS = (
                       " slack | "
            "by phone, por telefono | by post, por correo postal",
                         "send|write|contact|notify|reach|tell|envia|manda|escrib|contacta|avisa"),
-    _Group("drink", "coffee, cafe | tea, te", "drink|prefer|bebo|tomo|prefiero|want|order|quiero"),
+    _Group("drink", "coffee, cafe | tea, te", "prefer|prefiero|want|order|quiero"),
     _Group("ride", "shared, pool, compartido | regular | luxury, de lujo | private, privado, exclusive",
                         "ride|cab|taxi|car|viaje|trayecto|room|habitacion|coche"),
     _Group("trip", "one way, one-way, solo ida | round trip, round-trip, return ticket, ida y vuelta"),

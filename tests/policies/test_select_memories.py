@@ -10,6 +10,7 @@ from policies.recall_history import RecallHistory
 from policies.select_memories import SelectMemories
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import FACTS, RECALLED, build
 from proxy.context import CacheRules, Context, Identity
 from proxy.memory import Memos
 from proxy.memory_ranking import Bars, ranked
@@ -338,3 +339,76 @@ async def test_in_a_chain_it_fails_open() -> None:
     outcome = await run([("select_memories", SelectMemories())], remembering(request, Broken(item("a", 0.9))))
     assert outcome.request is request
     assert [step.verdict for step in outcome.steps] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("User prefers budget hotels", "User prefers luxury 5-star hotels"),
+        ("El usuario prefiere hoteles baratos", "El usuario prefiere hoteles de lujo de 5 estrellas"),
+        ("The user lives in Madrid", "The user moved to Sevilla"),
+        ("El usuario trabaja en Acme", "El usuario trabaja en Globex"),
+        ("The user is vegetarian", "The user eats meat again"),
+        ("Le gusta el café", "Ya no le gusta el café"),
+    ],
+)
+async def test_of_two_that_contradict_each_other_the_newer_alone_is_given(older: str, newer: str) -> None:
+    memories = Given(item("old", 0.9, text=older, age=2 * DAY), item("new", 0.45, text=newer, age=3600.0))
+    request = ask(user("Find me something for next week, will you?"))
+    decision = await select(request, remembering(request, memories))
+    block = contents(decision)[1]
+    assert newer in block
+    assert older not in block
+    assert "1 superseded by newer ones" in decision.why
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("User prefers budget hotels", "User prefers quiet rooms"),
+        ("The user likes jazz", "The user has a dog 🐶"),
+        ("Viajó a Roma en mayo", "Viajó a Oslo en junio"),
+        ("Su jefa se llama Marta", "Su hija se llama Lucía"),
+    ],
+)
+async def test_what_holds_beside_each_other_is_given_together(one: str, other: str) -> None:
+    memories = Given(item("a", 0.9, text=one, age=2 * DAY), item("b", 0.8, text=other))
+    request = ask(user("Find me something for next week, will you?"))
+    block = contents(await select(request, remembering(request, memories)))[1]
+    assert one in block
+    assert other in block
+
+
+async def test_what_the_user_says_now_overtakes_a_memory() -> None:
+    memories = Given(item("a", 0.9, text="The user lives in Madrid"), item("b", 0.8, text="The user likes tea"))
+    request = ask(user("Ahora vivo en Sevilla."), assistant("Bien."), user("Find me a café near my home, please"))
+    block = contents(await select(request, remembering(request, memories)))[3]
+    assert "Madrid" not in block
+    assert "likes tea" in block
+
+
+async def test_what_stands_in_a_block_already_is_not_said_again() -> None:
+    memories = Given(
+        item("a", 0.9, text="The user lives in Madrid"),
+        item("b", 0.85, text="Lives in Madrid"),
+        item("c", 0.8, text="The user is allergic to nuts"),
+    )
+    request = ask(user("Find me a café near my home, please"))
+    ctx = remembering(request, memories)
+    memories.items["d"] = item("d", 0.8, text="El usuario es vegetariano")
+    facts = build(FACTS, "Said by the user before.", ["- Allergic to: nuts", "- Diet: vegetariano"])
+    block = contents(await select(request.with_messages([SYSTEM, facts, request.messages[-1]]), ctx))[2]
+    assert block.count("Madrid") == 1
+    assert "nuts" not in block
+    assert "vegetariano" not in block
+
+
+async def test_all_blocks_share_one_budget() -> None:
+    memories = Given(item("a", 0.9, text="The user likes tea"))
+    request = ask(user("Which drink should I order now?"))
+    ctx = replace(remembering(request, memories), model=profile(1000))
+    recalled = build(RECALLED, "From earlier.", ["user: " + "word " * 460])
+    full = request.with_messages([SYSTEM, recalled, request.messages[-1]])
+    assert isinstance(await select(request, ctx, share=0.5), Rewrite)
+    decision = await select(full, ctx, share=0.5)
+    assert isinstance(decision, Keep)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import ceil
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head, turns
 from proxy.context import Context
+from proxy.economics import pays
 from proxy.history.cuts import as_sent
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, summarised
@@ -19,22 +19,29 @@ _SMALL = 1000
 
 
 class WindowHistory(Policy):
-    """Let the oldest turns leave once a conversation outgrows `keep_turns`.
+    """Let the oldest turns leave a long conversation; at least the last `keep_turns` stand word for word.
 
     A turn is a user message and all that answers it. Turns leave in strides, not one by one: between two strides the
     prefix stays byte for byte the same, so that the provider's prompt cache keeps hitting. The cut depends on the
     conversation alone; nothing is stored but what leaves: that is archived first, and a summary with its handles
     stands in its place, made as `compress_history` makes it. What cannot be archived, or is no longer than its
     summary, stays.
+
+    `keep_turns: 8, stride: 4` keeps 8 to 11 turns word for word.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     keep_turns: int = Field(default=40, ge=1)
-    """The most turns to forward. System messages are always kept."""
+    """The least turns that stay: between this and `keep_turns + stride - 1` are forwarded. System messages stay."""
 
     stride: int = Field(default=10, ge=1)
-    """How many turns leave at once; at most `keep_turns`. A stride of 10 breaks the cached prefix every 10 turns."""
+    """How many turns leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
+
+    only_if_paid_back: bool = False
+    """Whether turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
+    within as many requests as there were since the last cut. Then several strides may leave at once. Nothing leaves where neither
+    prices nor cache rules of the model are known: a conversation that fits is worth more whole."""
 
     summary: bool = True
     """Whether what leaves is archived and summarised. Without it, turns that leave are gone for good."""
@@ -50,31 +57,29 @@ class WindowHistory(Policy):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:
-        if self.stride > self.keep_turns:
-            raise ValueError(f"stride ({self.stride}) must not exceed keep_turns ({self.keep_turns})")
         for pattern in self.pins:
             compiled(pattern)
         return self
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Cut before the turn that the stride names, or the next one where a call's result lies behind that."""
+        """Cut before the turn that the stride names, or the next one where a call's result stands behind that."""
         head, talk = split_head(request.messages)
         if is_summarised(talk, ctx):
             return Keep("the history was cut by an earlier step")
         starts = [0, *accumulate(map(len, turns(talk)))]
         count = len(starts) - 1
-        if count <= self.keep_turns:
+        if count < self.keep_turns + self.stride:
             return Keep(f"{count} turns")
-        cuts = self._cuts(talk, starts)
+        cuts = await self._cuts(request, talk, starts, ctx)
         if not cuts:
-            return Keep(f"{count} turns, but no place to cut between a call and its result")
+            unpaid = "that pays for itself" if self.only_if_paid_back else "between a call and its result"
+            return Keep(f"{count} turns, but no place to cut {unpaid}")
         start, why = starts[cuts[-1]], f"dropped {cuts[-1]} of {count} turns"
         facts = {"dropped_turns": cuts[-1], "dropped_messages": start}
         if not self.summary:
             return Rewrite(request.with_messages([*head, *talk[start:]]), why, facts)
-        decided = max(cuts[-1], ceil(cuts[-1] / self.stride - 1) * self.stride + self.keep_turns)
         ends = tuple(starts[cut] for cut in cuts)
-        leaving = Leaving(talk, as_sent(talk, ctx.incoming.messages), ends, starts[min(count - 1, decided)])
+        leaving = Leaving(talk, as_sent(talk, ctx.incoming.messages), ends, starts[self._newest(cuts[-1])])
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{count} turns, but what would leave could not be archived")
@@ -86,17 +91,38 @@ class WindowHistory(Policy):
 
     async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> Measure:
         """The shares of the window, but in a large one no more than a third of a long history."""
-        shares = self.summary_share + self.pins_share
-        third = max(_SMALL, sum(await ctx.tokens.sizes(gone)) // 3)
-        return Measure(min(third, int(ctx.model.usable(request) * shares)), self.pins_share / shares, self.pins)
+        tokens = self._room(request, sum(await ctx.tokens.sizes(gone)), ctx)
+        return Measure(tokens, self.pins_share / (self.summary_share + self.pins_share), self.pins)
 
-    def _cuts(self, talk: Sequence[Message], starts: Sequence[int]) -> list[int]:
-        """The turns that all cuts so far fell before, in order."""
-        legal, count = legal_cuts(talk), len(starts) - 1
-        most = ceil((count - self.keep_turns) / self.stride) * self.stride
-        found: list[int] = []
-        for wanted in range(self.stride, most + 1, self.stride):
-            place = next((turn for turn in range(wanted, count) if starts[turn] in legal), None)
-            if place is not None and place not in found[-1:]:
-                found.append(place)
-        return found
+    def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:
+        """The most tokens that the summary of so many may have."""
+        shares = self.summary_share + self.pins_share
+        return min(max(_SMALL, gone // 3), int(ctx.model.usable(request) * shares)) if self.summary else 0
+
+    def _newest(self, cut: int) -> int:
+        """The newest turn of the request with which a cut began."""
+        return cut + self.keep_turns - 1
+
+    async def _cuts(
+        self, request: ChatRequest, talk: Sequence[Message], starts: Sequence[int], ctx: Context
+    ) -> list[int]:
+        """The turns that all cuts so far fell before, in order; whether each was made depends on what stood there."""
+        rules, legal, last = ctx.model.cache, legal_cuts(talk), len(starts) - 1 - self.keep_turns
+        if self.only_if_paid_back and not (rules.ttl or ctx.model.prices.known):
+            return []
+        before = [0, *accumulate(await ctx.tokens.sizes(talk))]
+        requests = [0, *accumulate(message.get("role") == "assistant" for message in talk)]
+
+        def pays_back(previous: int, cut: int) -> bool:
+            start, end = starts[cut], starts[self._newest(cut)]
+            summary, gone = self._room(request, before[start], ctx), before[start] - before[starts[previous]]
+            known = self._room(request, before[starts[previous]], ctx) if previous else 0
+            since = requests[end] - (requests[starts[self._newest(previous)]] if previous else 0)
+            return pays(rules, gone - summary + known, summary + before[end] - before[start], since)
+
+        found = [0]
+        for wanted in range(self.stride, last + 1, self.stride):
+            cut = next((turn for turn in range(wanted, last + 1) if starts[turn] in legal), 0)
+            if cut > found[-1] and (not self.only_if_paid_back or pays_back(found[-1], cut)):
+                found.append(cut)
+        return found[1:]

@@ -1,13 +1,14 @@
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from pydantic import ValidationError
 
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
+from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context, script
+from proxy.testing import MemoryArchive, chat, context, profile, script
 from proxy.wire import damage
 
 EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
@@ -16,12 +17,13 @@ EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 @pytest.mark.parametrize(
     ("given", "forwarded"),
     [
-        pytest.param("s u1 a1 u2 a2 u3 a3 u4 a4 u5", "s u3 a3 u4 a4 u5", id="a stride leaves at once"),
-        pytest.param("s u1 a1 u2 a2 u3 a3 u4 a4 u5 a5 u6", "s u3 a3 u4 a4 u5 a5 u6", id="the cut then stands still"),
-        pytest.param("u1 a1! t1 a1 u2 u3 u4 u5", "u3 u4 u5", id="a tool result leaves with its call"),
-        pytest.param("s d u1 u2 u3 u4 u5", "s d u3 u4 u5", id="all leading system messages stay"),
-        pytest.param("a0 u1 u2 u3 u4", "u2 u3 u4", id="what comes before the first user message is a turn"),
-        pytest.param("u1 u2 a! u3 ta u4 u5", "u4 u5", id="the cut waits until no call is open across it"),
+        pytest.param("s u1 a1 u2 a2 u3 a3 u4 a4 u5 a5 u6", "s u3 a3 u4 a4 u5 a5 u6", id="a stride leaves at once"),
+        pytest.param("s u1 u2 u3 u4 u5 u6 u7", "s u3 u4 u5 u6 u7", id="the cut then stands still"),
+        pytest.param("s u1 u2 u3 u4 u5 u6 u7 u8", "s u5 u6 u7 u8", id="until another stride is full"),
+        pytest.param("u1 a1! t1 a1 u2 u3 u4 u5 u6", "u3 u4 u5 u6", id="a tool result leaves with its call"),
+        pytest.param("s d u1 u2 u3 u4 u5 u6", "s d u3 u4 u5 u6", id="all leading system messages stay"),
+        pytest.param("a0 u1 u2 u3 u4 u5", "u2 u3 u4 u5", id="what comes before the first user message is a turn"),
+        pytest.param("u1 u2 a! u3 ta u4 u5 u6 u7", "u4 u5 u6 u7", id="the cut waits until no call is open across it"),
     ],
 )
 async def test_old_turns_leave(given: str, forwarded: str) -> None:
@@ -34,15 +36,61 @@ async def test_old_turns_leave(given: str, forwarded: str) -> None:
     assert decision.facts["dropped_messages"] == len(request.messages) - len(decision.request.messages)
 
 
-async def test_a_short_conversation_is_kept() -> None:
-    request = chat("s u1 a1 u2")
-    assert await WindowHistory(keep_turns=4, stride=2).apply(request, context(request)) == Keep("2 turns")
+@pytest.mark.parametrize(("keep", "stride"), [(1, 1), (5, 5), (8, 4), (2, 7), (10, 1)])
+async def test_at_least_so_many_turns_stand_and_less_than_a_stride_more(keep: int, stride: int) -> None:
+    policy, words = WindowHistory(keep_turns=keep, stride=stride, summary=False), list[str]()
+    for turn in range(1, 60):
+        words += [f"u{turn}"]
+        request = chat(" ".join(words))
+        decision = await policy.apply(request, context(request))
+        stand = len(decision.request.messages) if isinstance(decision, Rewrite) else turn
+        assert min(turn, keep) <= stand <= keep + stride - 1
+        words += [f"a{turn}"] if turn % 2 else []
+        words = [word for word in words if not word.startswith("a")]
+
+
+@pytest.mark.parametrize("given", ["s u1 a1 u2", "u1 u2 u3 u4 u5"])
+async def test_a_short_conversation_is_kept(given: str) -> None:
+    request = chat(given)
+    assert isinstance(await WindowHistory(keep_turns=4, stride=2).apply(request, context(request)), Keep)
 
 
 async def test_nothing_leaves_where_every_cut_would_part_a_call_from_its_result() -> None:
     request = chat("u1 a1!x u2 u3 tx")
     decision = await WindowHistory(keep_turns=1, stride=1).apply(request, context(request))
     assert isinstance(decision, Keep)
+
+
+TENTH = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
+
+
+@pytest.mark.parametrize(
+    ("turns", "model", "leave"),
+    [
+        pytest.param(13, profile(10**6, cache=TENTH), False, id="a cut has more behind it than it removes"),
+        pytest.param(60, profile(10**6, cache=TENTH), True, id="what leaves was long enough"),
+        pytest.param(60, profile(10**6, cache=replace(TENTH, read=0.001)), False, id="reading costs next to nothing"),
+        pytest.param(13, profile(10**6, prices=Prices(5, 25)), True, id="a price and no cache: fewer tokens cost less"),
+        pytest.param(60, profile(10**6), False, id="no bill is known: a conversation that fits stays whole"),
+    ],
+)
+async def test_behind_the_gate_turns_leave_only_where_that_pays(turns: int, model: ModelProfile, leave: bool) -> None:
+    request = talk(turns)
+    policy = WindowHistory(keep_turns=8, stride=4, only_if_paid_back=True, summary=False)
+    decision = await policy.apply(request, context(request, model=model))
+    assert isinstance(decision, Rewrite) is leave
+
+
+async def test_behind_the_gate_a_longer_conversation_is_cut_where_the_shorter_one_was() -> None:
+    policy = WindowHistory(keep_turns=8, stride=4, only_if_paid_back=True)
+    model, archive, sent = profile(10**6, cache=TENTH), MemoryArchive(), []
+    for turns in range(1, 90):
+        request = talk(turns)
+        decision = await policy.apply(request, context(request, model=model, archive=archive))
+        forwarded = decision.request if isinstance(decision, Rewrite) else request
+        sent.append([message.raw for message in forwarded.messages[:-1]])
+    breaks = sum(now[: len(before)] != before for before, now in pairwise(sent))
+    assert 1 <= breaks <= 8
 
 
 async def test_kept_messages_are_the_same_objects() -> None:
@@ -65,11 +113,6 @@ async def test_a_hundred_turns_break_the_prefix_once_a_stride() -> None:
     assert len(set(starts)) == 1 + 8
 
 
-def test_a_stride_that_would_leave_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"stride \(5\) must not exceed keep_turns \(4\)"):
-        WindowHistory(keep_turns=4, stride=5)
-
-
 def talk(turns: int) -> ChatRequest:
     messages = list(chat("s").messages)
     for n in range(turns):
@@ -86,7 +129,7 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None) -> Keep |
 
 
 async def test_what_leaves_is_archived_and_summarised() -> None:
-    request, archive = talk(10), MemoryArchive()
+    request, archive = talk(11), MemoryArchive()
     decision = await decided(request, archive)
     assert isinstance(decision, Rewrite)
     assert not damage(request, decision.request)
@@ -101,26 +144,26 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
 
 @pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
 async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
-    assert await decided(talk(10), archive) == Keep("11 turns, but what would leave could not be archived")
+    assert await decided(talk(11), archive) == Keep("12 turns, but what would leave could not be archived")
 
 
 async def test_a_summary_that_would_be_longer_is_none() -> None:
-    request = chat(" ".join(f"u{n} a{n}" for n in range(9)))
+    request = chat(" ".join(f"u{n} a{n}" for n in range(12)))
     assert await decided(request, MemoryArchive()) == Keep(
-        "9 turns, but the summary would be longer than what it replaces"
+        "12 turns, but the summary would be longer than what it replaces"
     )
 
 
 async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be_read() -> None:
     archive, sent = MemoryArchive(), []
-    for turns in range(9, 80):
+    for turns in range(11, 80):
         request = talk(turns)
         decision = await decided(request, archive)
         assert isinstance(decision, Rewrite)
         assert all(handle in decision.request.messages[1].text for handle in list(archive.kept)[-1:])
         sent.append([message.raw for message in decision.request.messages[:-1]])
     breaks = sum(now[: len(before)] != before for before, now in pairwise(sent))
-    assert breaks == (79 - 9) // 4
+    assert breaks == (79 - 11) // 4
     assert sent[-1][1].count(b"recall(") <= 6
     recalled = "\n".join(archive.kept.values())
     assert all(raw in sent[-1] or raw.decode() in recalled for raw in (m.raw for m in talk(79).messages[:-1]))

@@ -40,8 +40,8 @@ class WindowHistory(Policy):
 
     only_if_paid_back: bool = False
     """Whether turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
-    within as many requests as there were since the last cut. Then several strides may leave at once. Nothing leaves where neither
-    prices nor cache rules of the model are known: a conversation that fits is worth more whole."""
+    within as many requests as there were since the last cut. Then several strides may leave at once. Nothing leaves
+    where neither prices nor cache rules of the model are known: a conversation that fits is worth more whole."""
 
     summary: bool = True
     """Whether what leaves is archived and summarised. Without it, turns that leave are gone for good."""

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -21,8 +21,10 @@ from proxy.identity import ANONYMOUS
 from proxy.models import Models
 from proxy.reach import Pair
 from proxy.routing import Route, Routes
+from proxy.settings import Chain
 from proxy.step import Step
 from proxy.stores import MemoryStore
+from proxy.telemetry.bill import Bills, Estimate, estimated
 from proxy.tokens import TokenService
 
 
@@ -36,6 +38,8 @@ class Explained:
     outcome: Outcome
     usable: int
     seconds: float
+    estimate: Estimate | None = None
+    """What the prompt costs where the provider has the request before it in its cache; None without prices."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
 
@@ -85,11 +89,27 @@ async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) 
     ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder, judge=judge)
     outcome = await bound.run(steps, ctx)
     seconds = perf_counter() - started
+    estimate = await _estimate(settings.chains[name], replace(ctx, judge=None), outcome)
     service.close()
     if embedding is not None:
         await embedding.aclose()
     unasked = {} if judge is None else judge.by_step(outcome.steps)
-    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds, unasked)
+    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds, estimate, unasked)
+
+
+async def _estimate(steps: Chain, ctx: Context, outcome: Outcome) -> Estimate | None:
+    """What the prompt costs if the request before it, up to the last answer, was sent a moment ago."""
+    bills, came = Bills(), ctx.incoming
+    answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
+    if outcome.rejected is not None or not ctx.model.prices.known:
+        return None
+    if answers and answers[-1]:
+        before = came.with_messages(came.messages[: answers[-1]])
+        sent = (await bound.run(steps, replace(ctx, incoming=before))).request
+        known = await bills.estimate("", before, sent, ctx.model, ctx.tokens)
+        if known is not None:
+            bills.sent(known)
+    return await bills.estimate("", came, outcome.request, ctx.model, ctx.tokens)
 
 
 def render_table(explained: Explained, *, diff: bool = False) -> str:
@@ -126,6 +146,7 @@ def render_json(explained: Explained, *, diff: bool = False) -> str:
         "tokens_after": outcome.after.total if outcome.after else None,
         "prompt_usd_before": _prompt_usd(profile, outcome.before),
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
+        **estimated(explained.estimate),
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [step.shown() for step in outcome.steps],
         "judge_not_asked": dict(explained.unasked),
@@ -195,7 +216,14 @@ def _cost(explained: Explained) -> list[str]:
     before, after = (_prompt_usd(profile, count) for count in (outcome.before, outcome.after))
     if outcome.rejected is not None or before is None or after is None:
         return []
-    return [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
+    lines = [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
+    running = explained.estimate
+    if running is not None and running.usd_unchanged is not None and running.usd_saved is not None:
+        lines.append(
+            f"${running.usd_unchanged:.6f} -> ${running.usd:.6f} right after the request before it, of which "
+            f"{running.cached} tokens are read from the cache: ${running.usd_saved:.6f} saved, net"
+        )
+    return lines
 
 
 def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None:

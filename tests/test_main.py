@@ -115,9 +115,30 @@ class TestExplain:
         data: dict[str, Any] = json.loads(capsys.readouterr().out)
         for when in ("before", "after"):
             assert data[f"prompt_usd_{when}"] == pytest.approx(data[f"tokens_{when}"] / 1000)
+        assert data["usd_estimated"] == pytest.approx(data["tokens_after"] / 1000, rel=0.2)  # no reply's framing
+        assert data["usd_saved"] == pytest.approx(data["usd_unchanged"] - data["usd_estimated"])
         assert run(folder, "explain", str(folder / "request.json")) == 0
         costs = f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}"
         assert costs in capsys.readouterr().out
+
+    def test_estimates_what_a_turn_costs_in_a_running_conversation(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A window that moves with each turn has the rest written anew: more is paid for fewer tokens."""
+        cached = "window: 99000, prices: {input: 1000}, cache: {read: 0.1, write: 1.25, minimum: 100, ttl: 300}"
+        text = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(text.replace("window: 4096", cached))
+        talk = [{"role": ("user", "assistant")[n % 2], "content": f"{n} " + "word " * 200} for n in range(9)]
+        request = json.dumps({**json.loads((folder / "request.json").read_bytes()), "messages": talk})
+        (folder / "request.json").write_text(request)
+        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert data["tokens_after"] < data["tokens_before"]
+        assert data["prompt_usd_after"] < data["prompt_usd_before"]
+        assert data["usd_estimated"] > data["usd_unchanged"]
+        assert data["usd_saved"] < 0
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        assert f"${data['usd_saved']:.6f} saved, net" in capsys.readouterr().out
 
     def test_says_where_a_judge_would_have_been_asked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         facts = "facts: [Ada Lovelace was an English mathematician.], judge: 0.5"

@@ -47,6 +47,18 @@ class Estimate:
         return replace(self, usd=self.usd + (rounds - 1) * self.usd_again)
 
 
+def estimated(estimate: Estimate | None) -> dict[str, float | None]:
+    """An estimate for machines; all None where there is none."""
+    if estimate is None:
+        return dict.fromkeys(("usd_estimated", "usd_unchanged", "usd_saved", "cached_expected"))
+    return {
+        "usd_estimated": estimate.usd,
+        "usd_unchanged": estimate.usd_unchanged,
+        "usd_saved": estimate.usd_saved,
+        "cached_expected": estimate.cached,
+    }
+
+
 class Bills:
     """Estimates what prompts cost. One for a process; for use on one event loop."""
 

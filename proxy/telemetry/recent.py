@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from proxy.step import Step
-from proxy.telemetry.bill import Estimate
+from proxy.telemetry.bill import Estimate, estimated
 
 MOST = 1000
 """Requests that are remembered."""
@@ -55,10 +55,8 @@ class Record(NamedTuple):
             "tokens_after": self.after,
             "window": self.window,
             "usd": self.usd,
-            "usd_estimated": None if self.estimate is None else self.estimate.usd,
-            "usd_unchanged": None if self.estimate is None else self.estimate.usd_unchanged,
+            **estimated(self.estimate),
             "usd_saved": self.saved,
-            "cached_expected": None if self.estimate is None else self.estimate.cached,
             "trace_id": self.trace_id,
             "steps": [step.shown() for step in self.steps],
         }

@@ -20,7 +20,7 @@ def talk(turns: int) -> ChatRequest:
     return chat("u").with_messages([*chat("s").messages, *messages])
 
 
-EXAMPLES = [Example(talk(40), behind=(WindowHistory(summary=False),))]
+EXAMPLES = [Example(talk(60), behind=(WindowHistory(summary=False),))]
 
 
 async def test_nothing_left_nothing_to_do() -> None:
@@ -41,7 +41,7 @@ async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
 async def test_it_stands_still_while_the_window_does() -> None:
     chain = [("window_history", WindowHistory(keep_turns=4, stride=3)), ("pin_context", PinContext())]
     starts = set()
-    for turns in range(5, 40):
+    for turns in range(6, 40):
         outcome = await run(chain, context(talk(turns)), strict=True)
         starts.add(" ".join(script(outcome.request).split()[:3]) + str(turns // 100))
     assert len(starts) == 1

@@ -1,6 +1,7 @@
 """Offer the tools that a conversation is about, and keep to them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
@@ -9,9 +10,10 @@ from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
 from proxy.deferral import OURS, deferred
 from proxy.policy import SETTINGS, Decision, Keep, Policy, Rewrite
-from proxy.sections import without_sections
+from proxy.sections import sections_of, without_sections
 from proxy.tool_groups import named
 from proxy.tool_offer import Finding, Wishes, clients_tools, matches
+from proxy.tool_text import told
 
 
 class ToolGroup(BaseModel):
@@ -19,15 +21,15 @@ class ToolGroup(BaseModel):
 
     model_config = SETTINGS
 
-    tools: tuple[str, ...]
-    """Globs of their names: `github_*`, `mcp__calendar__*`."""
+    tools: tuple[str, ...] = ()
+    """Globs of their names: `github_*`, `mcp__calendar__*`. None for sections of a chat without tools."""
 
     examples: tuple[str, ...] = ()
     """What people say who need them, in their own language: `apaga la luz`."""
 
     sections: tuple[str, ...] = ()
-    """Sections of the system prompt that are only about them, by heading (`Flight rules`) or XML tag: they are left out
-    while none of the tools is offered."""
+    """Sections of the system prompt that are only about them, by heading (`Flight rules`) or XML tag. They are left out
+    while the user's words are not about them, however many tools there are; see the page on tools."""
 
 
 class FilterTools(Policy):
@@ -94,7 +96,44 @@ class FilterTools(Policy):
     """Seconds after which the step is given up."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Select, defer or narrow, if there is anything to gain."""
+        """Select, defer or narrow, if there is anything to gain; leave out the sections that nobody asks for."""
+        decision = await self._offer(request, ctx)
+        names = [name for name, group in self.groups.items() if group.sections]
+        if not names:
+            return decision
+        made = decision.request if isinstance(decision, Rewrite) else request
+        leaving = await self._leaving(names, request.tools, made.tools, ctx)
+        without = made.with_messages([_shortened(each, leaving) if each.is_system else each for each in made.messages])
+        if all(one is other for one, other in zip(made.messages, without.messages, strict=True)):
+            return decision
+        why = f"left out the sections {', '.join(leaving)}"
+        if isinstance(decision, Rewrite):
+            return replace(decision, request=without, why=f"{decision.why}; {why}")
+        return Rewrite(without, f"{decision.why}; {why}")
+
+    async def _leaving(
+        self, names: Sequence[str], tools: Sequence[Tool], offered: Sequence[Tool], ctx: Context
+    ) -> Sequence[str]:
+        """The sections of these groups that nobody asks for."""
+        prompt = "\n".join([each.text for each in ctx.incoming.messages if each.is_system])
+        about, said, others = [], {}, tools
+        for name in names:
+            group = self.groups[name]
+            inner = {"name": name, "description": sections_of(prompt, group.sections)}
+            about.append(Tool({"type": "function", "function": inner}))
+            its = [tool for tool in others if named(tool.name, {name: group.tools})]
+            said[name] = (*group.examples, *[told(tool).meaning for tool in its])
+            others = [tool for tool in others if not any(tool is one for one in its)]
+        # what wants one of the other tools is not about a section that only comes near it
+        wishes = replace(self._wishes, always=(), small_talk="none", examples=said, groups={})
+        finding = Finding(wishes, ctx.incoming, ctx, (*about, *others))
+        standing = await finding.standing(len(about), sum(await ctx.tokens.tool_sizes(offered)))
+        if standing is None:
+            return ()
+        gone = [name for place, name in enumerate(names) if place not in standing]
+        return [section for name in gone for section in self.groups[name].sections]
+
+    async def _offer(self, request: ChatRequest, ctx: Context) -> Decision:
         tools, reachable, others = await clients_tools(request, ctx)
         sizes = tuple(await ctx.tokens.tool_sizes(tools))
         most = self.provider_most - (len(request.tools) - len(tools))
@@ -151,20 +190,8 @@ class FilterTools(Policy):
             made, others = deferred(request, names, offered), "the others by search_tools"
         else:
             made, others = request.with_tools(offered), "the others out of reach"
-        made = self._without_their_sections(made, staying, tools)
         why = f"offered {len(kept)} of {len(tools)} tools, {how}, {others}"
         return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
-
-    def _without_their_sections(self, request: ChatRequest, kept: Sequence[Tool], tools: Sequence[Tool]) -> ChatRequest:
-        """The request without the system prompt's sections about groups of which no tool is offered any more."""
-        if not any(group.sections for group in self.groups.values()):
-            return request
-        had, has = ({named(tool.name, self.tool_groups) for tool in some} for some in (tools, kept))
-        leaving = [one for name, group in self.groups.items() if name in had - has for one in group.sections]
-        if not leaving:
-            return request
-        messages = [_shortened(message, leaving) if message.is_system else message for message in request.messages]
-        return request.with_messages(messages)
 
     @property
     def tool_groups(self) -> Mapping[str, Sequence[str]]:

@@ -1,9 +1,13 @@
 """Sections of a system prompt: under a Markdown heading, or between XML tags. Pure."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_MARK = re.compile(
+    r"^(?: {0,3}(?P<level>#{1,6})[ \t]+(?P<title>.+?)[ \t#]*|<(?P<close>/?)(?P<tag>[A-Za-z][\w.-]*)[^<>]*>[ \t]*)$",
+    re.MULTILINE,
+)
+"""A heading, or a tag on a line of its own."""
 
 
 def without_sections(text: str, names: Collection[str]) -> str:
@@ -12,20 +16,46 @@ def without_sections(text: str, names: Collection[str]) -> str:
     A name is a heading's text, or a tag's name; upper and lower case are the same.
     """
     for name in names:
-        text = _without_heading(text, name.strip().casefold())
-        tag = re.escape(name.strip())
-        text = re.sub(rf"^[ \t]*<{tag}>.*?</{tag}>[ \t]*\n?", "", text, flags=re.DOTALL | re.MULTILINE | re.IGNORECASE)
+        for begin, end in reversed([*_spans(text, name)]):
+            text = text[:begin] + text[end:]
     return text
 
 
-def _without_heading(text: str, name: str) -> str:
-    kept: list[str] = []
+def sections_of(text: str, names: Collection[str]) -> str:
+    """The sections of these names, with their headings or tags; empty where there is none."""
+    return "".join(text[begin:end] for name in names for begin, end in _spans(text, name))
+
+
+def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
+    """Where the sections of a name begin and end, one behind the other."""
+    name = name.strip().casefold()
+    end = 0
+    for begin, until in _under_headings(text, name):
+        yield begin, until
+        end = until
+    if not end:
+        tag = re.escape(name)
+        pattern = rf"^[ \t]*<{tag}>.*?</{tag}>[ \t]*\n?"
+        yield from (found.span() for found in re.finditer(pattern, text, re.DOTALL | re.MULTILINE | re.IGNORECASE))
+
+
+def _under_headings(text: str, name: str) -> Iterator[tuple[int, int]]:
+    """A heading's section ends at the next one of its level or a higher one, or with the element that it stands in."""
     begin, inside = 0, 0
-    for heading in _HEADING.finditer(text):
-        level = len(heading[1])
+    opened: list[str] = []
+    for mark in _MARK.finditer(text):
+        if mark["tag"] is not None:
+            if inside and mark["close"] and mark["tag"] not in opened:
+                yield begin, mark.start()
+                inside = 0
+            elif inside:
+                opened = [each for each in opened if each != mark["tag"]] if mark["close"] else [*opened, mark["tag"]]
+            continue
+        level = len(mark["level"])
         if inside and level <= inside:
-            begin, inside = heading.start(), 0
-        if not inside and heading[2].casefold() == name:
-            kept.append(text[begin : heading.start()])
-            inside = level
-    return "".join(kept) + ("" if inside else text[begin:])
+            yield begin, mark.start()
+            inside = 0
+        if not inside and mark["title"].casefold() == name:
+            begin, inside, opened = mark.start(), level, []
+    if inside:
+        yield begin, len(text)

@@ -11,8 +11,8 @@ from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.context import Context, Memo
 from proxy.deferral import deferrable, is_ours
 from proxy.economics import UNCACHED
-from proxy.tool_ranking import Pool, Relevance, pooled, raws_of, relevance
-from proxy.tool_set import Limits, Moment, Offer, Want, moments, request_ends
+from proxy.tool_ranking import Pool, Relevance, ends, pooled, raws_of, relevance
+from proxy.tool_set import Limits, Moment, Offer, Standing, Want, moments, request_ends
 
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
@@ -20,6 +20,8 @@ _EACH = 20
 """What looking at a tool takes, as characters: 200 tools are looked at on the event loop."""
 _ALONE = 0.8
 """What a short message by itself counts for, beside the two together with the words before it."""
+_NEARLY = 0.1
+"""A tool's score may be so much lower than the floor of relevance, which is the cosine of the nearest small talk."""
 _ALL = "all"
 """What is remembered where all tools are offered."""
 
@@ -97,6 +99,7 @@ class Finding:
         self._within_reach = within_reach
         self._pinned: frozenset[int] = frozenset()
         self._now = 0
+        self._kind: type[Offer | Standing] = Offer
         self._is_provisional = False
         self.how = "as before"
         """How the tools were found."""
@@ -129,6 +132,14 @@ class Finding:
         limits = Limits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
         return await self._chosen(pool, limits)
 
+    async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
+        """The places of the sections that stay in the system prompt, for which the first `count` tools stand; None for
+        all of them. The tools that are offered take so many tokens."""
+        pool = await self._pool()
+        limits = Limits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
+        self._kind = Standing
+        return await self._chosen(pool, limits)
+
     async def _pool(self) -> Pool:
         pool = await pooled(self._tools, self._ctx, self._wishes.examples, self._wishes.groups)
         fixed = chosen_tools(self._request.rest.get("tool_choice"))
@@ -155,8 +166,8 @@ class Finding:
         if memo is None:
             return self._as_it_is(_read(await self._walked(pool, limits, found, [None] * (len(found) - 1))), limits)
         about = (
-            pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced, limits.called_must_stay,
-            limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
+            self._kind.__name__, pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced,
+            limits.called_must_stay, limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
         )  # fmt: skip
         begin = raws_of(self._messages[: found[-1].end])
         # most requests of an agent have nothing but results behind what they had: their key was worked out before
@@ -184,7 +195,7 @@ class Finding:
         self._now = found[-1].end
         wants = await asyncio.gather(*(self._want(pool, moment) for moment in found))
         message_sizes = await self._ctx.tokens.sizes(self._messages)
-        offer = Offer(limits, request_ends(self._messages), message_sizes, self._pinned)
+        offer = self._kind(limits, request_ends(self._messages), message_sizes, self._pinned)
         called: frozenset[int] = frozenset()
         begin = 0
         for want, settled in zip(wants, [*known, None], strict=True):
@@ -196,19 +207,28 @@ class Finding:
     async def _want(self, pool: Pool, moment: Moment) -> Want:
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
             return Want(moment.end, None)
-        key = ("tools wanted", pool.digest, moment.queries, self._ctx.embedder.name if self._ctx.embedder else "")
+        key = (
+            "tools wanted",
+            self._kind,
+            pool.digest,
+            moment.queries,
+            self._ctx.embedder.name if self._ctx.embedder else "",
+        )
         known: Want | None = self._ctx.once.known([key])[0]
         if known is not None and moment.end != self._now:
             return known._replace(end=moment.end)
         wait = self._wishes.wait
-        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in moment.queries))
+        # a short message is about no section that only the words before it are about: it keeps those that stand
+        queries = moment.queries[:1] if self._kind is Standing else moment.queries
+        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in queries))
+        embedder = self._ctx.embedder
+        near = await embedder.floor(ends(queries[0]), wait=wait) if embedder else None
+        is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
         if moment.end == self._now:
-            embedder = self._ctx.embedder
-            is_behind = embedder is not None and embedder.is_behind
-            self._is_provisional = is_behind and not all(each.is_complete for each in found)
+            self._is_provisional = embedder is not None and embedder.is_behind and not is_complete
             self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
-        want = _wanted(moment.end, found)
-        if all(each.is_complete for each in found):
+        want = _wanted(moment.end, found, (near or 0.0) - _NEARLY)
+        if is_complete:
             self._ctx.once.remember(key, want)
         return want
 
@@ -229,7 +249,7 @@ class Finding:
         )
 
 
-def _wanted(end: int, found: Sequence[Relevance]) -> Want:
+def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
     """What a moment wants, by what was found for its words and, if they are short, for them and those before them.
 
     The vector of both says more about an answer to a question. What is clearly wanted is so by either.
@@ -238,11 +258,8 @@ def _wanted(end: int, found: Sequence[Relevance]) -> Want:
     pairs = [*zip(alone.scores, both.scores, strict=True)]
     if not (alone.has_meaning and both.has_meaning):
         return Want(end, tuple(map(max, pairs)))
-    return Want(
-        end,
-        tuple([max(_ALONE * one, other) for one, other in pairs]),
-        clear=tuple(map(min, pairs)),
-    )
+    scores = tuple([max(_ALONE * one, other) for one, other in pairs])
+    return Want(end, scores, clear=tuple(map(min, pairs)), floor=floor)
 
 
 def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Moment]) -> list[str]:

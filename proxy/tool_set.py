@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.context import CacheRules
-from proxy.economics import prompt_cost
+from proxy.economics import may_be_cached, prompt_cost
 from proxy.small_talk import is_small_talk
 from proxy.tool_ranking import NOTHING
 
@@ -31,11 +31,14 @@ where none fits well. Of twenty requests whose tool is among the thirty best, on
 _HELD = 0.3
 """What the tools of the last group that was asked for gain when others come."""
 _REQUESTS = 10
-"""For how many further requests a conversation is expected to go on, when it begins."""
+_GROWS = 150
+"""For how many further requests a conversation is expected to go on, when it begins, and by how many tokens each."""
 _SPENT = 7 / 8
 """The part of what was saved that a change may cost: counts are estimates, and a conversation may end right behind."""
 _WORTH = 0.9
 """The part of the definitions that is left at most where tools are left out: less is not worth a search."""
+_ABOUT = 0.25
+"""A message with a lower score is not about a section."""
 _SHORT = 200
 """Characters of a user message that may mean anything by itself: `yes, the second one`."""
 _BEFORE = 300
@@ -62,7 +65,9 @@ class Want(NamedTuple):
     settled: tuple[int, ...] | None = None
     """The tools that were chosen then, if that is known."""
     clear: tuple[float, ...] | None = None
-    """How clearly each is wanted, where that is less."""
+    """How clearly each is wanted, where that is less; None where nothing is known but words."""
+    floor: float = 0.0
+    """What has a lower score is not wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +187,15 @@ class Offer:
             groups = {self._limits.groups[place] for place in lacking} - {""}
             near = [place for place in self._best() if self._limits.groups[place] in groups]
             return self._filled(must, [*near, *self._fitting()])
-        return None if scores is None else self._changed(want.clear or scores, must, called)
+        return None if scores is None else self._changed(want, must, called)
 
-    def _changed(
-        self, clear: Sequence[float], must: Collection[int], called: Collection[int]
-    ) -> tuple[int, ...] | None:
+    def _changed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
         """Another set, if this one lacks a tool that is clearly wanted."""
+        clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
         there = set(self.chosen or ())
         best = self._best()
         urgent = sorted(range(len(clear)), key=lambda place: (-clear[place], place))[:_URGENT]
-        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and clear[p] >= NOTHING]
+        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and clear[p] >= lowest]
         if not missing:
             return None
         renewed = best[: self._limits.keep // _RENEWED]
@@ -229,10 +233,14 @@ class Offer:
         if self._block(new) > _WORTH * self._all:
             return False
         # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
-        rules, talk = self._limits.rules, self._before[end]
-        ours, whole = self._block(new) + talk, self._all + talk
-        later = prompt_cost(rules, whole, whole) - prompt_cost(rules, ours, ours)
-        return len(new) <= len(self._pinned) or self._gain(end, new) + _REQUESTS * later >= 0
+        talk = self._before[end]
+        later = self._next(self._all + talk) - self._next(self._block(new) + talk)
+        return len(new) <= len(self._pinned) or self._gain(end, new) + later >= 0
+
+    def _next(self, tokens: int) -> float:
+        """What the further requests of a conversation cost that begins with a prompt of so many tokens."""
+        sizes = range(tokens, tokens + _REQUESTS * _GROWS, _GROWS)
+        return sum([prompt_cost(self._limits.rules, size, size + _GROWS) for size in sizes])
 
     def _count_until(self, end: int) -> None:
         for each in self._ends:
@@ -267,3 +275,46 @@ class Offer:
 
     def _tokens(self, places: Collection[int]) -> int:
         return sum(self._limits.sizes[place] for place in places)
+
+
+class Standing:
+    """The sections of the system prompt as they stand while a conversation is walked through.
+
+    Without a prompt cache, and while the prompt is too short for one, they are those that the last message wants. Else
+    they change only when one is clearly wanted that is missing: the prompt is then written anew in any case, so the
+    others leave with it, all but those of the turn before.
+    """
+
+    def __init__(
+        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+    ) -> None:
+        """As of `Offer`; the first `keep` of what is ranked are the sections."""
+        self._count = limits.keep
+        self._rules = limits.rules
+        self._before = [*accumulate(message_sizes, initial=sum(limits.sizes))]
+        self._last: tuple[int, ...] = ()
+        self._has_begun = False
+        self.chosen: tuple[int, ...] | None = None
+        """The sections that stand; None for all of them."""
+
+    def decide(self, want: Want, called: Collection[int]) -> None:
+        """Choose at a moment: small talk wants none, and what fits nothing wants what the turn before it did."""
+        fitting = () if want.scores is None else self._about(want.scores, want.floor)
+        if want.settled is not None:
+            self.chosen = want.settled
+        elif not self._has_begun:
+            # words alone that fit nothing may mean anything
+            is_unknown = want.scores is not None and want.clear is None and max(want.scores) < NOTHING
+            self.chosen = None if is_unknown and not fitting else fitting
+        elif self.chosen is not None:
+            wanted = fitting or (self._last if want.scores is not None else ())
+            is_free = not may_be_cached(self._rules, self._before[want.end])
+            if is_free or not {*wanted} <= {*self.chosen}:
+                self.chosen = wanted if is_free else tuple(sorted({*wanted, *self._last}))
+        self._has_begun = True
+        self._last = fitting or self._last
+
+    def _about(self, scores: Sequence[float], floor: float) -> tuple[int, ...]:
+        """The sections that a message is about; behind them are the scores of what it may want besides."""
+        lowest = max(_ABOUT, floor, _SURE * max(scores) - _UNSURE)
+        return tuple([place for place in range(self._count) if scores[place] >= lowest])

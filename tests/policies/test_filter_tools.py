@@ -1,7 +1,7 @@
 """Offering the tools that a conversation is about."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from proxy.deferral import OURS
 from proxy.economics import Piece, request_cost
 from proxy.memory import Memos
 from proxy.policy import Decision, Keep, Rewrite
+from proxy.sections import without_sections
 from proxy.stores import MemoryStore
 from proxy.testing import context, profile, tool
 
@@ -212,6 +213,9 @@ class Slow:
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
 
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        return 0.0 if self.ready else None
+
     is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:
@@ -223,6 +227,9 @@ class Near(Slow):
 
     def __init__(self, **cosines: Mapping[str, float]) -> None:
         self.cosines = cosines
+
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        return 0.5 if query in ("both", "ambos") else 0.1
 
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         known = [near for word, near in self.cosines.items() if word in query]
@@ -280,7 +287,7 @@ class TestFewerWhereSure:
     async def test_few_that_would_not_be_cached_are_filled_up(self) -> None:
         near = Near(weather={"weather list": 0.7})
         whole = sum(await context().tokens.tool_sizes(TOOLS))
-        cache = CacheRules(read=0.01, write=1.0, minimum=whole // 3, ttl=300)
+        cache = CacheRules(read=0.01, write=1.0, minimum=whole // 2, ttl=300)
         names = await offered(asked("weather tomorrow"), self.BOUND, embedder=near, cache=cache)
         assert 15 < len(names) <= 20
 
@@ -416,8 +423,94 @@ class TestSections:
         assert isinstance(decision, Rewrite)
         assert decision.request.messages[0].text == system
 
-    async def test_they_stay_where_all_tools_do(self) -> None:
-        assert isinstance(await decided(asked("hi there", system=SYSTEM, tools=TOOLS[:4]), self.POLICY), Keep)
+    SMALL: ClassVar = {
+        "weather": ToolGroup(sections=("Weather",), examples=("va a llover?",)),
+        "flights": ToolGroup(sections=("Flights",), tools=("flight_*",)),
+    }
+    BELOW = FilterTools(groups=SMALL)
+    PROMPT = "Be kind.\n## Weather\nUse Celsius.\n## Flights\nConfirm first.\n"
+    NEAR = Near(
+        weather={"weather": 0.6},
+        tiempo={"weather": 0.5},
+        flight={"flight": 0.6},
+        tomorrow={"weather": 0.1},
+        ambos={"weather": 0.3},
+    )
+
+    async def stands(self, *texts: str, cache: CacheRules = CACHE, tools: Sequence[Tool] = (), **fields: Any) -> str:
+        """Which sections a conversation has, each by its first letter."""
+        request = asked(*texts, tools=tools, system=self.PROMPT)
+        fields = {"embedder": self.NEAR} | fields
+        decision = await decided(request, self.BELOW, cache=cache, **fields)
+        text = (decision.request if isinstance(decision, Rewrite) else request).messages[0].text
+        assert text.startswith("Be kind.\n")
+        return "".join(letter for letter, words in (("W", "Celsius"), ("F", "Confirm")) if words in text)
+
+    @pytest.mark.parametrize("tools", [(), TOOLS[20:24]], ids=["no tools", "below keep"])
+    @pytest.mark.parametrize(
+        ("texts", "stand"),
+        [
+            (["hola"], ""),
+            (["👍"], ""),
+            (["what will the weather be?"], "W"),
+            (["¿qué tiempo hará?"], "W"),
+            (["the weather, and book a flight"], "WF"),
+            (["who wrote Don Quixote?"], ""),
+            (["what will the weather be?", "and tomorrow?"], "W"),
+            (["what will the weather be?", "both"], "W"),
+            (["book a flight", "ambos"], "F"),
+            (["hola", "book a flight"], "F"),
+            (["what will the weather be?", "book a flight", "both"], "F"),
+        ],
+    )
+    async def test_sections_are_those_of_what_is_asked(
+        self, texts: list[str], stand: str, tools: Sequence[Tool]
+    ) -> None:
+        assert await self.stands(*texts, cache=CacheRules(), tools=tools) == stand
+
+    @pytest.mark.parametrize(
+        ("texts", "stand"),
+        [
+            (["hola"], ""),
+            (["the weather, and book a flight", "what will the weather be?"], "WF"),
+            (["what will the weather be?", "thanks"], "W"),
+            (["what will the weather be?", "book a flight"], "WF"),
+            (["what will the weather be?", "book a flight", "who wrote Don Quixote?"], "WF"),
+        ],
+    )
+    async def test_what_stands_in_a_cached_prompt_stays_until_one_is_missing(
+        self, texts: list[str], stand: str
+    ) -> None:
+        cache = CacheRules(read=0.1, write=1.25, minimum=1, ttl=300)
+        assert await self.stands(*texts, cache=cache) == stand
+
+    async def test_a_prompt_too_short_for_the_cache_has_what_is_asked(self) -> None:
+        cache = CacheRules(read=0.1, write=1.25, minimum=10**6, ttl=300)
+        assert await self.stands("what will the weather be?", "book a flight", cache=cache) == "F"
+
+    async def test_all_stay_where_words_alone_say_nothing(self) -> None:
+        assert await self.stands("who wrote Don Quixote?", embedder=None) == "WF"
+        assert await self.stands("hola", embedder=None) == ""
+        assert await self.stands("¿va a llover hoy?", embedder=None) == "W"
+
+    async def test_what_was_settled_stays(self) -> None:
+        memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s")
+        assert await self.stands("¿qué tiempo hará?", memo=memo) == "W"
+        assert await self.stands("¿qué tiempo hará?", memo=memo, embedder=None) == "W"
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("<a>\n# Weather\nx\n</a>\n<b>\ny\n</b>", "<a>\n</a>\n<b>\ny\n</b>"),
+        ("# Weather\n<c>\nx\n</c>\nz\n# Other\ny", "# Other\ny"),
+        ("<weather>\nx\n</weather>\ny", "y"),
+        ("# weather\nx\n## More\nz", ""),
+        ("no weather here", "no weather here"),
+    ],
+)
+def test_a_section_ends_with_what_it_stands_in(text: str, without: str) -> None:
+    assert without_sections(text, ["Weather"]) == without
 
 
 class Broken(Slow):
@@ -492,11 +585,6 @@ async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[s
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
         assert await offered(request, memo=memo) == await offered(request)
-
-
-def test_a_group_needs_tools() -> None:
-    with pytest.raises(ValueError, match="tools"):
-        FilterTools.model_validate({"groups": {"x": {"examples": ["y"]}}})
 
 
 def test_globs_are_by_group() -> None:

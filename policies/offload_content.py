@@ -40,6 +40,7 @@ class OffloadContent(Policy):
     edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
     changes_last_user_message: ClassVar[bool] = True
+    may_grow: ClassVar[bool] = True  # what was made to fit keeps its form, where an earlier step has a shorter one
 
     share: float = Field(default=0.25, gt=0, le=0.5)
     """The share of the usable window that the form of one text may take that does not fit."""

@@ -42,7 +42,7 @@ class PinContext(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Compare what was sent with what is left of it."""
-        there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages)}
+        there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages, fitted=True)}
         changed = [message for message in ctx.incoming.messages if id(message) not in there]
         if not changed:
             return Keep("nothing left the context")

@@ -7,7 +7,7 @@ adds in the user's role, such as a summary, is told from what the user said and 
 from collections.abc import Mapping, Sequence
 
 from proxy.chat import Message
-from proxy.forms import is_shortened, texts_of
+from proxy.forms import is_shortened, is_to_fit, texts_of
 
 
 def of_client(messages: Sequence[Message], incoming: Sequence[Message]) -> dict[int, int]:
@@ -32,22 +32,24 @@ def _sent_as(message: Message | None, places: Mapping[int, int]) -> int | None:
     return None
 
 
-def standing_users(messages: Sequence[Message], incoming: Sequence[Message]) -> frozenset[int]:
+def standing_users(messages: Sequence[Message], incoming: Sequence[Message], *, fitted: bool = False) -> frozenset[int]:
     """The identities (`id`) of the client's user messages that still say what they said.
 
-    As they were, or with marks in them; one that was shortened does not.
+    As they were, or with marks in them; one that was shortened does not. With `fitted`, one does that was shortened to
+    fit the window: the user's own words stand in it, only the document does not.
     """
     return frozenset(
         id(incoming[at])
         for place, at in of_client(messages, incoming).items()
-        if incoming[at].get("role") == "user" and not _is_short(messages[place], incoming[at])
+        if incoming[at].get("role") == "user" and not _is_short(messages[place], incoming[at], fitted=fitted)
     )
 
 
-def _is_short(message: Message | None, sent: Message) -> bool:
+def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:
     """Whether a step has shortened it on its way from what was sent; a mark in a short form does not make it whole."""
     while message is not None and message is not sent:
-        if any(is_shortened(text.given) for text in texts_of(0, message, "user")):
+        texts = [text.given for text in texts_of(0, message, "user")]
+        if any(is_shortened(text) and not (fitted and is_to_fit(text)) for text in texts):
             return True
         message = message.made_of
     return False

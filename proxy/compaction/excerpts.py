@@ -13,10 +13,10 @@ from proxy.forms import condensed, json_value, readable, rendered
 from proxy.forms.json_values import Pairs
 from proxy.lexical import Lexical, terms
 from proxy.originals import WIDEST
-from proxy.passages import passages
+from proxy.passages import Passage, passages
 
 _OUTLINE = 3
-"""The outline takes at most this part of the room; the passages may have what it leaves."""
+"""Beside passages, the outline takes at most this part of the room."""
 _MOST = 6
 """Passages for the first query."""
 _FURTHER = 2
@@ -25,6 +25,8 @@ _NEAR = 0.5
 """A passage is shown that has at least this share of the best one's score."""
 _LACKING = 0.2
 """And one that has this share of it for words that those before it lack."""
+_HEADING = 80
+"""Characters of a passage that is too short to stand alone."""
 _PIECE = 600
 """Characters of a part of a JSON text that is one passage; a larger part is divided."""
 _PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -46,8 +48,10 @@ def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) 
     outline = condensed(text, room // _OUTLINE)
     pieces = list(_pieces(text, line))
     chosen = _chosen(pieces, queries, room - len(outline), outline)
+    if not chosen:  # what was asked is about the whole, or said in other words
+        return condensed(text, room)
     shown = [f"[{piece.label}] {piece.text}" if piece.label else piece.text for piece in chosen]
-    return "\n".join([outline, "[passages that bear on the question, word for word:]", *shown] if shown else [outline])
+    return "\n".join([outline, "[passages that bear on the question, word for word:]", *shown])
 
 
 def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
@@ -90,12 +94,30 @@ def _pieces(text: str, line: int | None) -> Iterator[Piece]:
             return
     shown = readable(text)
     starts = line_starts(text) if shown is text and line is not None else None
-    for passage in passages(shown):
+    for start, end in _with_headings(shown, passages(shown)):
         label = ""
         if starts is not None and line is not None:
-            first, last = (bisect_right(starts, at) + line - 1 for at in (passage.start, passage.end - 1))
+            first, last = (bisect_right(starts, at) + line - 1 for at in (start, end - 1))
             label = f"line {first}" if first == last else f"lines {first}-{last}"
-        yield Piece(label, passage.of(shown))
+        yield Piece(label, shown[start:end])
+
+
+def _with_headings(text: str, found: Sequence[Passage]) -> Iterator[tuple[int, int]]:
+    """Where passages begin and end; one as short as a heading goes with the next."""
+    start: int | None = None
+    for passage in found:
+        start = passage.start if start is None else start
+        if passage.end - start > _HEADING or passage is found[-1]:
+            yield from _by_lines(text, start, passage.end)
+            start = None
+
+
+def _by_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A passage in pieces of some lines each, where it has many."""
+    while end - start > 2 * _PIECE and (cut := text.find("\n", start + _PIECE, end)) > 0:
+        yield start, cut
+        start = cut + 1
+    yield start, end
 
 
 def line_starts(text: str) -> list[int] | None:

@@ -14,7 +14,7 @@ from proxy.compaction.excerpts import excerpt
 from proxy.compaction.pasted import fitted, own_words
 from proxy.context import Context
 from proxy.forms import Text, is_shortened, shortened, texts_of, treated, with_text
-from proxy.history.cuts import Marks, Room
+from proxy.history.cuts import Marks, Room, as_sent
 from proxy.history.pins import arguments
 from proxy.lineage import of_client
 
@@ -47,7 +47,7 @@ class _Walk:
         self._most = int(room.usable * share)
         self._least = room.usable // _LEAST
         self._tools = self._least if request.tools else 0
-        self._theirs = of_client(request.messages, ctx.incoming.messages)
+        self._theirs = _places(request.messages, head, ctx.incoming.messages)
         self._user: int | None = None
         self._done: dict[int, Message] = {}
 
@@ -178,6 +178,19 @@ class _Walk:
 
     async def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(await self._ctx.tokens.sizes(messages))
+
+
+def _places(messages: Sequence[Message], head: int, incoming: Sequence[Message]) -> Mapping[int, int]:
+    """The places of the client's messages, each with that among `incoming`.
+
+    Message for message where no earlier step added or took any: a message that a step remembers from an earlier request
+    does not know what it was made of in this one.
+    """
+    talk = messages[head:]
+    if as_sent(talk, incoming) is talk:
+        return of_client(messages, incoming)
+    offset = len(incoming) - len(messages)
+    return {place: place + offset for place in range(head, len(messages))}
 
 
 def _arguments(message: Message) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ _ASIDE = 600
 """Characters of further paragraphs at an end of a document that stay with the first one."""
 _LEAST = 300
 """Characters that stay at an end that has no paragraph of its own."""
+_THANKS = 30
 _BREAK = re.compile(r"\n[ \t]*\n")
 _ASKS = re.compile(r"[?？؟]\s*$", re.MULTILINE)
 
@@ -35,7 +36,8 @@ def own_words(text: str) -> tuple[str, ...]:
     """What the user says in a message, without the documents in it; questions first."""
     said: list[str] = []
     for piece in _divided(text):
-        said += [piece.strip()] if isinstance(piece, str) else [piece.head.strip(), piece.tail.strip()]
+        # of what stays at the ends, the outermost paragraph is the user's, the others may be the document's
+        said += [piece.strip()] if isinstance(piece, str) else [_outer(piece.head, 1), _outer(piece.tail, -1)]
     return tuple(sorted(filter(None, dict.fromkeys(said)), key=lambda words: _ASKS.search(words) is None))
 
 
@@ -72,6 +74,13 @@ def _divided(text: str) -> Iterator[str | _Piece]:
             head, tail = _end(part, first=True), _end(part, first=False)
             document = part[len(head) : len(part) - len(tail)]
             yield _Piece(head.rstrip(), document.strip("\n"), tail.lstrip())
+
+
+def _outer(text: str, step: int) -> str:
+    """The first or the last paragraph, with the next one where it is as short as a word of thanks."""
+    paragraphs = [part for part in _BREAK.split(text.strip()) if part.strip()][::step]
+    many = 2 if paragraphs and len(paragraphs[0]) < _THANKS else 1
+    return "\n".join(paragraphs[:many][::step])
 
 
 def _end(text: str, *, first: bool) -> str:

@@ -30,7 +30,9 @@ def sieved(lines: Sequence[str], kept: Sequence[bool], limits: Limits, *, named:
             shown.append(gap(len(run), "lines"))
             dropped += run
         run = []
-        shown.append(line if len(line) <= 2 * limits.text else cut(line, limits.text))
+        shown.append(
+            line if len(line) <= 2 * limits.text else cut(line, limits.text, None if limits.identifiers else 0)
+        )
     text = "\n".join(shown[:-1])
     if not named:
         return text

@@ -28,11 +28,12 @@ _HEADING = re.compile(
 def outline(text: str, room: int | None = None) -> str:
     """The outline of a text; of one without lines its beginning, its end and its identifiers.
 
-    Without a `room` in characters it takes a share of the text.
+    Without a `room` in characters it takes a share of the text; with one, it has no identifiers.
     """
     lines = text.splitlines()
+    limits = _LIMITS if room is None else replace(_LIMITS, head=room // 2, identifiers=0)
     if len(lines) < _FEWEST:
-        return prose(text, _LIMITS if room is None else replace(_LIMITS, head=room // 2, identifiers=room // 4))
+        return prose(text, limits)
     room = min(max(_LEAST, len(text) // _SHARE), _MOST) if room is None else room
     kept = [False] * len(lines)
     for level in _levels(lines):
@@ -41,7 +42,7 @@ def outline(text: str, room: int | None = None) -> str:
         for place in fresh[:: max(1, -(-costs // max(1, room)))]:
             kept[place] = room > 0
             room -= _cost(lines[place])
-    return sieved(lines, kept, _LIMITS)
+    return sieved(lines, kept, limits)
 
 
 def _cost(line: str) -> int:

@@ -20,15 +20,17 @@ def prose(text: str, limits: Limits) -> str:
     return "\n".join(part for part in (f"{head}…", known, f"…{tail}" if tail else "") if part)
 
 
-def cut(text: str, room: int) -> str:
+def cut(text: str, room: int, identifiers: int | None = None) -> str:
     """The beginning of a string that stands inside something else, ended by an ellipsis, and its identifiers.
+
+    They take at most so many characters, or four times the `room`.
 
     One word, such as an address, stays whole.
     """
     if len(text) <= room or (len(text) <= LONGEST and not _BLANK.search(text)):
         return text
     head, middle, _ = parts(text, room, 0)
-    known = gathered(middle, 4 * room, known=head)
+    known = gathered(middle, 4 * room if identifiers is None else identifiers, known=head)
     return f"{head}… {known}" if known else f"{head}…"
 
 

@@ -6,11 +6,13 @@ import pytest
 from policies.compact_tool_results import CompactToolResults
 from policies.compress_history import CompressHistory
 from policies.offload_content import OffloadContent
+from policies.pin_context import PinContext
 from policies.reject_oversize import RejectOversize
 from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message
 from proxy.context import Context
 from proxy.forms import is_shortened, is_to_fit
+from proxy.once import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
 
 CHAIN = [
@@ -109,6 +111,27 @@ async def test_only_a_question_that_does_not_fit_by_itself_is_refused() -> None:
 
     assert outcome.rejected is not None
     assert outcome.rejected.code == "context_length_exceeded"
+
+
+async def test_what_the_user_says_around_a_document_need_not_be_pinned() -> None:
+    request = with_contents("s u1 a1 ubig", ubig=f"I want to know who is named in 1700. Never guess.\n\n{TEXT}")
+    outcome = await run([*CHAIN[:3], ("pin_context", PinContext())], upon(request), strict=True)
+
+    assert outcome.steps[-1].verdict == "keep"
+
+
+@pytest.mark.parametrize("result", [TEXT, LOG, JSON], ids=["text", "log", "json"])
+async def test_the_same_request_again_has_the_same_form(result: str) -> None:
+    once, archive = OnceService(), MemoryArchive()
+    sent = []
+    for words in ("s u1 a1! t1", "s u1 a1! t1", "s u1 a1! t1 a2! t2"):
+        request = with_contents(words, u1="What about T-1700 and r-1700?", t1=result, t2="done")
+        outcome = await through(request, context(request, model=profile(8192), archive=archive, once=once.bound("a")))
+        assert outcome.rejected is None
+        sent.append(outcome.request.messages[3].raw)
+    once.close()
+
+    assert sent[0] == sent[1] == sent[2]
 
 
 @pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])

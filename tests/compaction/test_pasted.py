@@ -39,3 +39,10 @@ def test_what_the_question_names_is_found_in_the_document() -> None:
 
     assert "K-2222,15554,open" in found
     assert "[lines 22" in found
+
+
+def test_a_document_s_first_paragraphs_are_no_question() -> None:
+    text = f"May I keep a cat?\n\n{DOCUMENT}\n\nThank you!"
+
+    assert own_words(text)[0].startswith("May I keep a cat?")
+    assert all("Part 1" not in words for words in own_words(text))

@@ -247,7 +247,7 @@ def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[st
     [
         (ENGLISH, ("I'm not sure: ", "He says: ", "He told me: ", "My teacher told me, ", "It is false: ", "In 1950, ", "During the war, ",
                    "On weekends, ", "For students, ", "If you ask him, ", "I doubt it: ", "I don't think so: ", "Before you ask, ",
-                   "Ana told me, ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ")),
+                   "Ana told me, ", "Is this right: ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ")),
         (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ")),
     ],
 )  # fmt: skip

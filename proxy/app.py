@@ -44,6 +44,7 @@ from proxy.embedding.judging import JudgeService
 from proxy.endpoint import Endpoint
 from proxy.forgetting import Forgetting
 from proxy.gate import Gate, Handler, Places, is_needed
+from proxy.gateway.settled import Prefixes
 from proxy.generation import Generation
 from proxy.health import Health, Starting, degraded, watch
 from proxy.index import IndexFailed
@@ -109,7 +110,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     store = build_store(settings.state)
     archives = Archives(store, ttl=settings.state.ttl, wrote=telemetry.metrics.scratchpad.wrote)
     replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
-    prefixes = StoredMemory(store, ttl=settings.state.ttl, kind="prefix")
+    prefixes = Prefixes(StoredMemory(store, ttl=settings.state.ttl, kind="prefix"))
     once = OnceService(settings.server.remember_mib * 2**20)
     recalls = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
@@ -178,6 +179,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await records.aclose()
             await reloading.aclose()
             await corrections.aclose()
+            await prefixes.aclose()
             await memories.aclose()
             if embedding is not None:
                 await embedding.aclose()

@@ -20,14 +20,14 @@ from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
 from proxy.errors import BadRequest, NotInTime, NotKept, PenstockError, Rejected
 from proxy.gateway import bound
-from proxy.gateway.settled import Settled
+from proxy.gateway.settled import Prefixes
 from proxy.headers import without_credentials
 from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Policy, Reject
-from proxy.replay import Memory, Replay
+from proxy.replay import Replay
 from proxy.routing import Route
 from proxy.settings import Chain, Settings
 from proxy.shares import Shares
@@ -66,7 +66,7 @@ class Services:
     once: OnceService
     memos: Memos
     shares: Shares
-    prefixes: Memory
+    prefixes: Prefixes
     """What was sent in front of the answers of conversations."""
     recalls: Executor
     """Threads in which the parts of archived texts are looked for."""
@@ -218,7 +218,7 @@ class Rewriting:
             memories=remembered,
             inbox=inbox,
         )
-        settled = Settled(self._services.prefixes, identity.tenant, identity.scope)
+        settled = self._services.prefixes.bound(identity.tenant, identity.scope)
         outcome = await bound.run(steps, ctx, settled)
         _tell(outcome, profile, http, seen)
         if outcome.rejected is not None:

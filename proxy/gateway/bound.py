@@ -42,7 +42,7 @@ async def run(steps: Steps, ctx: Context, settled: Settled | None = None) -> Out
     sent = first.request
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
     if settled is not None and outcome.rejected is None:
-        await settled.keep(sent, outcome.request)
+        settled.keep(sent, outcome.request)
     return replace(outcome, steps=first.steps + outcome.steps, before=first.before or outcome.before)
 
 

@@ -19,11 +19,12 @@ from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.reasoning import without_reasoning
 from proxy.fingerprint import Trail
 from proxy.replay import Memory
+from proxy.stores import StoreError
 
 _log = logging.getLogger("penstock.api")
 
 _PATIENCE = 1.0
-"""Seconds that the store has, to find or to keep."""
+"""Seconds that the store has to find something."""
 
 _HANDLE = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
 
@@ -39,11 +40,48 @@ class Prefix(NamedTuple):
     """Of the originals of what was shortened in it."""
 
 
+class Prefixes:
+    """Keeps prefixes in a store, in the background: no request waits for it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._waiting: dict[str, bytes] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def bound(self, tenant: str, scope: str) -> "Settled":
+        """Those of one conversation of a tenant."""
+        return Settled(self, tenant, scope)
+
+    async def get(self, key: str) -> bytes | None:
+        """What was kept, also where it is not in the store yet."""
+        return self._waiting.get(key) or await self._memory.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Have it kept."""
+        self._waiting[key] = value
+        task = asyncio.get_running_loop().create_task(self._put(key, value))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _put(self, key: str, value: bytes) -> None:
+        try:
+            await self._memory.put(key, value)
+        except StoreError:  # health and metrics tell; what is not kept is worked out again
+            pass
+        finally:
+            if self._waiting.get(key) is value:
+                del self._waiting[key]
+
+    async def aclose(self) -> None:
+        """Wait for what is being kept."""
+        await asyncio.gather(*self._tasks)
+
+
 class Settled:
     """The prefixes of one conversation of one tenant. Nothing here raises."""
 
-    def __init__(self, memory: Memory, tenant: str, scope: str) -> None:
-        self._memory, self._tenant, self._scope = memory, quote(tenant, safe=""), scope
+    def __init__(self, prefixes: Prefixes, tenant: str, scope: str) -> None:
+        self._prefixes, self._tenant, self._scope = prefixes, quote(tenant, safe=""), scope
 
     async def find(self, request: ChatRequest, answers: Sequence[int]) -> Prefix | None:
         """What was sent in front of the latest of these answers of which it is known."""
@@ -51,21 +89,20 @@ class Settled:
         try:
             async with asyncio.timeout(_PATIENCE):
                 for end in sorted(keys, reverse=True):
-                    kept = await self._memory.get(keys[end])
+                    kept = await self._prefixes.get(keys[end])
                     if kept is not None:
                         return _read(kept, request, end)
         except Exception as error:
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
         return None
 
-    async def keep(self, sent: ChatRequest, made: ChatRequest) -> None:
+    def keep(self, sent: ChatRequest, made: ChatRequest) -> None:
         """Keep what was made of a request that the client sent."""
         end = len(sent.messages)
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await self._memory.put(self._keys(sent, [end])[end], _written(sent, made))
-        except Exception as error:
-            _log.warning("what is sent is not kept", extra={"fields": {"error": type(error).__name__}})
+            self._prefixes.put(self._keys(sent, [end])[end], _written(sent, made))
+        except Exception as error:  # such as a message that JSON cannot hold
+            _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
     def _keys(self, request: ChatRequest, ends: Sequence[int]) -> dict[int, str]:
         """The keys of the conversation up to these places."""

@@ -170,7 +170,7 @@ async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
 async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() -> None:
     talk = [
         user("My sailing boat is called Pelagia and its berth is in the harbour of Hull."),
-        assistant("Ok."),
+        assistant("Ok. " * 300),
         user("Fine."),
         assistant("Ok."),
     ]

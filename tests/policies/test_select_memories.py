@@ -310,7 +310,7 @@ async def test_applied_twice_it_changes_nothing_more() -> None:
 
 async def test_with_recalled_passages_both_stand_and_the_budget_knows_the_block() -> None:
     memories = Given(item("a", 0.9, text="I like Lisbon tea " * 20))
-    said = [user("My favourite town is Lisbon, by the sea."), assistant("Noted that.")]
+    said = [user("My favourite town is Lisbon, by the sea."), assistant("Noted that. " + "Fine. " * 300)]
     incoming = ask(*said, user("Which town is my favourite, Lisbon?"))
     request = incoming.with_messages([SYSTEM, incoming.messages[-1]])
     ctx = remembering(incoming, memories)
@@ -319,7 +319,6 @@ async def test_with_recalled_passages_both_stand_and_the_budget_knows_the_block(
     both = await select(recalled.request, ctx)
     assert [text.split("\n")[0] for text in contents(both)[1:]] == [
         "<recalled_context>",
-        "Noted.",
         "<relevant_context>",
         "Which town is my favourite, Lisbon?",
     ]

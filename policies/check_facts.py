@@ -110,6 +110,11 @@ class CheckFacts(Policy):
         return self.judge > 0
 
     @property
+    def refuses(self) -> bool:
+        """Whether it refuses what contradicts a fact."""
+        return self.action == "reject"
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """The file of facts: when it changes, the configuration is read again."""
         return (self._path,) if self._path else ()

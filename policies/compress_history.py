@@ -22,11 +22,13 @@ class CompressHistory(Policy):
     archived first; where there is no archive, nothing leaves.
 
     The summary stands behind the system messages, in the user's role, as data. It is made of the conversation's own
-    sentences and values: the goal, the user's constraints in their words, the open plan, decisions, open items, facts
-    and identifiers. It ends in the handles of what left. A last user message that stands before the cut stays, whole.
+    sentences and values: what the user laid down (constraints, facts, goals, decisions), the open plan, the course in
+    lines of twenty turns, and values with their labels. It ends in the handles of what left. A last user message that
+    stands before the cut stays, whole.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.2
+    needs_embedding: ClassVar[bool] = True
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
     """The share of the usable window from which on the step reports that a cut is near."""
@@ -37,17 +39,24 @@ class CompressHistory(Policy):
     critical_at: float = Field(default=0.90, gt=0, lt=1)
     """The share above which only the last exchanges stay, whatever `cut_to` would allow."""
 
-    cut_to: float = Field(default=0.40, gt=0, lt=1)
+    cut_to: float = Field(default=0.30, gt=0, lt=1)
     """The share of the usable window that a cut leaves, the summary included."""
 
     keep_last: int = Field(default=4, ge=1)
     """Exchanges that stay in any case, as long as they fit. A call with its results is one exchange."""
 
-    summary_share: float = Field(default=0.08, gt=0, le=0.2)
+    summary_share: float = Field(default=0.06, gt=0, le=0.2)
     """The share of the usable window that the extracts may take."""
 
-    pins_share: float = Field(default=0.08, ge=0, le=0.2)
+    pins_share: float = Field(default=0.10, ge=0, le=0.2)
     """The share of the usable window that the pinned texts may take. What does not fit is behind the handle."""
+
+    wait: float = Field(default=1.5, ge=0)
+    """Seconds to wait at a cut for the vectors of the user's sentences. They are made in the background from `warn_at`
+    on; without them the sentences' form and words decide what is kept."""
+
+    timeout: float = Field(default=4.0, gt=0)
+    """Seconds after which the step is given up."""
 
     summary: Literal["extract", "written"] = "extract"
     """`extract`: the conversation's own sentences and values. `written`: the small model that `writer` names writes it
@@ -86,12 +95,12 @@ class CompressHistory(Policy):
         sizes = await ctx.tokens.sizes(talk)
         sent = as_sent(talk, ctx.incoming.messages)
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
-        await read_ahead(sent, ctx)
         usable = ctx.model.usable(request)
+        await read_ahead(sent, ctx, is_near=count.total > usable * self.warn_at)
         room = self._room(ctx, usable, count.total - sum(sizes))
         cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
         share = f"context at {count.total / usable:.0%}"
-        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins)
+        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins, self.wait)
         if not cuts:
             if ahead is not None and self.needs_writer:
                 await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)

@@ -51,6 +51,9 @@ class OffloadContent(Policy):
     turns: int = Field(default=8, ge=1)
     """How many further requests a conversation is expected to have, for a preview to pay for itself in."""
 
+    timeout: float = Field(default=4.0, gt=0)
+    """Seconds after which the step is given up."""
+
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
         theirs = of_client(request.messages, ctx.incoming.messages)

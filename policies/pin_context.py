@@ -1,26 +1,37 @@
 """See that what must survive stands in the request, word for word."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.context import Context
-from proxy.history.pins import arguments, block, compiled, note, pinned
+from proxy.history.pins import arguments, block, compiled
+from proxy.history.plans import earlier_copies
+from proxy.history.selection import select
+from proxy.history.summaries import is_summarised
 from proxy.lineage import standing_users
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
+_FULL = 0.80
+"""The share of the usable window that the prompt may take with what is put back."""
 _NOTED = Message({"role": "assistant", "content": "Noted."})
 
 
 class PinContext(Policy):
-    """Put back what the steps before it let go of and must not be lost.
+    """Put back what the steps before it removed and must not be lost.
 
-    Pinned are the user's constraints ("always", "never", "only", "no debes"), the first request and the latest that
-    states a goal, the newest task plan while it is open, and lines that `patterns` name. The step looks at what the
-    client sent and no longer stands in the request; pinned texts that are missing go into one message behind the system
-    messages, in the user's role. Put it behind the steps that shorten history; where they kept everything that is
-    pinned, as `compress_history` does within its `pins_share`, it proves it and changes nothing.
+    Pinned are what the user laid down (constraints, facts about the user, goals, decisions, deadlines), the newest task
+    plan while it is open, system messages from mid-conversation, and lines that `patterns` name. Missing ones go into
+    one message behind the system messages, in the user's role. Where `compress_history` has put a summary, it has
+    chosen the user's statements already; then only plan, system messages and `patterns` are looked at. Put it behind
+    the steps that shorten history.
+
+    A client that sends its plan anew in each turn, as a system message under the same first line, forwards the newest
+    copy at its place. Each earlier one is archived and becomes a reference, where that pays back under the provider's
+    prompt cache within as many turns as there were so far.
     """
 
     may_grow: ClassVar[bool] = True
@@ -31,7 +42,13 @@ class PinContext(Policy):
     """Regular expressions: lines that match one are pinned. A repeated repetition is refused."""
 
     share: float = Field(default=0.05, gt=0, le=0.5)
-    """The share of the usable window that may be put back."""
+    """The share of the usable window that may be put back, as long as the prompt stays below 80 % of it."""
+
+    wait: float = Field(default=1.5, ge=0)
+    """Seconds to wait for the vectors of the user's sentences; without them their form and words decide."""
+
+    timeout: float = Field(default=4.0, gt=0)
+    """Seconds after which the step is given up."""
 
     @field_validator("patterns")
     @classmethod
@@ -41,29 +58,43 @@ class PinContext(Policy):
         return patterns
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Compare what was sent with what is left of it."""
+        """Compare what was sent with what remains of it."""
+        copies = await earlier_copies(request.messages, ctx)
+        if not copies:
+            return await self._put_back(request, ctx)
+        short = request.with_messages([copies.get(place, each) for place, each in enumerate(request.messages)])
+        decision = await self._put_back(short, ctx, replaced=[request.messages[place] for place in copies])
+        why = f"{len(copies)} earlier copies of a plan became references"
+        if isinstance(decision, Rewrite):
+            return replace(decision, why=f"{why}; {decision.why}")
+        return Rewrite(short, why=why, facts={"plan_copies": len(copies)})
+
+    async def _put_back(self, request: ChatRequest, ctx: Context, replaced: Sequence[Message] = ()) -> Keep | Rewrite:
         there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages, fitted=True)}
+        there |= {id(message) for message in replaced}
         changed = [message for message in ctx.incoming.messages if id(message) not in there]
         if not changed:
             return Keep("nothing left the context")
         raws = {message.raw for message in request.messages}
         gone = [message for message in changed if message.raw not in raws]
         stayed = [message for message in ctx.incoming.messages if id(message) in there or message.raw in raws]
-        read = [*gone, *stayed]
-        notes = dict(zip(map(id, read), await ctx.once.of_each(note, read), strict=True))
-        patterns = [compiled(pattern) for pattern in self.patterns]
-        pins = pinned(split_head(gone)[1], stayed, patterns, lambda message: notes[id(message)])
+        head, talk = split_head(request.messages)
+        usable = ctx.model.usable(request)
+        spare = int(usable * _FULL) - (await ctx.tokens.count(request)).total
+        # three bytes a token: texts of any language stay below the share
+        room = max(0, min(int(usable * self.share), spare)) * 3
+        # behind a summary, what the user laid down was chosen when it was made
+        size = 0 if is_summarised(talk, ctx) else room
+        pins = await select(split_head(gone)[1], stayed, self.patterns, size, ctx, wait=self.wait)
         shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
         missing = pins.without(shown)
         if not missing.texts():
             return Keep(f"all {len(pins.texts())} pinned texts stand in the request")
-        # three bytes a token: texts of any language stay below the share
-        fitting = missing.within(int(ctx.model.usable(request) * self.share) * 3)
+        fitting = missing.within(room)
         lost = len(missing.texts()) - len(fitting.texts())
         if not fitting.texts():
             return Keep(f"{lost} pinned texts are missing and too long for {self.share:.0%} of the window")
-        head, talk = split_head(request.messages)
-        about = [Message({"role": "user", "content": block(fitting.texts())})]
+        about = [Message({"role": "user", "content": block(fitting)})]
         if talk and talk[0].get("role") == "user":
             about.append(_NOTED)
         return Rewrite(

@@ -8,18 +8,17 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import CEILING, RECALLED, injected, placed
 from proxy.context import Context
 from proxy.departed import departed
 from proxy.economics import turns_to_pay
 from proxy.lexical import terms
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recalled import TAG
-from proxy.search import Found, Place, Search, prepare
+from proxy.search import Answer, Found, Place, Search, prepare
 
-_NOTED = Message({"role": "assistant", "content": "Noted."})
-_ASKED = 3
-"""Terms that a question has at least; where nothing is about a shorter one, the user's message before it is added."""
+_ASKED = 2
+"""Terms that a question has at least; where a shorter one finds nothing, the user's message before it is added."""
 _QUERY = 1500
 """Characters of a question that are read: half from its beginning, half from its end."""
 _CORE = 0.5
@@ -36,9 +35,11 @@ _EARLIER = 8
 class RecallHistory(Policy):
     """Put the passages of what left the conversation that bear on the last user message in front of it.
 
-    They are found by their words (BM25) and, with an embedding model, by their meaning; until that is loaded words do
-    alone. They stand in the order of time, as data in the user's role. What was chosen for a message stays the same
-    while the model works on it. With the next user message it stays if it holds at least half of what that one needs,
+    Small talk, thanks, "go on" and questions about something else get none: a passage must have words of the question
+    (BM25), or be nearer to it in meaning than small talk is (`Embedder.floor`), whatever the embedding model; until
+    that is loaded words do alone. Passages are added as long as the next one is `least` as relevant as the best. They
+    stand in the order of time, as data in the user's role. What was chosen for a message stays the same while the model
+    works on it. With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
     Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
     which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.
@@ -48,7 +49,7 @@ class RecallHistory(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     needs_embedding: ClassVar[bool] = True
 
-    share: float = Field(default=0.45, gt=0, le=0.8)
+    share: float = Field(default=0.3, gt=0, le=0.8)
     """The share of the usable window that passages may take."""
 
     max_tokens: int = Field(default=12_000, ge=100)
@@ -57,11 +58,11 @@ class RecallHistory(Policy):
     beside_tools: int = Field(default=400, ge=100)
     """The most tokens that the passages of one message may take where the model has tools, and with them `recall`."""
 
-    ceiling: float = Field(default=0.93, gt=0, le=1)
+    ceiling: float = Field(default=CEILING, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
     they are halved, and halved again."""
 
-    least: float = Field(default=0.2, ge=0, le=1)
+    least: float = Field(default=0.4, ge=0, le=1)
     """Passages whose relevance is below this share of the best one's stay out."""
 
     turns: float = Field(default=10.0, ge=0)
@@ -86,8 +87,7 @@ class RecallHistory(Policy):
         if not gone:
             return Keep("nothing left the context")
         sent = of_client(request.messages, ctx.incoming.messages)
-        added = (message for place, message in enumerate(request.messages) if place not in sent)
-        if any(message.text.startswith(f"<{TAG}>") for message in added):
+        if injected(request.messages, sent, RECALLED):
             return Keep("an earlier step has recalled already")
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
@@ -167,7 +167,7 @@ class _Recollection:
         self._seen = await self._hashes([*before, asked])
         sizes = await self._ctx.tokens.sizes(self._request.messages)
         total = (await self._ctx.tokens.count(self._request)).total
-        room = int(self._usable * self._policy.ceiling)
+        room = min(int(self._usable * self._policy.ceiling), (await self._ctx.tokens.count(self._ctx.incoming)).total)
         free = room - total + sum(sizes[asked + 1 :])
         budget = _Budget(min(int(self._usable * self._policy.share), self._policy.max_tokens), free)
         blocks = await self._earlier(before)
@@ -182,17 +182,13 @@ class _Recollection:
             if total + block.tokens + sum(each.tokens for each in blocks.values()) <= room:
                 blocks[asked] = block
                 break
-        return self._placed(blocks, how) if blocks else Keep(how if not choice.places else "no room for passages")
+        return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.places else how)
 
     def _placed(self, blocks: dict[int, _Block], how: str) -> Rewrite:
-        messages: list[Message] = []
-        for place, message in enumerate(self._request.messages):
-            if place in blocks:
-                messages += [blocks[place].message, _NOTED]
-            messages.append(message)
         tokens = sum(block.tokens for block in blocks.values())
+        shown = {place: [block.message] for place, block in blocks.items()}
         return Rewrite(
-            self._request.with_messages(messages),
+            self._request.with_messages(placed(self._request.messages, shown)),
             why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
             facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
         )
@@ -240,13 +236,14 @@ class _Recollection:
         memo, key = self._ctx.memo, self._key(asked)
         if memo is not None and (known := (await memo.known([key]))[0]) is not None:
             return _Choice.read(known), "as before"
-        found, how = await self._found(asked)
+        found, how, _ = await self._found(asked)
         choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=asked) : asked]))
         block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
         choice = choice._replace(places=block.places if block is not None else ())
+        how = "no room for passages" if found and not choice.places else how
         if memo is not None:
             choice = _Choice.read(await memo.settle(key, choice.written()))
-        return choice, how if found else "no passage bears on the question"
+        return choice, how
 
     def _chosen(self, found: Sequence[Found], budget: "_Budget", earlier: dict[int, _Block], behind: int) -> _Choice:
         """The passages to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
@@ -266,21 +263,21 @@ class _Recollection:
             return _Choice(tuple(each.place for each in missing), alone=False)
         return _Choice(tuple(each.place for each in fresh), alone=True)
 
-    async def _found(self, asked: int) -> tuple[list[Found], str]:
-        """What bears on a message; on one that says too little by itself, with the user's message before it."""
+    async def _found(self, asked: int) -> Answer:
+        """What a message asks for; one that says too little by itself is read with the user's message before it."""
         question, policy = _ends(self._request.messages[asked].text), self._policy
-        found, how = await self._search.find(question, least=policy.least, wait=policy.wait)
-        if len(terms(question)) < _ASKED and not any(each.is_about for each in found):
+        answer = await self._search.find(question, least=policy.least, wait=policy.wait)
+        if answer.may_refer and len(terms(question)) < _ASKED:
             before = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
             question = f"{_ends(next(before, ''))}\n{question}"
-            found, how = await self._search.find(question, least=policy.least, wait=policy.wait)
-        return found, how
+            answer = await self._search.find(question, least=max(policy.least, _CORE), wait=policy.wait)
+        return answer
 
     async def _block(self, places: tuple[Place, ...], budget: int) -> _Block | None:
         """As many of the passages as fit; None where none does."""
         while places:
             about = await self._search.shown(places)
-            tokens = sum(await self._ctx.tokens.sizes([about, _NOTED]))
+            (tokens,) = await self._ctx.tokens.sizes([about])
             if tokens <= budget:
                 return _Block(about, tokens, places)
             fitting = min(len(places) - 1, len(places) * max(budget, 0) // tokens)

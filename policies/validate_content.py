@@ -120,6 +120,11 @@ class ValidateContent(Policy):
     """Tags that enclose data in user messages: `<context>...</context>`. Memories that `select_memories` gives stand in
     `relevant_context`, what other agents gave in `shared_context`."""
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it refuses what is not good enough."""
+        return self.action == "reject"
+
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Judge what the client sent and what earlier steps have added, and treat what stands in the request of it."""
         found: list[tuple[Item, Stretch | None]] = [

@@ -79,9 +79,11 @@ async def run(
         if isinstance(decision, Reject):
             return Outcome(request, tuple(steps), before, count, decision, late)
         if isinstance(decision, Rewrite):
+            same_tools = decision.request.tools is request.tools
             request, count = decision.request, run_of.after
             if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
-                ctx = replace(ctx, incoming=request)
+                # tools that an earlier step has left out can still be searched
+                ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
     return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
 
 

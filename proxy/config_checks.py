@@ -24,11 +24,13 @@ def check_names(document: Document, settings: Settings) -> None:
 
 
 def open_guards(document: Document, settings: Settings) -> Iterator[str]:
-    """Where a guard lets requests pass, each as a line with its place."""
+    """Where a guard, or a step that refuses content, lets requests pass, each as a line with its place."""
     for name, steps in settings.chains.items():
         for index, (policy, step) in enumerate(steps):
+            place = ("chains", name, index, policy)
+            if step.refuses and step.on_error == "skip":
+                yield str(document.error(place, "`on_error: skip` lets a request pass when the step fails"))
             if isinstance(step, Guard):
-                place = ("chains", name, index, policy)
                 yield from (str(document.error(place, told)) for told in _openings(step, steps[:index]))
     for index, entry in enumerate(settings.models):
         guards = {policy for policy, step in settings.chains[entry.chain] if isinstance(step, Guard)}
@@ -43,8 +45,6 @@ def open_guards(document: Document, settings: Settings) -> Iterator[str]:
 def _openings(guard: Guard, before: Chain) -> Iterator[str]:
     if guard.mode == "observe":
         yield "`mode: observe` only reports: requests go on as they came"
-    if guard.on_error == "skip":
-        yield "`on_error: skip` lets a request pass when the guard fails"
     if guard.when is not None:
         yield "requests that do not meet `when` pass unchecked"
     if any(isinstance(step, type(guard)) for _, step in before):

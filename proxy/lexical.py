@@ -86,6 +86,8 @@ class Fit(NamedTuple):
     """The part of the query that the text has, from 0 to 1, a rare term counting more than a common one."""
     terms: int = 0
     """How many terms of the query it has."""
+    wanted: int = 0
+    """How many terms the query has."""
 
 
 def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
@@ -93,7 +95,8 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
     found: dict[int, list[float]] = {}
     mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
     whole = 0.0
-    for term in _telling(query):
+    telling = _telling(query)
+    for term in telling:
         sought, mark = f" {term} ", 1 << hash(term) % _BITS
         having = [
             (place, count)
@@ -108,7 +111,9 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
             fit[0] += rarity * count * (K1 + 1) / (count + K1 * length)
             fit[1] += rarity
             fit[2] += 1
-    fitting = {place: Fit(score, share / whole, int(count)) for place, (score, share, count) in found.items()}
+    fitting = {
+        place: Fit(score, share / whole, int(count), len(telling)) for place, (score, share, count) in found.items()
+    }
     none = Fit()
     return [fitting.get(place, none) for place in range(len(texts))]
 

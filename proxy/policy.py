@@ -183,6 +183,11 @@ class Policy(BaseModel, ABC):
         return False
 
     @property
+    def refuses(self) -> bool:
+        """Whether its settings make it refuse content: `penstock check` warns where a fault would let it pass."""
+        return False
+
+    @property
     def tool_examples(self) -> Mapping[str, Sequence[str]]:
         """What people say who need a tool, by globs of its name: the model's searches for tools go by it too."""
         return {}
@@ -224,6 +229,11 @@ class Guard(Policy):
 
     on_error: Literal["skip", "reject"] = "reject"
     """What a fault does: `reject` answers 500; `skip` sends the request on as if there were no guard."""
+
+    @property
+    def refuses(self) -> bool:
+        """A guard does."""
+        return True
 
 
 def _has_header(condition: str, headers: Mapping[str, str]) -> bool:

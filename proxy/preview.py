@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from proxy.chat import Message
 from proxy.forms import compact, weight
 from proxy.forms.html import visible
 from proxy.forms.outline import outline
 from proxy.forms.prose import parts
-from proxy.history.pins import MARKER, pinned
+from proxy.history.pins import MARKER, laid_down
 
 _SMALL = 2500
 """A part of so many characters stays whole."""
@@ -48,7 +47,7 @@ def preview(text: str) -> Preview | None:
         _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)
         for place, (part, marked) in enumerate(found)
     )
-    said = list(dict.fromkeys(one for one in (*_asked(text), *_pinned(text)) if one not in short))
+    said = list(dict.fromkeys(one for one in (*_asked(text), *laid_down(text)) if one not in short))
     if said:
         short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
     if len(short) >= _WORTH * len(text):
@@ -105,8 +104,3 @@ def _asked(text: str) -> Iterator[str]:
     asked = [one for one in sentences if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
     # the user's words stand at the ends of what they paste
     yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])
-
-
-def _pinned(text: str) -> tuple[str, ...]:
-    """What must survive of a message that leaves: with it, nothing has to be put back."""
-    return pinned([Message({"role": "user", "content": text})], []).texts()

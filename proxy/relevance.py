@@ -16,8 +16,6 @@ _LENGTH = 0.25
 """The power of its length that a passage's score is divided by."""
 _SHORT = 50
 """Tokens below which a passage is not favoured further."""
-_FAR = 0.15
-"""A cosine below which no text has anything to do with the question, with the vectors of small sentence models."""
 _CLOSE = 0.3
 """A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
 
@@ -47,11 +45,11 @@ def ranked(
     """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
 
     `words` are BM25 scores, `meaning` cosines, None where they are not known: then words alone decide. Empty where no
-    passage shares a word with the question and none is near it.
+    passage shares a word with the question or is near it at all.
     """
     nearest = max((cosine for cosine in meaning if cosine is not None), default=0.0)
     top = max(words, default=0.0)
-    if top <= 0 and nearest < _FAR:
+    if top <= 0 and nearest <= 0:
         return []
     scores = _spread(
         candidates, [_score(word, cosine, top, nearest) for word, cosine in zip(words, meaning, strict=True)]

@@ -1,5 +1,6 @@
 """Find the passages of messages that bear on a question, by their words and by their meaning."""
 
+import unicodedata
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -10,17 +11,21 @@ from proxy.lexical import Counted, Fit, counted, fits
 from proxy.passages import Passage, passages
 from proxy.recalled import block
 from proxy.relevance import Candidate, ranked
+from proxy.small_talk import asks_nothing
 
 _FRAME = 1
 """Tokens that the line around a passage takes beyond what a message's own frame does."""
 
-_NEAR = 0.38
-"""A cosine from which on a passage is about the question, with the vectors of small sentence models."""
+_CLEAR = 0.05
+"""How much nearer than small talk the nearest passage must be for meaning alone to say that the past is asked for."""
+_FARTHEST = -0.1
+"""Below it nothing is asked for, whatever words a passage shares with the question."""
 _COVERED = 0.2
-"""The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms."""
+"""The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
+more."""
 _TERMS = 2
-_WHOLE = 0.9
-"""The part that is enough in any case."""
+_MOST = 0.5
+"""The part of its terms that is enough in any case, however common they are."""
 
 Place = tuple[int, int]
 """A passage: its message, and its place in the message."""
@@ -38,18 +43,31 @@ class Found(NamedTuple):
     """Whether it is about the question, and not only the best there is."""
 
 
+class Answer(NamedTuple):
+    """What a search gave."""
+
+    found: Sequence[Found]
+    """The passages, the best first; none where the question does not ask for what left."""
+    how: str
+    """How they were found, or why there are none."""
+    may_refer: bool = False
+    """Whether the question may mean something that was named before it."""
+
+
 class Search:
     """A search in the messages that left a conversation."""
 
     def __init__(self, gone: Sequence[Message], ctx: Context) -> None:
         self._gone, self._ctx = gone, ctx
 
-    async def find(self, question: str, *, least: float, wait: float) -> tuple[list[Found], str]:
-        """The passages that bear on a question, the best first, and how they were found.
+    async def find(self, question: str, *, least: float, wait: float) -> Answer:
+        """The passages that a question asks for.
 
         `least` is the relevance, as a share of the best one's, that a passage must have; `wait` the seconds for which
         missing vectors are waited for.
         """
+        if asks_nothing(question):
+            return Answer((), "nothing is asked")
         sizes = await self._ctx.tokens.sizes(self._gone)
         parts = await self._ctx.once.of_each(_indexed, self._gone)
         entries = [entry for each in parts for entry in each]
@@ -60,13 +78,19 @@ class Search:
         ]
         words = fits(question, [entry.counted for entry in entries])
         meaning = await self._meaning(question, candidates, entries, words, wait)
+        known = [cosine for cosine in meaning if cosine is not None]
+        floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
+        nearest = None if floor is None else max(known) - floor
+        if not _is_asked(words, nearest, len(known) < len(meaning)):
+            may_refer = "?" in unicodedata.normalize("NFKC", question) if nearest is None else nearest >= _FARTHEST
+            return Answer((), "nothing of what left is asked for", may_refer)
         order = ranked(candidates, [word.score for word in words], meaning, least)
         found = [
-            Found((each.message, each.part), share, each.tokens, _is_about(words[place], meaning[place]))
+            Found((each.message, each.part), share, each.tokens, _is_about(words[place], meaning[place], floor))
             for place, share in order
             for each in [candidates[place]]
         ]
-        return found, _how(meaning)
+        return Answer(found, _how(meaning))
 
     async def shown(self, places: Sequence[Place]) -> Message:
         """Passages as a message, in the order of time; those that are not there are left out."""
@@ -74,7 +98,7 @@ class Search:
         for message, part in sorted(place for place in places if place[0] < len(self._gone)):
             (entries,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
             wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
-        return Message({"role": "user", "content": block(self._gone, wanted)})
+        return block(self._gone, wanted)
 
     async def _meaning(
         self,
@@ -130,9 +154,23 @@ def _digest(message: Message) -> bytes:
     return blake2b(message.raw, digest_size=16).digest()
 
 
-def _is_about(words: Fit, cosine: float | None) -> bool:
-    by_words = words.share >= (_COVERED if words.terms >= _TERMS else _WHOLE)
-    return by_words or (cosine or 0.0) >= _NEAR
+def _is_asked(words: Sequence[Fit], nearest: float | None, is_partial: bool) -> bool:
+    """Whether a question asks for what left, by its best passages: their words, and how much nearer than the floor the
+    `nearest` is. While vectors are missing, words alone may say so."""
+    by_words = any(map(_is_covering, words))
+    if nearest is None or is_partial:
+        return by_words or (nearest or 0.0) >= _CLEAR
+    return nearest >= _CLEAR or (by_words and nearest >= _FARTHEST)
+
+
+def _is_about(words: Fit, cosine: float | None, floor: float | None) -> bool:
+    return _is_covering(words) or (cosine is not None and floor is not None and cosine >= floor + _CLEAR)
+
+
+def _is_covering(words: Fit) -> bool:
+    return (words.terms >= _TERMS and words.share >= _COVERED) or (
+        words.terms > 0 and words.terms >= _MOST * words.wanted
+    )
 
 
 def _how(meaning: Sequence[float | None]) -> str:

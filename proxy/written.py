@@ -26,7 +26,8 @@ _MOST = 4000
 """Characters of one message that are shown at most: its beginning and its end."""
 _LEAST = 160
 _LONGEST_LINE = 600
-_HEADING = re.compile(r"\s*#{1,4}\s*(.+)")
+_HEADING = re.compile(r"\s*#{1,4}\s*(.{1,80})|\s*\*\*([^*]{1,80})\*\*:?\s*")
+_BULLET = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|ningun[oa]?|nada)\W*", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _BLOCK_END = re.compile(r"</(?=transcript|earlier|text|kept)", re.IGNORECASE)
@@ -55,39 +56,43 @@ def transcript(messages: Sequence[Message], limit: int) -> str:
 
 
 def checked(answer: str, source: str, size: int) -> str | None:
-    """What of an answer may be used: the lines of the known sections whose values all stand in its source.
+    """What of an answer may be used: the lines whose values all stand in its source, under its own headings.
 
-    None where a section is missing, nothing is left, or the answer is longer than `size` bytes or than its source. A
-    constraint that is no quotation is left out, as is whatever names a place to recall from: that is not its to give.
+    None where nothing remains, or the answer is longer than `size` bytes or than its source. A constraint that is no
+    quotation is left out, as is whatever names a place to recall from: that is not its to give.
     """
     if not answer.strip() or len(answer.encode(errors="surrogatepass")) > min(size, len(source)):
         return None
-    found = _sections(answer)
-    if any(title.lower() not in found for title in SECTIONS):
-        return None
     known, plain = set(words(source)), _SPACES.sub(" ", source).casefold()
     told = []
-    for title in SECTIONS:
-        lines = [line for line in found[title.lower()] if is_sound(line, known)]
+    for title, said in _sections(answer):
+        lines = [line for line in said if is_sound(line, known)]
         if title == "Constraints":
             lines = [line for line in lines if _SPACES.sub(" ", line.strip("\"'“”«» ")).casefold() in plain]
-        told += [f"### {title}", *("- " + closed(line) for line in dict.fromkeys(lines))] if lines else []
+        heading = [f"### {closed(title)}"] if title and is_sound(title, known) else []
+        told += [*heading, *("- " + closed(line) for line in dict.fromkeys(lines))] if lines else []
     return "\n".join(told) or None
 
 
-def _sections(answer: str) -> dict[str, list[str]]:
-    """The lines under each known heading."""
-    known = {title.lower() for title in SECTIONS}
-    found: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in answer.splitlines():
+def _sections(answer: str) -> list[tuple[str, list[str]]]:
+    """The headings and the lines under each: those of its list, or where it has none, all. What has no heading is
+    only used where there is none at all."""
+    known = {title.lower(): title for title in SECTIONS}
+    found: list[tuple[str, list[str]]] = [("", [])]
+    for line in filter(str.strip, answer.splitlines()):
         heading = _HEADING.fullmatch(line)
         if heading:
-            name = heading[1].strip("*:# ").lower()
-            current = found.setdefault(name, []) if name in known else None
-        elif current is not None and line.lstrip().startswith(("- ", "* ")):
-            current.append(line.strip()[2:].strip())
-    return found
+            name = (heading[1] or heading[2]).strip("*:# ")
+            found.append((known.get(name.lower(), name), []))
+        else:
+            found[-1][1].append(line.strip())
+    listed = [
+        (title, [line for line in lines if _BULLET.match(line)] or (lines if title else [])) for title, lines in found
+    ]
+    return [
+        (title, [_BULLET.sub("", line) for line in lines])
+        for title, lines in (listed if len(listed) == 1 else listed[1:])
+    ]
 
 
 def is_sound(line: str, known: set[str]) -> bool:

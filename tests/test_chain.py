@@ -291,6 +291,21 @@ async def test_later_steps_know_only_what_a_guard_leaves() -> None:
     assert script(outcome.incoming) == script(outcome.request)
 
 
+async def test_tools_that_were_left_out_before_a_guard_can_still_be_searched() -> None:
+    request = chat("s u1", tools=[tool("one"), tool("two")])
+    outcome = await ran(Narrowing(), Guarding(act="redact"), request=request)
+    assert [each.name for each in outcome.request.tools] == ["one"]
+    assert outcome.incoming is not None
+    assert [each.name for each in outcome.incoming.tools] == ["one", "two"]
+
+
+class Narrowing(Policy):
+    """Offers the first tool only."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_tools(request.tools[:1]), "one tool")
+
+
 class Remembering(Policy):
     """Puts back what an earlier step took out."""
 

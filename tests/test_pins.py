@@ -1,10 +1,14 @@
 import re
+from collections.abc import Sequence
 
 import pytest
 
 from proxy.chat import Message
-from proxy.history.pins import Pins, arguments, block, compiled, pinned
-from proxy.testing import chat
+from proxy.history.pins import Pins, Statement, arguments, block, chosen, compiled, laid_down, note, standing
+from proxy.history.selection import prepare_vectors, select
+from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences
+from proxy.once import OnceService
+from proxy.testing import context
 
 
 def user(text: str) -> Message:
@@ -15,85 +19,187 @@ def assistant(text: str) -> Message:
     return Message({"role": "assistant", "content": text})
 
 
+def texts(*said: str) -> list[Message]:
+    return [message for text in said for message in (user(text), assistant("Fine."))]
+
+
+async def said(*messages: str, size: int = 4000) -> list[str]:
+    pins = await select(texts(*messages), [], (), size, context(), wait=0)
+    return list(pins.under("goal", "rule", "said"))
+
+
 @pytest.mark.parametrize(
-    ("said", "rules"),
+    "text",
     [
-        ("Hello. Never deploy on Fridays. Thanks.", ["Never deploy on Fridays."]),
-        ("Always answer in Spanish\nthe rest is chat", ["Always answer in Spanish"]),
-        ("Do not touch main. Use only tabs!", ["Do not touch main.", "Use only tabs!"]),
-        ("Hola. Siempre responde en español. Gracias.", ["Siempre responde en español."]),
-        ("No uses pandas. Debes citar la fuente.", ["No uses pandas.", "Debes citar la fuente."]),
-        ("Must I always wait?", []),
-        ("I want to make sure I'm right.", []),
-        ("It is nothing.", []),
-        ("Never " + "x" * 700 + ".", []),
-        ('Never call recall("abc").', []),
+        "Never deploy on Fridays.",
+        "Always answer in Spanish.",
+        "I'm allergic to shellfish.",
+        "The budget is 4,000 dollars.",
+        "My goal is to learn Japanese.",
+        "We decided to keep the old supplier.",
+        "Responde siempre en inglés.",
+        "Soy alérgico al marisco.",
+        "El presupuesto es de 900 euros.",
+        "Quiero aprender a bailar.",
+        "Ich bin allergisch gegen Katzen.",
+        "Notre budget est de 300 euros.",
+        "Não como carne.",
+        "Mi chiamo Marco e abito a Roma.",
     ],
 )
-def test_constraints_are_the_users_own_sentences(said: str, rules: list[str]) -> None:
-    assert list(pinned([user("start"), user(said)], ()).rules) == rules
+async def test_what_the_user_lays_down_is_kept_word_for_word(text: str) -> None:
+    assert await said("Hello there!", f"So, here we are. {text} Anyway, how is it going?") == [text]
 
 
-def test_only_the_user_constrains_and_the_newest_comes_first() -> None:
-    gone = [user("go"), user("Never A."), assistant("You must always B."), user("Never C. Never A.")]
-    assert pinned(gone, ()).rules == ("Never C.", "Never A.")
-    assert pinned(gone, [user("Never C.")]).rules == ("Never A.",), "what still stands is not said twice"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "That must have been so much fun!",
+        "You should have seen his face!",
+        "Must I always wait?",
+        "¿Cuánto cuesta el billete?",
+        "¡Tenías que haberlo visto!",
+        "My uncle once lost his shoes on a beach.",
+        "Haha, that's great.",
+        "Danke, das ist sehr nett.",
+        "😂😂😂",
+        "x = 3; never_do(this)",
+        "Never " + "x" * 700 + ".",
+        'Never call recall("abc").',
+    ],
+)
+async def test_chatter_questions_and_code_are_not(text: str) -> None:
+    assert await said("Hello there!", text) == []
 
 
-def test_the_ends_of_a_pasted_document_are_read() -> None:
-    text = "Never A.\n" + "long line of a document\n" * 2000 + "Never B."
-    assert pinned([user("x"), user(text)], ()).rules == ("Never A.", "Never B.")
+async def test_only_the_user_lays_down_and_nothing_that_stays_is_said_twice() -> None:
+    gone = [user("Never send emails to clients."), assistant("You must never use tabs."), user("I'm allergic to nuts.")]
+    pins = await select(gone, [user("I'm allergic to nuts.")], (), 4000, context(), wait=0)
+    assert [each.text for each in pins.statements] == ["Never send emails to clients."]
 
 
-def test_the_goal_is_the_first_request_and_its_latest_restatement() -> None:
-    gone = [
-        user("Book a flight."),
-        user("Now I want you to book a hotel."),
-        user("Quiero que reserves un tren."),
-        user("ok"),
-    ]
-    assert pinned(gone, ()).goal == ("Book a flight.", "Quiero que reserves un tren.")
-    assert pinned([], ()).goal == ()
+def test_code_in_fences_and_long_quotations_lay_nothing_down() -> None:
+    assert laid_down("Look:\n```\nNever use tabs in this file.\n```\nNever use tabs in this file, please.") == (
+        "Never use tabs in this file, please.",
+    )
 
 
-def test_a_long_goal_keeps_its_first_sentences() -> None:
-    (goal,) = pinned([user("Do this. " * 400)], ()).goal
-    assert goal.endswith("Do this.")
-    assert 1000 < len(goal) <= 1200
+def test_the_likelier_go_first_then_the_newer_and_the_newest_goal_stands_as_the_goal() -> None:
+    def row(place: int, kind: str, kept: float) -> tuple[tuple[int, int], Sentence, Verdict]:
+        return (place, 0), Sentence(f"text {place}", (), (), 0), Verdict(kind, kept, kept)
+
+    rows = [row(0, "goal", 0.95), row(1, "rule", 0.99), row(2, "goal", 0.91), row(3, "rule", 0.5), row(4, "fact", 0.2)]
+    assert chosen(rows, 1000) == (
+        Statement((2, 0), "text 2", "goal"),
+        Statement((1, 0), "text 1", "rule"),
+        Statement((0, 0), "text 0", "said"),
+        Statement((3, 0), "text 3", "said"),
+    )
+    assert [each.text for each in chosen(rows, 20)] == ["text 2", "text 1"]
+
+
+class Vectors:
+    """Takes all texts that are prepared for goals, once they were asked for."""
+
+    is_behind = False
+
+    def __init__(self, name: str, known: Sequence[float | None]) -> None:
+        self.name, self.known, self.prepared = name, known, list[str]()
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        return [None] * len(texts)
+
+    async def along(
+        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        return [self.known] * len(texts)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        self.prepared += texts
+
+
+GOAL = [1.0 if kind == "goal" else -1.0 for kind in KINDS]
+NOTHING = [1.0 if kind == "none" else -1.0 for kind in KINDS]
+
+
+async def test_vectors_decide_where_they_are_those_of_the_fitted_model() -> None:
+    gone = texts("My bike is blue and rather slow.", "Never call the bank.")
+    for name, vector, kept in (
+        (model().name, NOTHING, False),
+        (model().name, GOAL, True),
+        (model().name, [None] * len(KINDS), None),
+        ("another", NOTHING, None),
+    ):
+        pins = await select(gone, [], (), 4000, context(embedder=Vectors(name, vector)), wait=0)
+        alone = await select(gone, [], (), 4000, context(), wait=0)
+        assert (pins == alone) if kept is None else (len(pins.statements) == (2 if kept else 0))
+
+
+async def test_a_choice_is_settled_for_all_replicas() -> None:
+    memo = Memo()
+    gone = texts("Never call the bank.")
+    first = context(embedder=Vectors(model().name, [None] * len(KINDS)), memo=memo)
+    later = context(embedder=Vectors(model().name, NOTHING), memo=memo)
+    before = await select(gone, [], (), 4000, first, wait=0)
+    assert before.texts() == ("Never call the bank.",)
+    assert await select(gone, [], (), 4000, later, wait=0) == before, "vectors that come later change nothing"
+    assert (await select([*gone, *texts("ok")], [], (), 4000, later, wait=0)).texts() == (), "of the next cut they do"
+
+
+class Memo:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.values.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.values.setdefault(key, value)
+
+
+async def test_vectors_are_prepared_once() -> None:
+    embedder, once = Vectors(model().name, GOAL), OnceService().bound("t")
+    for _ in range(2):
+        await prepare_vectors(texts("Never call the bank.", "ok"), context(embedder=embedder, once=once))
+    assert embedder.prepared == ["Never call the bank."]
 
 
 PLAN = "Plan:\n- [x] one\n- [ ] two\nthat is it"
 
 
+def plan(gone: Sequence[Message], kept: Sequence[Message] = ()) -> str | None:
+    return standing(gone, list(map(note, gone)), list(map(note, kept)), ()).plan
+
+
 def test_exactly_the_newest_plan_is_pinned_while_it_is_open() -> None:
     old, done = assistant("- [ ] a\n- [ ] b"), assistant("- [x] a\n- [x] b")
-    assert pinned([old, assistant(PLAN)], ()).plan == "- [x] one\n- [ ] two"
-    assert pinned([old, done], ()).plan is None, "a finished plan is no plan"
-    assert pinned([old], [assistant(PLAN)]).plan is None, "the newest one has not left"
-    assert pinned([assistant("- [ ] alone")], ()).plan is None
+    assert plan([old, assistant(PLAN)]) == "- [x] one\n- [ ] two"
+    assert plan([old, done]) is None, "a finished plan is no plan"
+    assert plan([old], [assistant(PLAN)]) is None, "the newest one has not left"
+    assert plan([assistant("- [ ] alone")]) is None
 
 
 def test_a_plan_may_be_json_in_a_result_or_a_call() -> None:
     todos = '{"todos":[{"id":1,"status":"completed"},{"id":2,"status":"pending"}]}'
     result = Message({"role": "tool", "tool_call_id": "1", "content": todos})
     call = Message({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "todo", "arguments": todos}}]})
-    assert pinned([result], ()).plan == todos
-    assert pinned([call], ()).plan == todos
+    assert plan([result]) == plan([call]) == todos
     assert list(arguments(call)) == [todos]
 
 
-def test_marked_lines_and_later_system_messages_come_first() -> None:
-    gone = [user("hi\nTicket ABC-1 is open\nbye"), Message({"role": "system", "content": "Be brief."})]
-    pins = pinned(gone, (), [compiled(r"\bABC-\d+")])
+async def test_marked_lines_and_later_system_messages_come_first() -> None:
+    gone = [user("hi\nTicket ABC-1 is open\nNever close it."), Message({"role": "system", "content": "Be brief."})]
+    pins = await select(gone, [], (r"\bABC-\d+",), 4000, context(), wait=0)
     assert pins.marked == ("Be brief.", "Ticket ABC-1 is open")
-    assert pins.texts()[:2] == pins.marked
+    assert pins.texts()[:3] == (*pins.marked, "Never close it.")
 
 
 def test_what_does_not_fit_is_left_out_by_importance() -> None:
-    pins = Pins(("marked",), ("the goal",), "a plan", ("rule one", "rule two"))
+    pins = Pins(("marked",), "a plan", (Statement((1, 0), "rule two", "rule"), Statement((0, 0), "rule one", "rule")))
     assert pins.within(100) == pins
-    assert pins.within(20).texts() == ("marked", "the goal")
-    assert pins.without("the goal, a plan").texts() == ("marked", "rule one", "rule two")
+    assert pins.within(20).texts() == ("marked", "a plan")
+    assert pins.without("rule two, a plan").texts() == ("marked", "rule one")
+    assert pins.under("rule") == ("rule one", "rule two")
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+", r"(\w*x)*", r"(a)\1", "(?P<x>a)(?P=x)", "(unclosed"])
@@ -103,19 +209,20 @@ def test_patterns_that_may_take_forever_are_refused(pattern: str) -> None:
 
 
 def test_a_block_cannot_be_closed_from_within() -> None:
-    text = block(["x </pinned_context> y"])
+    text = block(Pins(marked=("x </pinned_context> y",)))
     assert text.count("</pinned_context>") == 1
     assert re.search(r"- x <\\/pinned_context> y", text)
 
 
 @pytest.mark.parametrize(
-    "text", ["a_" * 50_000, "[ ] " * 20_000, "never " * 20_000, '"status": ' * 9_000, "\n" * 99_999]
+    "text", ["a_" * 50_000, "[ ] " * 20_000, "never " * 20_000, '"status": ' * 9_000, "\n" * 99_999, "```\n" * 9_000]
 )
 def test_reading_takes_linear_time(text: str) -> None:
-    pinned([user(text), assistant(text)], [user(text)], [compiled(r"\w+x")])  # or this test never ends
+    note(user(text))
+    standing([user(text)], [note(user(text))], [], [compiled(r"\w+x")])  # or this test never ends
 
 
 def test_an_image_is_no_reason_to_stumble() -> None:
-    request = chat("u1")
     image = Message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]})
-    assert pinned([image, *request.messages], ()).rules == ()
+    assert note(image) == note(assistant(""))
+    assert sentences("") == ()

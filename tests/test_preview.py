@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import Message
-from proxy.history.pins import pinned
+from proxy.history.pins import laid_down
 from proxy.preview import preview
 
 LINE = "It was a long afternoon and the people in the hall had little to say about the matter."
@@ -97,4 +96,4 @@ def test_whatever_must_survive_does(pieces: list[str]) -> None:
     assert found == preview(text)
     if found is not None:
         assert len(found.text) < len(text)
-        assert all(one in found.text for one in pinned([Message({"role": "user", "content": text})], []).texts())
+        assert all(one in found.text for one in laid_down(text))

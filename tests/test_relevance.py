@@ -30,7 +30,7 @@ def test_what_has_no_vector_yet_is_judged_by_its_words() -> None:
 
 
 def test_nothing_is_chosen_where_nothing_fits() -> None:
-    assert ranked(candidates(100, 100), [0.0, 0.0], [0.1, -0.2], 0.0) == []
+    assert ranked(candidates(100, 100), [0.0, 0.0], [0.0, -0.2], 0.0) == []
     assert ranked([], [], [], 0.2) == []
 
 

@@ -124,6 +124,16 @@ class EmbeddingService:
         """
         return await self._made_of(tenant, texts, wait) if texts else []
 
+    async def along(
+        self, tenant: str, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        """For each text the cosines of its vector to each packed one; None where there is no vector yet."""
+        made = await self._made_of(tenant, texts, wait) if texts else []
+        stack = await self._stacked(made, directions[0]) if any(made) else None
+        if stack is None:
+            return [[None] * len(directions)] * len(texts)
+        return list(zip(*(stack.similarities(each) for each in directions), strict=True))
+
     @property
     def version(self) -> str:
         """What vectors depend on besides the text: the model of their scope in the index."""
@@ -240,6 +250,12 @@ class BoundEmbedder:
     async def floor(self, query: str, *, wait: float) -> float | None:
         """The cosine that a text must have more than to be about a query; None where a vector is not there yet."""
         return await self._service.floor(self._tenant, query, wait=wait)
+
+    async def along(
+        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        """For each text the cosines of its vector to packed vectors; None where there is none yet."""
+        return await self._service.along(self._tenant, directions, texts, wait=wait)
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""

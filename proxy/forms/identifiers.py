@@ -1,4 +1,4 @@
-"""Finding what later calls need again: identifiers, numbers, paths, dates, addresses, codes."""
+"""Finding what later calls need again, with the word that says what it is: identifiers, numbers, paths, codes."""
 
 import re
 from collections.abc import Iterator
@@ -14,19 +14,43 @@ _LOUD = re.compile(
 )
 _NOISE = re.compile(r"\x1b\[[0-9;]{0,12}m|</?[A-Za-z][A-Za-z0-9]{0,12}")
 _NUMBERED = re.compile(r"^[ ]{0,8}[0-9]{1,6}[:|\t]", re.MULTILINE)
+_REACH = 40
+_LABEL = r"(?<![\w./-])[^\W\d_](?:[^\W\d]|-)"
+_BEFORE = re.compile(
+    rf"({_LABEL}{{3,24}}|(?:{_LABEL}{{0,24}} )?{_LABEL}{{0,2}})[\"']?[ \t]?[:=(#]{{0,2}}[ \t]?[\"'#(]?\Z"
+)
+"""The word in front of a value, or its key; a short one, such as `of`, with the word in front of it."""
+_PLAIN = re.compile(r"[0-9][0-9.,]*$")
+_BEHIND = re.compile(r" ?([^\W\d_]{1,20}|[%€$£])(?!\w)")
 _ENDS = ".:?&=#+-/@~$%"
 LONGEST = 240
 """Characters of the longest word that is a value."""
 
 
-def identifiers(text: str) -> Iterator[str]:
-    """The identifier-like values of a text in order, each once, as they stand there."""
+def identifiers(text: str) -> Iterator[tuple[str, str]]:
+    """The identifier-like values of a text in order, each once, with their labels.
+
+    A label is the key or word in front of a value on its line, of a number with the word behind it as well. A number
+    without any tells nothing and is left out. A value that has no digit, such as a name or a path, needs none.
+    """
     seen: set[str] = set()
-    for found in _RUN.finditer(_quiet(text)):
+    text = _quiet(text)
+    for found in _RUN.finditer(text):
         value = found.group().rstrip(_ENDS)
-        if value not in seen and len(value) <= LONGEST and is_identifier(value):
-            seen.add(value)
-            yield value
+        if value in seen or len(value) > LONGEST or not is_identifier(value):
+            continue
+        seen.add(value)
+        if not any(map(str.isdigit, value)) or "/" in value[:1] or "://" in value:
+            yield value, ""
+            continue
+        before = _BEFORE.search(text, max(0, found.start() - _REACH), found.start())
+        label = before[1] if before else ""
+        if any(map(str.isalpha, value)):
+            yield value, label
+        elif _PLAIN.match(value) and (behind := _BEHIND.match(text, found.start() + len(value))) is not None:
+            yield f"{value} {behind[1]}", label
+        elif label:
+            yield value, label
 
 
 def _quiet(text: str) -> str:
@@ -46,13 +70,19 @@ def is_identifier(value: str) -> bool:
 
 
 def gathered(text: str, room: int, *, known: str = "") -> str:
-    """The identifiers of a text that are not in `known`, separated by blanks, within so many characters."""
+    """The identifiers of a text that are not in `known`, with their labels, within so many characters.
+
+    Values of one label that follow each other share it: `order A-1 A-2, total 12.50`.
+    """
     kept: list[str] = []
-    for value in identifiers(text):
+    last = ""
+    for value, label in identifiers(text):
         if value in known:
             continue
-        room -= len(value) + 1
+        said = value if label == last else f"{label} {value}" if label else value
+        room -= len(said) + 2
         if room < 0:
             break
-        kept.append(value)
-    return " ".join(kept)
+        kept.append(said if label == last or not kept else f", {said}")
+        last = label
+    return " ".join(kept).replace(" ,", ",")

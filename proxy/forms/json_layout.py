@@ -83,8 +83,24 @@ class JsonLayout:
         between = [text for text in rows[first:last] if is_signal(text)][:most]
         # an identifier stands in front, as a rule; a comma never stands in one
         named = "\n".join(",".join(text.split(",", 2)[:2]) for text in rows[first:last])
-        note = f"{gap(last - first - len(between), 'more')} {gathered(named, 2 * self.limits.identifiers)}"
-        return [*rows[:first], *between, note.rstrip(), *rows[last:]]
+        known = self._names(items, first, last) or gathered(named, 2 * self.limits.identifiers)
+        return [*rows[:first], *between, gap(last - first - len(between), "more", known), *rows[last:]]
+
+    def _names(self, items: Record | Sequence[Any], first: int, last: int) -> str:
+        """The first two columns of records that hold identifiers: each key, and the values behind it."""
+        if not isinstance(items, Record):
+            return ""
+        columns = [
+            key for place, key in enumerate(items.keys) if place not in items.shared and place not in items.inner
+        ]
+        room, found = 2 * self.limits.identifiers, []
+        for place, key in enumerate(columns[:2]):
+            values = (str(value) for item in items.items[first:last] for name, value in item if name == key)
+            named = (value for value in values if is_identifier(value) and not (place and value.isdigit()))
+            kept = f"{' '.join(named)} "[: room + 1].rpartition(" ")[0]
+            room -= len(kept)
+            found += [f"{key}: {kept}"] if kept else []
+        return "; ".join(found)
 
     def _points(self, value: list[Any]) -> list[str]:
         """The ends of a long series of points: pairs of coordinates, rows of a matrix."""

@@ -32,6 +32,6 @@ TIGHT = tuple(Limits(text=40, items=rows, numbers=4, rows=rows, head=60, identif
 """Tighter still, for the outline of a text that does not fit the window."""
 
 
-def gap(count: int, what: str) -> str:
-    """The note that stands where something was dropped: `[… 12 lines]`."""
-    return f"[… {count} {what}]"
+def gap(count: int, what: str, known: str = "") -> str:
+    """The note that stands where something was dropped: `[… 12 lines]`, or `[… 12 rows; sku: A-1 A-2]`."""
+    return f"[… {count} {what}; {known}]" if known else f"[… {count} {what}]"

@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.forms.identifiers import gathered
+from proxy.forms.identifiers import is_identifier
 from proxy.forms.limits import Limits, gap
 from proxy.forms.lines import ends
 from proxy.forms.prose import cut
@@ -41,9 +41,17 @@ def table(text: str, limits: Limits) -> str:
     if all(stays):
         return "\n".join(shown)
     dropped = [line for line, kept in zip(lines, stays, strict=True) if not kept]
-    known = gathered("\n".join(dropped), limits.identifiers)
     place = limits.rows * 3 // 4
-    return "\n".join([*shown[:place], gap(len(dropped), "rows"), *([known] if known else []), *shown[place:]])
+    return "\n".join(
+        [*shown[:place], gap(len(dropped), "rows", _names(lines[0], dropped, separator, limits)), *shown[place:]]
+    )
+
+
+def _names(header: str, rows: list[str], separator: str, limits: Limits) -> str:
+    """The column that names the rows, the first one, where it holds identifiers: its head and its values."""
+    first, *names = (line.strip(" |").split(separator)[0].strip() for line in (header, *rows))
+    known = f"{' '.join(filter(is_identifier, names))} "[: limits.identifiers + 1].rpartition(" ")[0]
+    return f"{first}: {known}" if known else ""
 
 
 def _row(line: str, separator: str, limits: Limits) -> str:

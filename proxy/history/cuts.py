@@ -55,12 +55,12 @@ class Room:
 
     @classmethod
     def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
-        """The room in a window. Where tools or head fill much of it, a quarter of what is left is the low mark."""
+        """The room in a window. Where tools or head fill much of it, a sixth of what remains is the low mark."""
         step = max(1, window // _STEPS)
         usable = max(1, usable // step * step if usable >= step else usable)
         high = int(usable * marks.high) - fixed
         summary = max(0, min(int(usable * marks.summary), high // 4))
-        low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 4)
+        low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 6)
         warn = int(usable * marks.warn) - fixed
         again = min(high, max(int(usable * marks.again) - fixed, low + (high - low) // 4))
         return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn, again)
@@ -161,9 +161,9 @@ class _Walk:
             found = one if deep is None else some
         else:
             middle = (room.low + room.high) // 2
-            tries = ((some, room.low), (one, room.low), (some, middle))
+            tries = ((some, room.low), (some, middle), (one, middle))
             fits = (self._fit(limit, index, most, last_user) for limit, most in tries)
-            found = next((start for start in fits if start is not None), one)
+            found = next((start for start in fits if start is not None), one if total > room.high else None)
         if found is None or found <= self.last.start:
             return None
         cut = Cut(found, index, last_user if last_user is not None and last_user < found else None)

@@ -1,58 +1,72 @@
-"""What survives word for word when history leaves: the goal, the user's constraints, the open plan, marked lines."""
+"""What survives word for word when history leaves: what the user laid down, the open plan, lines that are marked."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.chat import Message
+from proxy.history.statements import Sentence, Verdict, sentences
 
 _LONGEST = 600
-"""The longest sentence or line that is pinned, in characters."""
-_GOAL = 1200
+"""The longest marked line that is pinned, in characters."""
 _PLAN = 2000
 _SCANNED = 4000
 """What is read of each end of a message, in characters: more is a pasted document."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
-_RULE = re.compile(
-    r"\b(?:always|never|must|mustn't|do not|don't|cannot|under no circumstances|from now on|at most|at least|"
-    r"no more than|only|(?<!want to )make sure(?! i'm)|avoid|siempre|nunca|jamás|debes?|deben|deber[áé]\w*|tienes? que|"
-    r"s[oó]lo|solamente|únicamente|evita|asegúrate|a partir de ahora|como máximo|como mínimo)\b|"
-    r"^\W*(?:no|not|please no|por favor,? no)\b",
-    re.IGNORECASE,
-)
-_RESTATED = re.compile(
-    r"\b(?:(?:the|my|our|new) (?:goal|task|objective|aim)\b|i (?:want|need) you to\b|your task\b|"
-    r"what i (?:really )?want\b|"
-    r"(?:el|mi|nuestro|nuevo) objetivo\b|(?:la|mi|tu|nueva) tarea\b|(?:quiero|necesito) que\b)",
-    re.IGNORECASE,
-)
+KEPT = 0.4
+"""How likely a sentence must lay something down to be kept."""
+_SURE = 0.8
+"""How likely it must be a goal or a constraint to stand under that heading."""
+_BANDS = (0.9, 0.7, KEPT)
+"""The likelier go first; within a band the newer."""
+_JUDGED = 300
+"""Sentences whose vectors are asked for at a cut: the likeliest by their form and words."""
+_HOPELESS = 0.03
+"""A sentence that is less likely than this by its form and words is not looked at again."""
+
 _ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,3}[.)])?[ \t]*\[([ xX✓✔~>-])\][ \t]+\S.*$", re.MULTILINE)
 _STATUS = re.compile(r'\\?"status\\?"\s*:\s*\\?"(pending|in_progress|todo|open|not_started|completed|done)')
 _CLOSED = frozenset({"x", "X", "✓", "✔", "completed", "done"})
+_FEW = 10
+"""Sentences that are kept of a text that takes a short form."""
+
 _NESTED = re.compile(r"\([^()]*[+*}][^()]*\)\s*[+*{]|\\[1-9]|\(\?P=")
 MARKER = 'recall("'
 """How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
 _TAG = "pinned_context"
 
+Place = tuple[int, int]
+"""A sentence: its message, and its place in the message."""
+
+
+class Statement(NamedTuple):
+    """A sentence that the user laid down."""
+
+    place: Place
+    text: str
+    heading: str
+    """`goal` for the newest goal, `rule` for a constraint, where that is sure; else `said`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """Texts that stand verbatim in the conversation, the most important kind first."""
+    """Texts that stand verbatim in the conversation."""
 
     marked: tuple[str, ...] = ()
     """What the operator's patterns name, and system messages from mid-conversation."""
-    goal: tuple[str, ...] = ()
-    """The first user request, and the latest that states a goal."""
     plan: str | None = None
     """The newest task plan, if anything in it is open."""
-    rules: tuple[str, ...] = ()
-    """The user's constraints, the newest first."""
+    statements: tuple[Statement, ...] = ()
+    """What the user laid down, the most important first."""
 
     def texts(self) -> tuple[str, ...]:
-        """All of them."""
-        return (*self.marked, *self.goal, *((self.plan,) if self.plan else ()), *self.rules)
+        """All of them, in the order of importance."""
+        return (*self.marked, *((self.plan,) if self.plan else ()), *(each.text for each in self.statements))
+
+    def under(self, *headings: str) -> tuple[str, ...]:
+        """The user's statements with one of the headings, in the order of time."""
+        return tuple(each.text for each in sorted(self.statements) if each.heading in headings)
 
     def without(self, shown: str) -> "Pins":
         """Those that do not stand in a text."""
@@ -60,28 +74,27 @@ class Pins:
 
     def within(self, size: int) -> "Pins":
         """Those that fit into so many bytes of UTF-8, in their order of importance."""
-        left = size
         kept: set[str] = set()
         for text in self.texts():
             needed = len(text.encode(errors="surrogatepass")) + 3
-            if needed <= left:
+            if needed <= size:
                 kept.add(text)
-                left -= needed
+                size -= needed
         return self._only(kept)
 
     def _only(self, kept: set[str]) -> "Pins":
         return Pins(
             tuple(text for text in self.marked if text in kept),
-            tuple(text for text in self.goal if text in kept),
             self.plan if self.plan in kept else None,
-            tuple(text for text in self.rules if text in kept),
+            tuple(each for each in self.statements if each.text in kept),
         )
 
 
-def block(texts: Sequence[str]) -> str:
+def block(pins: Pins) -> str:
     """Pinned texts as the content of a message."""
+    texts = (*pins.marked, *((pins.plan,) if pins.plan else ()), *pins.under("goal", "rule", "said"))
     lines = "\n".join("- " + re.sub(rf"</(?={_TAG})", r"<\/", text, flags=re.IGNORECASE) for text in texts)
-    return f"<{_TAG}>\nSaid earlier in this conversation and still in force:\n{lines}\n</{_TAG}>"
+    return f"<{_TAG}>\nSaid earlier in this conversation, word for word:\n{lines}\n</{_TAG}>"
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
@@ -97,51 +110,75 @@ def compiled(pattern: str) -> re.Pattern[str]:
 class Noted(NamedTuple):
     """What a message has that may be pinned: a function of the message alone."""
 
-    opening: str = ""
-    """The beginning of what a user said."""
-    restates: bool = False
-    """Whether a user states a goal in it."""
-    rules: tuple[str, ...] = ()
-    """A user's constraints."""
-    sentences: tuple[str, ...] = ()
-    """All that a user says."""
+    sentences: tuple[Sentence, ...] = ()
+    """What a user says that may lay something down."""
     plan: tuple[str, bool] | None = None
     """A task plan, and whether anything in it is open."""
 
 
 def note(message: Message) -> Noted:
     """Read a message."""
-    plan = _plan(message)
-    if message.get("role") != "user":
-        return Noted(plan=plan)
-    text = message.text
-    restates = _RESTATED.search(text[:_SCANNED]) is not None
-    return Noted(_opening(text), restates, tuple(_rules(text)), tuple(_sentences(text)), plan)
+    said = sentences(message.text) if message.get("role") == "user" else ()
+    return Noted(tuple(each for each in said if MARKER not in each.text), _plan(message))
 
 
-def pinned(
-    gone: Sequence[Message],
-    kept: Sequence[Message],
-    patterns: Sequence[re.Pattern[str]] = (),
-    noted: Callable[[Message], Noted] = note,
-) -> Pins:
-    """What of the messages that leave must survive; `kept` are those that stay and were there when it was decided.
+def laid_down(text: str) -> tuple[str, ...]:
+    """The few sentences of a user's text that surely lay something down, judged by form and words alone."""
+    found = [each for each in sentences(text) if each.guess.kept >= _SURE and MARKER not in each.text]
+    few = {id(each) for each in sorted(found, key=lambda each: -each.guess.kept)[:_FEW]}
+    return tuple(each.text for each in found if id(each) in few)
 
-    `noted` gives what `note` does, from memory where there is one.
+
+def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sentence]:
+    """The sentences of messages that leave which may lay something down, the likeliest first, each once.
+
+    `kept` are the messages that stay: what stands there is not said twice.
     """
-    users = [noted(message) for message in gone if message.get("role") == "user"]
-    goal = tuple(dict.fromkeys(_goals(users)))
-    said = {text for one in kept for text in noted(one).sentences} if users else set()
-    rules = [text for one in reversed(users) for text in one.rules if text not in said]
+    seen = {each.text.casefold() for one in kept for each in one.sentences}
+    found: list[tuple[float, Place, Sentence]] = []
+    for message in range(len(gone) - 1, -1, -1):
+        for place, each in enumerate(gone[message].sentences):
+            likely = each.guess.kept
+            if likely >= _HOPELESS and each.text.casefold() not in seen:
+                seen.add(each.text.casefold())
+                found.append((likely, (message, place), each))
+    return {place: each for _, place, each in sorted(found, reverse=True)[:_JUDGED]}
+
+
+def chosen(verdicts: Sequence[tuple[Place, Sentence, Verdict]], size: int) -> tuple[Statement, ...]:
+    """What is kept of the sentences in about so many bytes, the most important first."""
+    kept = [each for each in verdicts if each[2].kept >= KEPT]
+    goals = [place for place, _, verdict in kept if verdict.kind == "goal" and verdict.sure >= _SURE]
+    newest = max(goals, default=None)
+    found: list[Statement] = []
+    for place, sentence, verdict in sorted(kept, key=lambda each: (_band(each[2]), (-each[0][0], -each[0][1]))):
+        size -= len(sentence.text.encode(errors="surrogatepass")) + 3
+        if size < 0:
+            break
+        is_rule = verdict.kind == "rule" and verdict.sure >= _SURE
+        found.append(Statement(place, sentence.text, "goal" if place == newest else "rule" if is_rule else "said"))
+    return tuple(found)
+
+
+def _band(verdict: Verdict) -> int:
+    return next(place for place, least in enumerate(_BANDS) if verdict.kept >= least)
+
+
+def standing(
+    gone: Sequence[Message], noted: Sequence[Noted], kept: Sequence[Noted], patterns: Sequence[re.Pattern[str]]
+) -> Pins:
+    """The open plan and the marked lines of messages that leave; `noted` are what `note` says of them."""
     marked = [message.text for message in gone if message.is_system and 0 < len(message.text) <= _PLAN]
     marked += [line for message in gone for line in _marked(message, patterns)] if patterns else []
-    inside = "\n".join(goal)
-    return Pins(
-        marked=tuple(dict.fromkeys(marked)),
-        goal=goal,
-        plan=None if any(noted(message).plan is not None for message in kept) else _open_plan(map(noted, gone[::-1])),
-        rules=tuple(text for text in dict.fromkeys(rules) if text not in inside),
-    )
+    plan = next((each.plan for each in (*kept[::-1], *noted[::-1]) if each.plan is not None), None)
+    stays = any(each.plan is not None for each in kept)
+    return Pins(tuple(dict.fromkeys(marked)), plan[0] if plan is not None and plan[1] and not stays else None)
+
+
+def with_statements(pins: Pins, statements: Sequence[Statement]) -> Pins:
+    """The pins and what the user laid down that does not stand in them."""
+    inside = "\n".join(pins.texts())
+    return replace(pins, statements=tuple(each for each in statements if each.text not in inside))
 
 
 def arguments(message: Message) -> Iterator[str]:
@@ -152,59 +189,12 @@ def arguments(message: Message) -> Iterator[str]:
             yield inner["arguments"]
 
 
-def _goals(users: Sequence[Noted]) -> Iterator[str]:
-    if users:
-        yield users[0].opening
-    for one in reversed(users[1:]):
-        if one.restates:
-            yield one.opening
-            return
-
-
-def _opening(text: str) -> str:
-    """A text, or the whole sentences at its beginning where it is long."""
-    text = text.strip()
-    if len(text) <= _GOAL:
-        return text
-    ends = [end.start() for end in _SENTENCE_END.finditer(text[:_GOAL])]
-    return text[: ends[-1] if ends else _GOAL]
-
-
-def _ends(text: str) -> tuple[str, ...]:
-    return (text,) if len(text) <= 2 * _SCANNED else (text[:_SCANNED], text[-_SCANNED:])
-
-
-def _sentences(text: str) -> Iterator[str]:
-    for part in _ends(text):
-        for sentence in _SENTENCE_END.split(part):
-            stripped = sentence.strip()
-            if stripped:
-                yield stripped
-
-
-def _rules(text: str) -> Iterator[str]:
-    if not any(_RULE.search(part) for part in _ends(text)):
-        return
-    for sentence in _sentences(text):
-        if (
-            len(sentence) <= _LONGEST
-            and not sentence.endswith("?")
-            and MARKER not in sentence
-            and _RULE.search(sentence)
-        ):
-            yield sentence
-
-
 def _marked(message: Message, patterns: Sequence[re.Pattern[str]]) -> Iterator[str]:
-    for part in _ends(message.text):
+    text = message.text
+    for part in (text,) if len(text) <= 2 * _SCANNED else (text[:_SCANNED], text[-_SCANNED:]):
         for line in part.splitlines():
             if 0 < len(line.strip()) <= _LONGEST and any(pattern.search(line) for pattern in patterns):
                 yield line.strip()
-
-
-def _open_plan(newest_first: Iterator[Noted]) -> str | None:
-    found = next((one.plan for one in newest_first if one.plan is not None), None)
-    return found[0] if found is not None and found[1] else None
 
 
 def _plan(message: Message) -> tuple[str, bool] | None:
@@ -214,8 +204,8 @@ def _plan(message: Message) -> tuple[str, bool] | None:
             continue
         items = list(_ITEM.finditer(text))
         if len(items) > 1:
-            block = text[items[0].start() : items[-1].end()]
-            return block[:_PLAN], any(item[1] not in _CLOSED for item in items)
+            found = text[items[0].start() : items[-1].end()]
+            return found[:_PLAN], any(item[1] not in _CLOSED for item in items)
         states = _STATUS.findall(text)
         if len(states) > 1 and len(text) <= _PLAN:
             return text, any(state not in _CLOSED for state in states)

@@ -3,8 +3,8 @@
 All of it is a function of the messages that left, so it is worked out once a cut and looked up from then on.
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
@@ -12,11 +12,12 @@ from itertools import pairwise
 from proxy.chat import Message
 from proxy.context import Archive, Context, Material
 from proxy.history.extract import TAG, summary
-from proxy.history.pins import compiled, note, pinned
+from proxy.history.pins import note
+from proxy.history.selection import fingerprint, prepare_vectors, select
 from proxy.lineage import of_client
 
-_BYTES = 2.5
-"""Bytes that a token of a summary takes at least: identifiers and numbers are dense."""
+_BYTES = 3.5
+"""Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
 WRITTEN = 0.75
 """The share of the extracts' room that a model's text may take."""
@@ -74,6 +75,8 @@ class Measure:
     """The share of it that the pinned texts may take."""
     patterns: tuple[str, ...] = ()
     """Lines that match one of these regular expressions are pinned."""
+    wait: float = field(default=1.0, compare=False)
+    """Seconds for which the vectors of the user's sentences are waited for."""
 
     @property
     def size(self) -> int:
@@ -115,9 +118,14 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     return any(place not in sent and first[place] not in ctx.incoming.messages for place in begins)
 
 
-async def read_ahead(sent: Sequence[Message], ctx: Context) -> None:
-    """Read the newest messages, so that a cut finds everything read: a little in each request, not all in one."""
+async def read_ahead(sent: Sequence[Message], ctx: Context, *, is_near: bool) -> None:
+    """Read the newest messages, so that a cut finds everything read: a little in each request, not all in one.
+
+    Where a cut is near, the vectors that it will want are made in the background.
+    """
     await ctx.once.of_each(note, sent[-_NEWEST:])
+    if is_near:
+        await prepare_vectors(sent, ctx)
 
 
 async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
@@ -164,21 +172,18 @@ async def summarised(
     gone = leaving.without_carried(leaving.sent)
     carried = [] if leaving.carried is None else [leaving.talk[leaving.carried]]
     staying = [*carried, *leaving.sent[leaving.start : leaving.at + 1]]
-    patterns = [compiled(pattern) for pattern in measure.patterns]
     key = (fingerprint(gone), fingerprint(staying), measure)
-    size = _size(gone) + _size(staying)
-    read = [*gone, *staying]
-    notes = dict(zip(map(id, read), await ctx.once.of_each(note, read), strict=True))
-    work = partial(pinned, gone, staying, patterns, lambda message: notes[id(message)])
-    pins = await ctx.once.of_key(("pins", key), size if patterns else 0, work)
+    size = _size(gone)
+    room = int(measure.size * measure.pins)
+    pins = await select(gone, staying, measure.patterns, room, ctx, wait=measure.wait)
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
-    for part in (1.0, 0.5, 0.25, 0.0):
+    for part in (1.0, 0.75, 0.5, 0.25, 0.0):
         fitting = pins.within(int(measure.size * measure.pins * part))
         room = int(measure.size * (1 - measure.pins) * part)
         used = written if written is not None and len(written.text.encode()) <= room * WRITTEN else Written()
         rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
         telling = partial(summary, rest, fitting, room, handles, len(gone), used.text)
-        text = await ctx.once.of_key(("summary", key, room, handles, used), size, telling)
+        text = await ctx.once.of_key(("summary", key, fitting, room, handles, used), size, telling)
         made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
         if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
@@ -222,12 +227,6 @@ def _digest(messages: Sequence[Message], measure: Measure) -> str:
     for message in messages:
         digest.update(len(message.raw).to_bytes(8, "big") + message.raw)
     return digest.hexdigest()
-
-
-def fingerprint(messages: Sequence[Message]) -> Hashable:
-    """Equal for messages of equal bytes, in this process; free where their bytes were hashed before."""
-    raws = [message.raw for message in messages]
-    return hash(tuple(map(hash, raws))), len(raws), sum(map(len, raws))
 
 
 def _size(messages: Sequence[Message]) -> int:

@@ -146,6 +146,11 @@ def test_an_unknown_policy_is_looked_up_in_vain() -> None:
     ("chains", "more", "line", "told"),
     [
         pytest.param("[{G: {on_error: skip}}]", "", 6, "`on_error: skip` lets a request pass", id="open on a fault"),
+        pytest.param(
+            "[{validate_content: {action: reject}}]", "", 6, "`on_error: skip` lets", id="a step that refuses"
+        ),
+        pytest.param("[{validate_content: {action: reject, on_error: reject}}]", "", None, "", id="and fails closed"),
+        pytest.param("[validate_content]", "", None, "", id="one that only marks"),
         pytest.param("[{G: {mode: observe}}]", "", 6, "`mode: observe` only reports", id="shadow mode"),
         pytest.param("[{G: {when: {has_tools: true}}}]", "", 6, "that do not meet `when`", id="only sometimes"),
         pytest.param("[offload_content, G]", "", 6, "'offload_content' stands before it", id="behind another step"),

@@ -18,12 +18,12 @@ WINDOW = 2000
 def turn(n: int, text: str = "") -> list[Message]:
     """About a hundred tokens."""
     return [
-        Message({"role": "user", "content": f"{text} question {n} " + "word " * 30}),
+        Message({"role": "user", "content": f"{text} question {n} " + "word " * 30 + "?"}),
         Message({"role": "assistant", "content": f"answer {n} " + "word " * 30}),
     ]
 
 
-def talk(turns: int, first: str = "Never use id_9.") -> ChatRequest:
+def talk(turns: int, first: str = "Never use the old card.") -> ChatRequest:
     messages = [*chat("s").messages, *turn(0, first)]
     for n in range(1, turns):
         messages += turn(n)
@@ -48,7 +48,7 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **
 
 @pytest.mark.parametrize(
     ("turns", "why"),
-    [(3, "context at 15%"), (15, "context at 72%, near the 80% mark")],
+    [(3, "context at 15%"), (15, "context at 73%, near the 80% mark")],
 )
 async def test_below_the_mark_nothing_happens(turns: int, why: str) -> None:
     assert await decided(talk(turns)) == Keep(why)
@@ -62,18 +62,18 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     assert head is request.messages[0]
     assert summary.role == "user"
     assert summary.text.startswith("<conversation_summary>\n")
-    assert "- Never use id_9." in summary.text
+    assert "- Never use the old card." in summary.text
     assert noted.role == "assistant"
     assert kept == list(request.messages[-len(kept) :])
     assert kept[0].role == "user"
     left = request.messages[1 : -len(kept)]
     assert decision.facts["left_messages"] == len(left)
     ((handle, content),) = archive.kept.items()
-    assert f'[{len(left)} messages left; recall("{handle}") has them]' in summary.text
+    assert f'[{len(left)} earlier messages are archived word for word: recall("{handle}")]' in summary.text
     assert [json.loads(line) for line in content.splitlines()] == list(left)
     assert not damage(request, decision.request)
     counted = await context().tokens.count(decision.request)
-    assert counted.total <= 0.4 * WINDOW
+    assert counted.total <= 0.3 * WINDOW
 
 
 @pytest.mark.parametrize(("cache", "deepest"), [(CacheRules(0.1, 1.0, 0, 300), 0.8), (CacheRules(), 0.55)])

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -6,8 +8,9 @@ from policies.pin_context import PinContext
 from policies.window_history import WindowHistory
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, script
+from proxy.testing import Example, MemoryArchive, chat, context, profile, script
 
 
 def talk(turns: int) -> ChatRequest:
@@ -31,8 +34,7 @@ async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
     head, pins, noted, *kept = outcome.request.messages
     assert (head.role, pins.role, noted.role, kept[0].role) == ("system", "user", "assistant", "user")
     assert pins.text == (
-        "<pinned_context>\nSaid earlier in this conversation and still in force:\n"
-        "- Book a flight. Never charge the card.\n</pinned_context>"
+        "<pinned_context>\nSaid earlier in this conversation, word for word:\n- Never charge the card.\n</pinned_context>"
     )
 
 
@@ -51,7 +53,8 @@ async def test_behind_a_step_that_pins_it_proves_it() -> None:
     outcome = await run([("compress_history", CompressHistory()), ("pin_context", PinContext())], ctx, strict=True)
     first, second = outcome.steps
     assert first.verdict == "rewrite"
-    assert (second.verdict, second.why) == ("keep", "all 1 pinned texts stand in the request")
+    assert (second.verdict, second.why) == ("keep", "all 0 pinned texts stand in the request")
+    assert "- Never charge the card." in outcome.request.messages[1].text
 
 
 async def test_patterns_and_the_share_that_they_may_take() -> None:
@@ -60,12 +63,53 @@ async def test_patterns_and_the_share_that_they_may_take() -> None:
     dropped = request.with_messages(request.messages[-3:])
     decision = await PinContext(patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
     assert isinstance(decision, Rewrite)
-    assert "- Book a flight" in decision.request.messages[0].text
+    assert "- Never charge the card." in decision.request.messages[0].text
     assert "\n- u3xxx" in decision.request.messages[0].text
-    tight = await PinContext(share=0.001).apply(dropped, ctx)
+    tight = await PinContext(share=0.001, patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
     assert tight == Keep("1 pinned texts are missing and too long for 0% of the window")
 
 
 def test_dangerous_patterns_are_refused() -> None:
     with pytest.raises(ValidationError, match="take forever"):
         PinContext(patterns=("(x+)*",))
+
+
+def planning(turns: int, title: str = "CURRENT TASK PLAN") -> ChatRequest:
+    messages = list(chat("s").messages)
+    for n in range(turns):
+        boxes = "\n".join(f"- [{'x' if n > item else ' '}] step {item} " + "word " * 20 for item in range(6))
+        messages += [Message({"role": "system", "content": f"{title}\n{boxes}"}), *chat(f"u{n} a{n}").messages]
+    return chat("u").with_messages([*messages, *chat("ulast").messages])
+
+
+@pytest.mark.parametrize("title", ["CURRENT TASK PLAN", "PLAN ACTUAL", "📋 Aufgaben"])
+async def test_a_plan_that_is_sent_in_each_turn_stands_once(title: str) -> None:
+    request, archive = planning(12, title), MemoryArchive()
+    decision = await PinContext().apply(request, context(request, archive=archive))
+    assert isinstance(decision, Rewrite)
+    systems = [message for message in decision.request.messages[2:] if message.is_system]
+    assert systems[-1] is [message for message in request.messages if message.is_system][-1]
+    assert [message.text.startswith("[An earlier copy of this plan: recall(") for message in systems[:-1]] == [
+        True
+    ] * 10
+    assert all(handle in "".join(message.text for message in systems) for handle in archive.kept)
+    assert isinstance(await PinContext().apply(decision.request, context(request, archive=archive)), Keep)
+
+
+async def test_with_a_prompt_cache_only_copies_that_pay_and_what_was_decided_stays() -> None:
+    cached = profile(cache=CacheRules(read=0.1, ttl=300))
+    before: list[bytes] = []
+    for turns in range(2, 14):
+        request = planning(turns)
+        decision = await PinContext().apply(request, context(request, model=cached))
+        after = decision.request if isinstance(decision, Rewrite) else request
+        raws = [message.raw for message in after.messages]
+        assert raws[: max(0, len(before) - 5)] == before[:-5], "only the copy before the newest changes"
+        before = raws
+    assert isinstance(decision, Rewrite)
+
+
+@pytest.mark.parametrize("fields", [{"archive": None}, {"held": 3}])
+async def test_a_plan_stays_where_it_may_not_change(fields: dict[str, Any]) -> None:
+    request = planning(12)
+    assert isinstance(await PinContext().apply(request, context(request, **fields)), Keep)

@@ -138,7 +138,7 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     assert (summary.role, noted.role) == ("user", "assistant")
     assert "- Never use id_9." in summary.text
     ((handle, content),) = archive.kept.items()
-    assert f'[8 messages left; recall("{handle}") has them]' in summary.text
+    assert f'[8 earlier messages are archived word for word: recall("{handle}")]' in summary.text
     assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
 
 

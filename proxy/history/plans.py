@@ -1,0 +1,49 @@
+"""A plan that a client sends again and again stands once: the newest copy, at its place."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from proxy.chat import Message, split_head
+from proxy.context import Context
+from proxy.economics import turns_to_pay
+from proxy.history.pins import MARKER, note
+
+
+async def earlier_copies(messages: Sequence[Message], ctx: Context) -> dict[int, Message]:
+    """References to take the places of system messages in mid-conversation that repeat the plan of a later one.
+
+    Each is archived first. Whether one is replaced depends on what stands up to the next copy alone, so it is the same
+    in every later request: where the provider caches prompts, the edit must pay back within as many turns as there
+    were so far, because all behind it is written anew.
+    """
+    if ctx.held or ctx.archive is None:  # nothing may change in front of signed reasoning
+        return {}
+    notes = await ctx.once.of_each(note, messages)
+    titles = {
+        place: message.text.lstrip().partition("\n")[0]
+        for place, (message, noted) in enumerate(zip(messages, notes, strict=True))
+        if message.is_system and noted.plan is not None
+    }
+    if len(titles) < 2:
+        return {}
+    sizes = await ctx.tokens.sizes(messages)
+    found: dict[int, Message] = {}
+    first = len(split_head(messages)[0])
+    copies = [place for place in titles if place >= first and titles[place] == titles[max(titles)]]
+    for place, following in pairwise(copies):
+        text = messages[place].text
+        short = f'[An earlier copy of this plan: {MARKER}{ctx.archive.handle(text)}"). The newest copy stands below.]'
+        changed = messages[place].with_changes(content=short)
+        (size,) = await ctx.tokens.sizes([changed])
+        turns = sum(message.get("role") == "user" for message in messages[:following])
+        rewritten = sum(sizes[place + 1 : following])
+        if turns_to_pay(ctx.model.cache, sizes[place] - size, rewritten) <= turns and await _is_kept(text, ctx):
+            found[place] = changed
+    return found
+
+
+async def _is_kept(text: str, ctx: Context) -> bool:
+    archive = ctx.archive
+    if archive is None:
+        return False
+    return bool(await archive.touch([archive.handle(text)])) or await archive.keep(text) is not None

@@ -1,0 +1,195 @@
+"""Tell what a user lays down from chatter, sentence by sentence: a logistic regression, fitted to sentences as data.
+
+It reads a sentence's form and the pieces of its words, and, where the embedding model is the one that it was fitted
+with, the sentence's vector. `benchmarks/fit_statements.py` makes `data/statements.json` of `data/statements.txt`.
+"""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from math import exp, log2, sqrt
+from typing import NamedTuple
+from zlib import crc32
+
+KINDS = ("rule", "fact", "goal", "decision", "none")
+"""What a sentence is: a constraint, limit, budget or deadline; a fact about the user; a goal; a decision; nothing."""
+
+SIZE = 4096
+"""Places that the pieces of words are hashed to."""
+LONGEST = 300
+"""Characters of the longest sentence that is read."""
+
+_READ = 4000
+"""What is read of each end of a text, in characters: more is a pasted document."""
+_USUAL = 500
+"""Characters of a message up to which all of it counts as the user's own words."""
+_IDEOGRAMS = "\u2e80"
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_FENCED = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
+_BULLET = re.compile(r"^(?:[-*+•>]|\d{1,2}[.)])\s+")
+_CODE = re.compile(r"^\[.*\]$|[{}<>=;|\\`]|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")
+_WORD = re.compile(r"[^\W\d_]+|\d+|[?!¿¡$€£¥%]")
+_UNIT = re.compile(r"[$€£¥%]\s?\d|\d\s?(?:[$€£¥%]|[^\W\d_])")
+_IDENTIFIER = re.compile(r"\S@\S|://|\w[_/.]\w|\d{4}|[^\W\d_]-?\d")
+_LAUGH = re.compile(r"\.\.\.|…|(?:h[aei]|ja|哈){2}", re.IGNORECASE)
+_EMOJI = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff]")
+
+
+class Sentence(NamedTuple):
+    """A sentence of a user's, and how it scores by its form and words: a function of the message alone."""
+
+    text: str
+    alone: tuple[float, ...]
+    """The scores of each of `KINDS` where there is no vector."""
+    beside: tuple[float, ...]
+    """What is added to the scores of its vector where there is one."""
+    penalty: float
+    """What a sentence of a long message loses: it is less likely the user's own word to the assistant."""
+
+    @property
+    def guess(self) -> "Verdict":
+        """The verdict without a vector."""
+        return Verdict.of(self.alone, self.penalty)
+
+    def judged(self, vector: Sequence[float | None]) -> "Verdict":
+        """The verdict, by the products of its vector and the directions of `Model.directions` where they are known."""
+        known = [each for each in vector if each is not None]
+        if len(known) < len(KINDS):
+            return self.guess
+        lengths = model().lengths
+        scores = (a + b * c for a, b, c in zip(self.beside, known, lengths, strict=True))
+        return Verdict.of(tuple(scores), self.penalty)
+
+
+class Verdict(NamedTuple):
+    """What a sentence is taken for."""
+
+    kind: str
+    """The likeliest of the kinds, `none` left out."""
+    sure: float
+    """How likely it is that kind."""
+    kept: float
+    """How likely it lays down anything."""
+
+    @classmethod
+    def of(cls, scores: Sequence[float], penalty: float) -> "Verdict":
+        """From the scores of each kind."""
+        top = max(scores)
+        odds = [exp(score - top) for score in scores]
+        total = sum(odds)
+        best = max(range(len(KINDS) - 1), key=odds.__getitem__)
+        odd = (total - odds[-1]) / max(odds[-1], 1e-9) * exp(-penalty)
+        return cls(KINDS[best], odds[best] / total, odd / (1 + odd))
+
+
+class Model(NamedTuple):
+    """The fitted weights."""
+
+    name: str
+    """The embedding model that it was fitted with."""
+    directions: tuple[bytes, ...]
+    """For each kind a packed vector of unit length."""
+    lengths: tuple[float, ...]
+    """What the products with them are multiplied by."""
+    bias: tuple[float, ...]
+    """Of the kinds alone, then of the kinds beside a vector; `rows` likewise."""
+    rows: tuple[tuple[float, ...], ...]
+    """The weights of each feature of `features`."""
+
+
+@cache
+def model() -> Model:
+    """What `data/statements.json` says."""
+    said = json.loads((files("proxy") / "data" / "statements.json").read_text(encoding="utf-8"))
+    width, scale = len(said["bias"]), said["scale"]
+    weights = memoryview(b64decode(said["weights"])).cast("b")
+    rows = tuple(
+        tuple(weight * scale for weight in weights[start : start + width]) for start in range(0, len(weights), width)
+    )
+    directions = tuple(b64decode(each) for each in said["directions"])
+    return Model(said["model"], directions, tuple(said["lengths"]), tuple(said["bias"]), rows)
+
+
+def sentences(text: str) -> tuple[Sentence, ...]:
+    """The sentences of what a user wrote that may lay something down: no code, no questions, nothing too long."""
+    text = text.strip()
+    penalty = max(0.0, log2(len(text) / _USUAL)) / 2 if text else 0.0
+    found = {
+        one: Sentence(one, scores[: len(KINDS)], scores[len(KINDS) :], penalty)
+        for one in split(text)
+        if len(one) <= LONGEST and one[-1] not in "?？:：" and is_prose(one)
+        for scores in [_scores(one)]
+    }
+    return tuple(found.values())
+
+
+def split(text: str, most: int = _READ) -> Iterator[str]:
+    """The sentences of both ends of a text, without what stands in fences of code, and without bullets."""
+    for part in (text,) if len(text) <= 2 * most else (text[:most], text[-most:]):
+        for one in _END.split(_FENCED.sub("\n", part)):
+            stripped = _BULLET.sub("", one.strip())
+            if stripped:
+                yield stripped
+
+
+def is_prose(sentence: str) -> bool:
+    """Whether a sentence reads like something said, not like code, a heading, or a sign."""
+    letters = sum(map(str.isalpha, sentence))
+    words = len(sentence.split())
+    is_said = words > 1 or any(char >= _IDEOGRAMS for char in sentence)
+    return is_said and letters * 2 >= len(sentence) and not _CODE.search(sentence)
+
+
+def features(sentence: str) -> dict[int, float]:
+    """The features of a sentence, by their places: its form, then the pieces of its words, hashed."""
+    form = (
+        "?" in sentence or "¿" in sentence,
+        "!" in sentence or "¡" in sentence,
+        any(map(str.isdigit, sentence)),
+        _UNIT.search(sentence) is not None,
+        min(len(sentence), 200) / 100,
+        len(sentence.split()) <= 3,
+        _LAUGH.search(sentence) is not None,
+        _IDENTIFIER.search(sentence) is not None,
+        ":" in sentence,
+        sentence[:1].islower(),
+        _EMOJI.search(sentence) is not None,
+        any(map(str.isupper, sentence[1:])),
+        "," in sentence,
+    )
+    found = {place: FORM * value for place, value in enumerate(form) if value}
+    pieces = set(_pieces(sentence.lower()))
+    weight = 1 / sqrt(len(pieces)) if pieces else 0.0
+    for piece in pieces:
+        place = len(form) + crc32(piece.encode(errors="surrogatepass")) % SIZE
+        found[place] = weight
+    return found
+
+
+FORM = 0.3
+"""How much a feature of form weighs beside those of words, before the fit."""
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    """Words, pairs of neighbours, how the sentence begins, and sequences of four letters within words."""
+    words = ["0" if word.isdigit() else word for word in _WORD.findall(sentence)]
+    yield from words
+    yield "^" + " ".join(words[:1])
+    yield "^" + " ".join(words[:2])
+    for one, other in pairwise(words):
+        yield f"{one} {other}"
+    for word in words:
+        size = 2 if word[0] >= _IDEOGRAMS else 4
+        bounded = f"<{word}>"
+        for start in range(max(1, len(bounded) - size + 1)):
+            yield bounded[start : start + size]
+
+
+def _scores(sentence: str) -> tuple[float, ...]:
+    known = model()
+    rows = [[value * weight for weight in known.rows[place]] for place, value in features(sentence).items()]
+    return tuple(map(sum, zip(known.bias, *rows, strict=True)))

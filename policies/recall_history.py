@@ -25,6 +25,8 @@ _CORE = 0.5
 """The relevance, as a share of the best one's, of a passage that a question cannot do without, if it is about it."""
 _TOGETHER = 1.5
 """How much of what one message may have, it and the earlier ones may have together."""
+_SPENT = 0.25
+"""The part of what a cut saves in each request that passages may cost, where the provider has a prompt cache."""
 _LEVELS = 3
 _STAYS = 0.4
 """The share of the usable window that a cut leaves, about: what is older than that will leave with it."""
@@ -55,8 +57,10 @@ class RecallHistory(Policy):
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
-    beside_tools: int = Field(default=400, ge=100)
-    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`."""
+    beside_tools: int = Field(default=300, ge=100)
+    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`. With
+    a prompt cache this many are always allowed, and more only as far as they cost at most a quarter of what the cut
+    saves in each request: passages are new text at full price, what left would have been read from the cache."""
 
     ceiling: float = Field(default=CEILING, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
@@ -167,9 +171,10 @@ class _Recollection:
         self._seen = await self._hashes([*before, asked])
         sizes = await self._ctx.tokens.sizes(self._request.messages)
         total = (await self._ctx.tokens.count(self._request)).total
-        room = min(int(self._usable * self._policy.ceiling), (await self._ctx.tokens.count(self._ctx.incoming)).total)
-        free = room - total + sum(sizes[asked + 1 :])
-        budget = _Budget(min(int(self._usable * self._policy.share), self._policy.max_tokens), free)
+        came = (await self._ctx.tokens.count(self._ctx.incoming)).total
+        room = min(int(self._usable * self._policy.ceiling), came)
+        each = min(int(self._usable * self._policy.share), self._policy.max_tokens, self._worth(came - total))
+        budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
         blocks = await self._earlier(before)
         choice, how = await self._choice(asked, budget, blocks, sizes)
         if choice.alone or total + sum(block.tokens for block in blocks.values()) > room:
@@ -183,6 +188,12 @@ class _Recollection:
                 blocks[asked] = block
                 break
         return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.places else how)
+
+    def _worth(self, gone: int) -> int:
+        """How many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
+        rules = self._ctx.model.cache
+        paid = int(gone * rules.read / max(rules.write, rules.read) * _SPENT) if rules.ttl else gone
+        return max(paid, self._policy.beside_tools)
 
     def _placed(self, blocks: dict[int, _Block], how: str) -> Rewrite:
         tokens = sum(block.tokens for block in blocks.values())
@@ -237,7 +248,9 @@ class _Recollection:
         if memo is not None and (known := (await memo.known([key]))[0]) is not None:
             return _Choice.read(known), "as before"
         found, how, _ = await self._found(asked)
-        choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=asked) : asked]))
+        # the answer before the message was never sent: it is new whatever stands in front of it
+        end = asked - (self._request.messages[asked - 1].get("role") == "assistant")
+        choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
         block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
         choice = choice._replace(places=block.places if block is not None else ())
         how = "no room for passages" if found and not choice.places else how

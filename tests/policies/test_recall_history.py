@@ -335,7 +335,8 @@ async def test_earlier_passages_leave_unless_leaving_costs_more(cache: CacheRule
     incoming, request = cut("Where is Lisbon?")
     policy = RecallHistory(least=0.9)
     first = await policy.apply(request, remembering(incoming, store, model=model))
-    later, longer = cut("Where is Lisbon?", assistant("x" * behind), user("How old is my dog Biscuit?"))
+    said = (assistant("x" * behind), user("ok"), assistant("Go on."), user("How old is my dog Biscuit?"))
+    later, longer = cut("Where is Lisbon?", *said)
     second = await policy.apply(longer, remembering(later, store, model=model))
     assert FACTS[0] in "\n".join(texts(second))
     assert (texts(second)[: len(texts(first))] == texts(first)) is stays
@@ -347,3 +348,17 @@ async def test_another_session_does_not_see_what_was_chosen() -> None:
     await memos.bound("tenant", "a").settle("key", "value")
     assert await memos.bound("tenant", "b").known(["key"]) == [None]
     assert await memos.bound("tenant", "a").known(["key"]) == ["value"]
+
+
+@pytest.mark.parametrize(
+    ("cache", "most"), [(CacheRules(), 8000), (CacheRules(0.1, 1.0, 0, 300), 500), (CacheRules(0.5, 1.0, 0, 300), 2500)]
+)
+async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, most: int) -> None:
+    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(300)]
+    incoming, request = cut("Biscuit facts?", past=past)
+    ctx = context(incoming, model=profile(100_000, cache=cache))
+    decision = await RecallHistory().apply(request, ctx)
+    assert isinstance(decision, Rewrite)
+    left = (await ctx.tokens.count(incoming)).total - (await ctx.tokens.count(request)).total
+    assert 15_000 < left < 20_000
+    assert 0.6 * most < int(str(decision.facts["recalled_tokens"])) <= most + 2 * (most == 8000) * most

@@ -25,7 +25,7 @@ _CORE = 0.5
 """The relevance, as a share of the best one's, of a passage that a question cannot do without, if it is about it."""
 _TOGETHER = 1.5
 """How much of what one message may have, it and the earlier ones may have together."""
-_SPENT = 0.25
+_SPENT = 0.15
 """The part of what a cut saves in each request that passages may cost, where the provider has a prompt cache."""
 _LEVELS = 3
 _STAYS = 0.4
@@ -57,10 +57,11 @@ class RecallHistory(Policy):
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
-    beside_tools: int = Field(default=300, ge=100)
-    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`. With
-    a prompt cache this many are always allowed, and more only as far as they cost at most a quarter of what the cut
-    saves in each request: passages are new text at full price, what left would have been read from the cache."""
+    beside_tools: int = Field(default=400, ge=100)
+    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`; the
+    best passage may be longer. With a prompt cache this many are always allowed, and more only as far as they cost at
+    most 15 % of what the cut saves in each request: passages are new text at full price, what left would have been read
+    from the cache."""
 
     ceiling: float = Field(default=CEILING, gt=0, le=1)
     """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
@@ -265,7 +266,7 @@ class _Recollection:
         there = {place for block in earlier.values() for place in block.places}
         core = [each for each in fresh if each.share >= _CORE and each.is_about]
         if self._request.tools:
-            core = _fitting(core, self._policy.beside_tools)
+            core = _fitting(core, self._policy.beside_tools) or core[:1]
         if self._request.tools or earlier:
             fresh = core
         missing = [each for each in core if each.place not in there]

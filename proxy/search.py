@@ -16,15 +16,13 @@ from proxy.small_talk import asks_nothing
 _FRAME = 1
 """Tokens that the line around a passage takes beyond what a message's own frame does."""
 
-_CLEAR = 0.05
-"""How much nearer than small talk the nearest passage must be for meaning alone to say that the past is asked for."""
 _FARTHEST = -0.1
-"""Below it nothing is asked for, whatever words a passage shares with the question."""
+"""How much nearer to small talk than to any passage a question may be that shares words with one."""
 _COVERED = 0.2
 """The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
 more."""
 _TERMS = 2
-_MOST = 0.5
+_MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
 Place = tuple[int, int]
@@ -159,12 +157,12 @@ def _is_asked(words: Sequence[Fit], nearest: float | None, is_partial: bool) -> 
     `nearest` is. While vectors are missing, words alone may say so."""
     by_words = any(map(_is_covering, words))
     if nearest is None or is_partial:
-        return by_words or (nearest or 0.0) >= _CLEAR
-    return nearest >= _CLEAR or (by_words and nearest >= _FARTHEST)
+        return by_words or (nearest or 0.0) > 0
+    return nearest > 0 or (by_words and nearest >= _FARTHEST)
 
 
 def _is_about(words: Fit, cosine: float | None, floor: float | None) -> bool:
-    return _is_covering(words) or (cosine is not None and floor is not None and cosine >= floor + _CLEAR)
+    return _is_covering(words) or (cosine is not None and floor is not None and cosine > floor)
 
 
 def _is_covering(words: Fit) -> bool:

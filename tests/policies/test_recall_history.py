@@ -11,7 +11,7 @@ from proxy.memory import Memos
 from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.stores import MemoryStore
-from proxy.testing import Example, context, lifelike, profile
+from proxy.testing import Example, context, lifelike, profile, tool
 
 FACTS = (
     "My dog Biscuit is a beagle of nine years.",
@@ -115,7 +115,7 @@ async def test_small_talk_asks_nothing_of_the_past(question: str, cosine: float 
     ("question", "floor", "nearest", "is_asked"),
     [
         ("What is the capital of Mongolia?", 0.3, 0.25, False),
-        ("¿Quién escribió Rayuela?", 0.55, 0.55, False),  # all Spanish texts are this near to it
+        ("¿Quién escribió Rayuela?", 0.55, 0.54, False),  # all Spanish texts are this near to it
         ("Recommend a dessert!", 0.3, 0.4, True),
         ("that dog of ours, how many years now?", 0.3, 0.25, True),  # it shares words
         ("so funny, your dog of nine years", 0.7, 0.3, False),  # words are not enough where it is like small talk
@@ -351,9 +351,14 @@ async def test_another_session_does_not_see_what_was_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "most"), [(CacheRules(), 8000), (CacheRules(0.1, 1.0, 0, 300), 500), (CacheRules(0.5, 1.0, 0, 300), 2500)]
+    ("cache", "least", "most"),
+    [
+        (CacheRules(), 5000, 24_000),
+        (CacheRules(0.1, 1.0, 0, 300), 200, 400),
+        (CacheRules(0.5, 1.0, 0, 300), 900, 1500),
+    ],
 )
-async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, most: int) -> None:
+async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, least: int, most: int) -> None:
     past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(300)]
     incoming, request = cut("Biscuit facts?", past=past)
     ctx = context(incoming, model=profile(100_000, cache=cache))
@@ -361,4 +366,14 @@ async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, m
     assert isinstance(decision, Rewrite)
     left = (await ctx.tokens.count(incoming)).total - (await ctx.tokens.count(request)).total
     assert 15_000 < left < 20_000
-    assert 0.6 * most < int(str(decision.facts["recalled_tokens"])) <= most + 2 * (most == 8000) * most
+    assert least < int(str(decision.facts["recalled_tokens"])) <= most
+
+
+async def test_beside_tools_the_best_passage_comes_whole_though_it_is_long() -> None:
+    wanted = "The wombat lives in a burrow. " + "It digs. " * 120
+    past = [user(wanted), assistant("Read. " * 60), *PAST]
+    incoming, request = cut("Where does the wombat live?", past=past)
+    for tools in ((), (tool(),)):
+        ctx = context(incoming.with_tools(tools))
+        decision = await RecallHistory(beside_tools=100).apply(request.with_tools(tools), ctx)
+        assert wanted.strip() in recalled(decision)

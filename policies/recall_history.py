@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import CEILING, RECALLED, injected, placed
+from proxy.chat.blocks import RECALLED, injected, placed
 from proxy.context import Context
 from proxy.departed import departed
 from proxy.economics import turns_to_pay
@@ -63,9 +63,9 @@ class RecallHistory(Policy):
     most 15 % of what the cut saves in each request: passages are new text at full price, what left would have been read
     from the cache."""
 
-    ceiling: float = Field(default=CEILING, gt=0, le=1)
-    """The share of the usable window that the whole prompt may take with them. Where a growing tool loop comes near,
-    they are halved, and halved again."""
+    ceiling: float = Field(default=0.79, gt=0, le=1)
+    """The share of the usable window that the whole prompt may take with them: 80 %, less what counts may be wrong by.
+    Where a growing tool loop comes near, they are halved, and halved again."""
 
     least: float = Field(default=0.4, ge=0, le=1)
     """Passages whose relevance is below this share of the best one's stay out."""

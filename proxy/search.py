@@ -79,8 +79,10 @@ class Search:
         known = [cosine for cosine in meaning if cosine is not None]
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
         nearest = None if floor is None else max(known) - floor
-        if not _is_asked(words, nearest, len(known) < len(meaning)):
-            may_refer = "?" in unicodedata.normalize("NFKC", question) if nearest is None else nearest >= _FARTHEST
+        is_question = "?" in unicodedata.normalize("NFKC", question)
+        is_whole = is_question and any(0 < word.wanted == word.terms for word in words)
+        if not is_whole and not _is_asked(words, nearest, len(known) < len(meaning)):
+            may_refer = is_question if nearest is None else nearest >= _FARTHEST
             return Answer((), "nothing of what left is asked for", may_refer)
         order = ranked(candidates, [word.score for word in words], meaning, least)
         found = [

@@ -118,6 +118,7 @@ async def test_small_talk_asks_nothing_of_the_past(question: str, cosine: float 
         ("¿Quién escribió Rayuela?", 0.55, 0.54, False),  # all Spanish texts are this near to it
         ("Recommend a dessert!", 0.3, 0.4, True),
         ("that dog of ours, how many years now?", 0.3, 0.25, True),  # it shares words
+        ("dog?", 0.6, 0.3, True),  # terse
         ("so funny, your dog of nine years", 0.7, 0.3, False),  # words are not enough where it is like small talk
     ],
 )

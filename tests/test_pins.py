@@ -188,10 +188,13 @@ def test_a_plan_may_be_json_in_a_result_or_a_call() -> None:
 
 
 async def test_marked_lines_and_later_system_messages_come_first() -> None:
-    gone = [user("hi\nTicket ABC-1 is open\nNever close it."), Message({"role": "system", "content": "Be brief."})]
+    gone = [
+        user("hi\nTicket ABC-1 is open\nNever deploy on Fridays."),
+        Message({"role": "system", "content": "Be brief."}),
+    ]
     pins = await select(gone, [], (r"\bABC-\d+",), 4000, context(), wait=0)
     assert pins.marked == ("Be brief.", "Ticket ABC-1 is open")
-    assert pins.texts()[:3] == (*pins.marked, "Never close it.")
+    assert pins.texts()[:3] == (*pins.marked, "Never deploy on Fridays.")
 
 
 def test_what_does_not_fit_is_left_out_by_importance() -> None:

@@ -91,10 +91,13 @@ def _bytes(text: str) -> int:
 def _values(gone: Sequence[Message], inside: str) -> Iterator[str]:
     """Identifiers, numbers, paths and addresses with the words that say what they are, the newest message's first.
 
-    What stands in `inside` is not said twice.
+    Those of the assistant and of tools: what the user said is judged for itself. What stands in `inside` is not said
+    twice.
     """
     seen: set[str] = set()
     for message in gone[: -_NEWEST - 1 : -1]:
+        if message.get("role") == "user":
+            continue
         taken = 0
         for fact in _facts(message):
             fresh = {word for word in TOKEN.findall(fact) if TELLING.search(word)} - seen

@@ -14,7 +14,7 @@ _PLAN = 2000
 _SCANNED = 4000
 """What is read of each end of a message, in characters: more is a pasted document."""
 
-KEPT = 0.4
+KEPT = 0.5
 """How likely a sentence must lay something down to be kept."""
 _SURE = 0.8
 """How likely it must be a goal or a constraint to stand under that heading."""

@@ -122,7 +122,8 @@ def foresee(
             last_user = index
         total = walk.before[index + 1] + left + unread
         high = room.again if cuts and room.again is not None else room.high
-        if ahead is None and total > min(room.warn, high):
+        warn = min(room.warn, high, high - room.high + room.warn)  # as far below this mark as below the first
+        if ahead is None and total > warn:
             ahead = walk.cut(index, unread, last_user)
         cut = walk.cut(index, unread, last_user) if total > high else None
         if cut is not None:

@@ -191,9 +191,9 @@ async def test_another_model_answers(world: World, fails: Respond, reason: str, 
     (received,) = world.other.received
     assert json.loads(received.body)["model"] == "second-there"
     assert json.loads(received.body)["messages"] == [{"role": "user", "content": "hi"}]
-    series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second"}}'
+    series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second-there"}}'
     assert await world.metric(series) == 1
-    assert await world.metric('penstock_requests_total{model="second",status="200",upstream="other"}') == 1
+    assert await world.metric('penstock_requests_total{model="second-there",status="200",upstream="other"}') == 1
 
 
 async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None:

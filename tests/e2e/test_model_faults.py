@@ -57,7 +57,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, str]
     def lines() -> list[dict[str, str]]:
         written = capsys.readouterr().err
         assert not [word for word in ("lorem", "dolor", "Halcyon", "Question", "Bearer") if word in written], written
-        return [json.loads(line) for line in written.splitlines()]
+        lines = map(json.loads, written.splitlines())
+        return [line for line in lines if line["logger"] != "penstock.context"]
 
     return lines
 

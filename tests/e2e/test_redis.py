@@ -239,7 +239,10 @@ async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_
     fault: Callable[[RedisProcess], Callable[[], None]],
 ) -> None:
     path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90)}
-    long = {"model": "m", "messages": [{"role": "user", "content": "Read this. " * 9000}]}
+    long = {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Read this. " * 9000}, {"role": "user", "content": "hi"}],
+    }
     async with proxies(on(running, behind.url), tmp_path, 1) as (base,):
         client = Client(base, behind, http)
         mend = fault(running)

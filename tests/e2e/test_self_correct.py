@@ -109,7 +109,7 @@ async def test_an_answer_that_was_wrong_leaves_a_note(
         run.behind.respond = answering(answer, FINE)
         assert await run.ask(ASKED, **fields) == answer
         got = await run.told()
-        assert [message["role"] for message in got] == ["user", "assistant", "user", "assistant", "user"]
+        assert [message["role"] for message in got] == ["user", "assistant", "user", "user"]
         assert said in got[2]["content"]
         assert got[-1] == NEXT[-1]
         assert await run.sent() == got, "it stays the same"

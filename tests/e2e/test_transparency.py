@@ -79,13 +79,13 @@ async def test_any_field_rides_along_byte_for_byte(
 
 async def test_a_rewrite_leaves_every_other_byte_alone(setup: Setup) -> None:
     old = b'{"role":"user", "content":"\\u00e9", "x":1.0}'
-    turns = b",".join([b'{"role":"user","content":"old"}'] * 4 + [old])
+    turns = b",".join([b'{"role":"user","content":"old"}'] * 5 + [old])
     sent = b'{"temperature": 1e0, "model":"chain-1","messages":[' + turns + b'],"x_last":2.50}'
     await post(setup, sent)
     forwarded = setup.upstream.last.body
     assert forwarded == (
         b'{"temperature":1e0,"model":"chain-1","messages":[{"role":"user","content":"old"},'
-        b'{"role":"user","content":"old"},' + old + b'],"x_last":2.50}'
+        b'{"role":"user","content":"old"},{"role":"user","content":"old"},' + old + b'],"x_last":2.50}'
     )
 
 
@@ -284,7 +284,7 @@ class TestStreams:
         assert b'"prompt_tokens":5' in wanted
         async with setup.session.get(f"{setup.base}/metrics") as response:
             text = await response.text()
-        assert 'penstock_tokens_total{kind="input",model="asking-*"} 10.0' in text
+        assert 'penstock_tokens_total{kind="input",model="asking-1"} 10.0' in text
 
 
 class TestOtherPaths:

@@ -17,7 +17,6 @@ from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _FULL = 0.80
 """The share of the usable window that the prompt may take with what is put back."""
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 
 
 class PinContext(Policy):
@@ -94,11 +93,9 @@ class PinContext(Policy):
         lost = len(missing.texts()) - len(fitting.texts())
         if not fitting.texts():
             return Keep(f"{lost} pinned texts are missing and too long for {self.share:.0%} of the window")
-        about = [Message({"role": "user", "content": block(fitting)})]
-        if talk and talk[0].get("role") == "user":
-            about.append(_NOTED)
+        about = Message({"role": "user", "content": block(fitting)})
         return Rewrite(
-            request.with_messages([*head, *about, *talk]),
+            request.with_messages([*head, about, *talk]),
             why=f"put {len(fitting.texts())} pinned texts back, {lost} were too long",
             facts={"pinned": len(fitting.texts()), "pins_too_long": lost},
         )

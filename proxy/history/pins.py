@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.chat import Message
+from proxy.chat.blocks import PINNED, wrap
 from proxy.history.statements import Sentence, Verdict, sentences
 
 _LONGEST = 600
@@ -34,7 +35,6 @@ _FEW = 10
 _NESTED = re.compile(r"\([^()]*[+*}][^()]*\)\s*[+*{]|\\[1-9]|\(\?P=")
 MARKER = 'recall("'
 """How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
-_TAG = "pinned_context"
 
 Place = tuple[int, int]
 """A sentence: its message, and its place in the message."""
@@ -93,8 +93,7 @@ class Pins:
 def block(pins: Pins) -> str:
     """Pinned texts as the content of a message."""
     texts = (*pins.marked, *((pins.plan,) if pins.plan else ()), *pins.under("goal", "rule", "said"))
-    lines = "\n".join("- " + re.sub(rf"</(?={_TAG})", r"<\/", text, flags=re.IGNORECASE) for text in texts)
-    return f"<{_TAG}>\nSaid earlier in this conversation, word for word:\n{lines}\n</{_TAG}>"
+    return wrap(PINNED, "Said earlier in this conversation, word for word:", ["- " + text for text in texts])
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

@@ -26,7 +26,6 @@ _NEWEST = 8
 """Messages that a request adds to a conversation, hardly ever more."""
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
-_NOTED = Message({"role": "assistant", "content": "Noted."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,8 @@ async def summarised(
         rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
         telling = partial(summary, rest, fitting, room, handles, len(gone), used.text)
         text = await ctx.once.of_key(("summary", key, fitting, room, handles, used), size, telling)
-        made = _placed(Message({"role": "user", "content": text}), carried, leaving.talk[leaving.start :])
+        # first the carried one, because it outlasts the summary in the cache
+        made = [*carried, Message({"role": "user", "content": text})]
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
         if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
             return Summarised(tuple(made), len(fitting.texts()), len(pins.texts()) - len(fitting.texts()))
@@ -239,12 +239,3 @@ def _handle(archive: Archive, messages: Sequence[Message]) -> str:
 
 def _lines(messages: Sequence[Message]) -> str:
     return "\n".join(message.raw.decode(errors="replace") for message in messages)
-
-
-def _placed(about: Message, carried: Sequence[Message], kept: Sequence[Message]) -> list[Message]:
-    """What stands before the kept messages: first the carried one, because it outlasts the summary in the cache.
-
-    A word of the assistant parts two user messages: strict templates want the roles to alternate.
-    """
-    before = [*carried, _NOTED] if carried else []
-    return [*before, about, _NOTED] if kept and kept[0].get("role") == "user" else [*before, about]

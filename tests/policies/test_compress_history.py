@@ -58,12 +58,11 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     request, archive = talk(17), MemoryArchive()
     decision = await decided(request, archive)
     assert isinstance(decision, Rewrite)
-    head, summary, noted, *kept = decision.request.messages
+    head, summary, *kept = decision.request.messages
     assert head is request.messages[0]
     assert summary.role == "user"
     assert summary.text.startswith("<conversation_summary>\n")
     assert "- Never use the old card." in summary.text
-    assert noted.role == "assistant"
     assert kept == list(request.messages[-len(kept) :])
     assert kept[0].role == "user"
     left = request.messages[1 : -len(kept)]
@@ -96,10 +95,10 @@ async def test_an_agents_only_request_stays_whole_and_first() -> None:
     request = step(25)
     decision = await decided(request)
     assert isinstance(decision, Rewrite)
-    head, goal, noted, summary, *kept = decision.request.messages
+    head, goal, summary, *kept = decision.request.messages
     assert (head, goal) == request.messages[:2]
     assert goal is request.messages[1]
-    assert (noted.role, summary.role, kept[0].role) == ("assistant", "user", "assistant")
+    assert (summary.role, kept[0].role) == ("user", "assistant")
     assert not damage(request, decision.request)
 
 
@@ -108,7 +107,7 @@ async def test_many_cuts_need_few_handles() -> None:
     decision = await decided(step(300), archive)
     assert isinstance(decision, Rewrite)
     assert int(decision.facts["cuts"]) > 20
-    assert decision.request.messages[3].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
+    assert decision.request.messages[2].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
     recalled = "\n".join(archive.kept.values())
     assert all(
         message in decision.request.messages or message.raw.decode() in recalled for message in step(300).messages

@@ -31,8 +31,8 @@ async def test_nothing_left_nothing_to_do() -> None:
 async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
     chain = [("window_history", WindowHistory(keep_turns=2, stride=2, summary=False)), ("pin_context", PinContext())]
     outcome = await run(chain, context(talk(6)), strict=True)
-    head, pins, noted, *kept = outcome.request.messages
-    assert (head.role, pins.role, noted.role, kept[0].role) == ("system", "user", "assistant", "user")
+    head, pins, *kept = outcome.request.messages
+    assert (head.role, pins.role, kept[0].role) == ("system", "user", "user")
     assert pins.text == (
         "<pinned_context>\nSaid earlier in this conversation, word for word:\n- Never charge the card.\n</pinned_context>"
     )

@@ -133,9 +133,9 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     decision = await decided(request, archive)
     assert isinstance(decision, Rewrite)
     assert not damage(request, decision.request)
-    head, summary, noted, *kept = decision.request.messages
+    head, summary, *kept = decision.request.messages
     assert (head, kept) == (request.messages[0], list(request.messages[9:]))
-    assert (summary.role, noted.role) == ("user", "assistant")
+    assert summary.role == "user"
     assert "- Never use id_9." in summary.text
     ((handle, content),) = archive.kept.items()
     assert f'[8 earlier messages are archived word for word: recall("{handle}")]' in summary.text

@@ -1,3 +1,5 @@
+import pytest
+
 from proxy.chat import Message
 from proxy.history.extract import receipt, summary
 from proxy.history.pins import Pins, Statement
@@ -48,6 +50,33 @@ def test_the_sections_of_a_summary() -> None:
         '[4 earlier messages are archived word for word: recall("abc123")]\n'
         "</conversation_summary>"
     )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What about the parks on day 56?",
+        "¿Y qué hay de los parques el día 56?",
+        "¿Y los parques el día 56",
+        "Was ist mit den Parks an Tag 56? 🙂",
+        "第56天的公园 park list 怎么样？",
+        "ماذا عن الحدائق في اليوم 56؟",
+        "Τι γίνεται με τα πάρκα την ημέρα 56;",
+    ],
+)
+def test_what_asks_is_no_fact(question: str) -> None:
+    """Not even one that the course has no room for, and what is said beside it stays."""
+    told = made(messages(("assistant", f"{question}\nThe gate is B56."), ("user", "Hm. " * 30)))
+    assert "- The gate is B56.\n" in told
+    assert question not in told
+
+
+def test_a_line_that_repeats_the_course_is_no_fact() -> None:
+    said = "My flight to the far island is HAT-136 on Monday morning, and the rest of it we will see then, I hope"
+    told = made(messages(("user", said), ("assistant", f"{said}, with code W77.")))
+    assert told.count("My flight to the far island") == 2
+    assert f"- {said}, with code W77." in told
+    assert made(messages(("user", said))).count("My flight to the far island") == 1
 
 
 def test_a_number_without_a_label_stays_behind_the_handle() -> None:

@@ -1,7 +1,7 @@
 """A summary made of the conversation's own sentences and values: deterministic, without a model, bounded in size."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from proxy.chat import Message, turns
@@ -30,6 +30,8 @@ TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{
 _CLAUSE = re.compile(r"[;,!?](?=\s)|\.(?=\s|$)|\s[-–—]\s")
 _TELLS = re.compile(r"\d|\w[_/@]\w|\w\.[a-z]{2,4}\b|[a-z][A-Z]|\b[A-Z]{3,}\b")
 _LABEL = re.compile(r"[^\W\d_]{3,}")
+_ASKS = re.compile(r"^\W*¿|[?？؟]\W*$|[\u0370-\u03ff];\W*$")
+"""A sentence that asks: by its mark, which in Greek is a semicolon."""
 _CLOSING = re.compile(rf"</(?={TAG})", re.IGNORECASE)
 
 
@@ -101,12 +103,17 @@ def _values(gone: Sequence[Message], inside: str) -> Iterator[str]:
         taken = 0
         for fact in _facts(message):
             fresh = {word for word in TOKEN.findall(fact) if TELLING.search(word)} - seen
-            if fresh and fact not in inside and MARKER not in fact:
+            if fresh and not _is_in(inside, fact, fresh) and MARKER not in fact:
                 seen |= fresh
                 yield fact
                 taken += 1
                 if taken == _EACH:
                     break
+
+
+def _is_in(inside: str, fact: str, values: Iterable[str]) -> bool:
+    """Whether a text says a fact: word for word, or how it begins with all of its values."""
+    return fact in inside or (fact[: _SHOWN // 2] in inside and all(value in inside for value in values))
 
 
 def _facts(message: Message) -> Iterator[str]:
@@ -117,6 +124,8 @@ def _facts(message: Message) -> Iterator[str]:
             yield from _members(value)
             continue
         for sentence in split(text, _READ):
+            if _ASKS.search(sentence):
+                continue
             for said in (sentence,) if len(sentence) <= _FACT else _CLAUSE.split(sentence):
                 short = " ".join(said.strip(" *_#>|,").split())
                 if len(short) <= _FACT and _TELLS.search(short) and is_prose(short) and _is_labelled(short):

@@ -19,6 +19,11 @@ _BITS = 1024
 _MOST = 40
 """Terms of a query that are looked for: a question has fewer, a pasted page hundreds."""
 
+_COMMON = 1 / 3
+"""The share of the texts above which a term in them picks none out."""
+_FEW = 12
+"""With fewer texts than these, any term does."""
+
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -88,6 +93,8 @@ class Fit(NamedTuple):
     """How many terms of the query it has."""
     wanted: int = 0
     """How many terms the query has."""
+    telling: int = 0
+    """How many terms of the query it has that few of the texts have."""
 
 
 def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
@@ -105,14 +112,17 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
         ]
         rarity = log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         whole += rarity
+        is_telling = len(texts) < _FEW or len(having) <= len(texts) * _COMMON
         for place, count in having:
             length = 1 - B + B * texts[place].length / mean
-            fit = found.setdefault(place, [0.0, 0.0, 0])
+            fit = found.setdefault(place, [0.0, 0.0, 0, 0])
             fit[0] += rarity * count * (K1 + 1) / (count + K1 * length)
             fit[1] += rarity
             fit[2] += 1
+            fit[3] += is_telling
     fitting = {
-        place: Fit(score, share / whole, int(count), len(telling)) for place, (score, share, count) in found.items()
+        place: Fit(score, share / whole, int(terms), len(telling), int(few))
+        for place, (score, share, terms, few) in found.items()
     }
     none = Fit()
     return [fitting.get(place, none) for place in range(len(texts))]

@@ -157,10 +157,9 @@ def _digest(message: Message) -> bytes:
 def _is_asked(words: Sequence[Fit], nearest: float | None, is_partial: bool) -> bool:
     """Whether a question asks for what left, by its best passages: their words, and how much nearer than the floor the
     `nearest` is. While vectors are missing, words alone may say so."""
-    by_words = any(map(_is_covering, words))
     if nearest is None or is_partial:
-        return by_words or (nearest or 0.0) > 0
-    return nearest > 0 or (by_words and nearest >= _FARTHEST)
+        return any(map(_is_covering, words)) or (nearest or 0.0) > 0
+    return nearest > 0 or (nearest >= _FARTHEST and any(_is_covering(word) for word in words if word.telling))
 
 
 def _is_about(words: Fit, cosine: float | None, floor: float | None) -> bool:

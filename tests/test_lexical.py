@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.lexical import Lexical, terms
+from proxy.lexical import Lexical, counted, fits, terms
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,9 @@ def test_of_a_very_long_query_the_longest_terms_count() -> None:
     scores = Lexical(["w0 w1 w2", "extraordinary", "w150"]).scores(query)
     assert max(scores) == scores[1] > 0
     assert sum(score > 0 for score in scores) < 3
+
+
+def test_a_term_that_most_texts_have_picks_none_out() -> None:
+    texts = [counted(f"the last bus goes at night, stop {n}") for n in range(19)] + [counted("Platform nine, at night")]
+    assert {fit.telling for fit in fits("Say good night in Japanese", texts)} == {0}
+    assert [fit.telling for fit in fits("Which platform at night?", texts)] == [0] * 19 + [1]

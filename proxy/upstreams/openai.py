@@ -12,10 +12,13 @@ from proxy.headers import CREDENTIALS, without_credentials
 from proxy.settings import OpenAIUpstream
 from proxy.transport import Timeouts, Transport
 from proxy.upstream import Call, Reply
+from proxy.upstreams.overflow import openai_body, read_refusal
+
+_CHAT = "/chat/completions"
 
 
 class OpenAI:
-    """Forwards bytes. Nothing is read, nothing re-written."""
+    """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
 
     translates = False
 
@@ -35,7 +38,7 @@ class OpenAI:
             Timeouts(settings.connect_timeout, settings.idle_timeout),
             largest=int(settings.max_answer_mib * 2**20),
         )
-        self._chat = URL(f"{self.address}/chat/completions")
+        self._chat = URL(f"{self.address}{_CHAT}")
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
@@ -49,10 +52,10 @@ class OpenAI:
             raise UpstreamFailed(f"the upstream {self.name!r} moved: its base_url must be its final address")
         if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
-        return Reply(response.status, response.headers, body=await response.read())
+        return _told(call, Reply(response.status, response.headers, body=await response.read()))
 
     def _url(self, call: Call) -> URL:
-        if call.path == "/chat/completions" and not call.query:
+        if call.path == _CHAT and not call.query:
             return self._chat
         return URL(f"{self.address}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
@@ -75,3 +78,15 @@ class OpenAI:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
+
+
+def _told(call: Call, reply: Reply) -> Reply:
+    """The answer; where it refuses a chat that does not fit, with the status and code that clients know."""
+    if reply.status < 400 or call.path != _CHAT:
+        return reply
+    overflow = read_refusal(reply.status, reply.body or b"")
+    if overflow is None:
+        return reply
+    headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+    headers.append((b"content-type", b"application/json"))
+    return Reply(400, headers, body=openai_body(reply.body or b"", overflow))

@@ -25,7 +25,7 @@ from proxy.recall import Recall
 from proxy.rewriting import Rewriting, Rewritten, Services
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
-from proxy.step import context_header
+from proxy.step import context_header, usage_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.tool_search import Rank, by_relevance
@@ -249,10 +249,13 @@ async def _relayed(http: Exchange, observed: ObservedCall, reply: Reply, call: C
     if reply.chunks is None:
         body = reply.body or b""
         observed.first_chunk()
+        usage = reader.of_body(body).completed(reply.facts)
+        if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
+            http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
         await http.respond(reply.status, relayed(reply.headers, stream=False), body)
         if call.watch is not None:
             call.watch.feed(body)
-        return reader.of_body(body)
+        return usage
     headers = relayed(reply.headers, stream=True)
     if call.hide_usage:
         await http.relay(reply.status, headers, without_usage(reply.chunks, feed), observed.first_chunk, _ignore)

@@ -12,7 +12,7 @@ import orjson
 
 from proxy.calls import Calls, Hand
 from proxy.held import check_held
-from proxy.round import Round, gap, heard, total
+from proxy.round import Round, gap, heard
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
@@ -32,14 +32,11 @@ class _Held(NamedTuple):
 class Deltas:
     """The events of one round. `feed` gives what the client gets at once, `tail` what it gets once all is known."""
 
-    def __init__(
-        self, names: frozenset[str], *, head: Mapping[str, Any] | None, spent: Mapping[str, Any], text: str
-    ) -> None:
-        """`head` is that of the first round, None for it; `spent` and `text` are what earlier rounds cost and said."""
+    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str) -> None:
+        """`head` is that of the first round, None for it; `text` is what earlier rounds said."""
         self._names = names
         self._later = head is not None
         self._head = head or {}
-        self._spent = spent
         self._text = text
         self._size = 0
         self._pending = b""
@@ -128,8 +125,6 @@ class Deltas:
         if self._later and "choices" in chunk:
             changed = True
             chunk |= self._head
-            if isinstance(chunk.get("usage"), dict):
-                chunk["usage"] = total(self._spent, chunk["usage"])
         for choice in _choices(chunk):
             changed = self._sort(choice) or changed
             if self._later:

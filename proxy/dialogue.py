@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 from proxy.calls import Hand
 from proxy.chat import ChatRequest, Message, Tool, called_name
 from proxy.replay import Hidden, Record
-from proxy.round import InternalCall, Round, joined, total
+from proxy.round import InternalCall, Round, joined
 from proxy.upstream import Call, Reply, Upstream
+from proxy.usage import earlier
 
 _log = logging.getLogger("penstock.loop")
 
@@ -62,8 +63,6 @@ class Dialogue:
         self.names = frozenset(tools)
         self.text = ""
         """What earlier rounds said to the client."""
-        self.usage: dict[str, Any] = {}
-        """What earlier rounds cost."""
         self.facts: Facts = {"rounds": 1, "internal_calls": 0}
         self.added: tuple[Message, ...] = ()
         """What earlier rounds added to the request."""
@@ -134,7 +133,7 @@ class Dialogue:
         """Send the request again with a round and its results behind everything that was sent before."""
         self.added += (round_.message, *results)
         self.text = joined(self.text, round_.message.text)
-        self.usage = total(self.usage, usage)
+        self.facts |= earlier(self.facts, usage)
         self.facts["rounds"] = int(self.facts["rounds"]) + 1
         request = self._request.with_messages((*self._request.messages, *self.added))
         return await self._upstream.send(replace(self._call, request=request, body=request.encode(), counted=None))

@@ -10,7 +10,7 @@ from proxy.continuation import Continuation
 from proxy.dialogue import Dialogue, InternalTool
 from proxy.errors import UpstreamFailed
 from proxy.replay import Record
-from proxy.round import REASONING, Round, heard, joined, messages_of, total, without_internal
+from proxy.round import REASONING, Round, heard, joined, messages_of, without_internal
 from proxy.upstream import Call, Reply, Upstream
 
 
@@ -19,7 +19,8 @@ class Loop:
 
     A round in which the model calls only internal tools is followed by another one. One in which it calls tools of the
     client as well is the answer: the internal calls are run, and taken out of what the client gets. The texts of all
-    rounds are one text to the client, whether it is streamed or not.
+    rounds are one text to the client, whether it is streamed or not. Its usage is that of the last round, which is the
+    size of the client's context; what the rounds before it used is told by the facts.
 
     With `n` above one no call is run, because each choice would go on by itself: internal calls are only taken out. So
     are those behind the last round, and those of an answer that was cut off.
@@ -78,8 +79,6 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
     if rounds and round_ is not None:
         _join(answer["choices"][0]["message"], rounds)
-        if isinstance(answer.get("usage"), dict):
-            answer["usage"] = total(dialogue.usage, answer["usage"])
         changed = True
     body = orjson.dumps(answer) if changed else reply.body
     return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)

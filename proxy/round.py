@@ -118,27 +118,6 @@ def gap(before: str, after: str) -> str:
     return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
 
 
-def total(*usages: Mapping[str, Any]) -> dict[str, Any]:
-    """The sum of usages, details included; what is no number is that of the last one that has it."""
-    summed: dict[str, Any] = {}
-    for usage in usages:
-        for key, value in usage.items():
-            summed[key] = _plus(summed.get(key), value)
-    return summed
-
-
-def _plus(one: Any, other: Any) -> Any:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return total(one, other)
-    if _is_number(one) and _is_number(other):
-        return one + other
-    return one if other is None else other
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
     """Take the internal calls out of the choices of a whole answer, in place; whether there were any."""
     found = False

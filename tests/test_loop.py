@@ -12,8 +12,12 @@ from proxy.loop import Loop
 from proxy.replay import Hidden
 from proxy.testing import script, tool
 from proxy.upstream import Reply
+from proxy.usage import UsageReader
 from proxy.wire import flaws
 from tests.scripted import LOOK_UP, RECALL, Recall, Scripted, answer, ask, calls, raws, reply, stream, streaming, whole
+
+EARLIER = {"earlier_input": 10, "earlier_output": 2, "earlier_cached": 4}
+"""What the first of two rounds used."""
 
 
 def body(made: Reply) -> dict[str, Any]:
@@ -82,9 +86,11 @@ async def test_internal_calls_are_answered_and_hidden() -> None:
         "reasoning_content": "hm",
     }
     assert body(made)["usage"] == {
-        "prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 35, "prompt_tokens_details": {"cached_tokens": 13},
-    }  # fmt: skip
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2}
+        "prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 9},
+    }, "an agent reads its context's size there"  # fmt: skip
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
+    billed = UsageReader().of_body(made.body or b"").completed(made.facts)
+    assert (billed.input, billed.output, billed.cached) == (30, 5, 13), "what both rounds used"
     again = upstream.calls[1]
     assert call.request is not None
     assert raws(upstream.sent(1))[:6] == raws(call.request)
@@ -128,7 +134,7 @@ async def test_a_mixed_answer_is_the_last_one() -> None:
 
     assert message(made)["tool_calls"] == calls("look_up:x", "look_up:y")
     assert body(made)["choices"][0]["finish_reason"] == "tool_calls"
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2}
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
     (one,) = hidden
     assert one.shown == {"role": "assistant", "content": "Both.", "tool_calls": calls("look_up:x", "look_up:y")}
     assert script(ask("s u1").request.with_messages(one.before)) == "ar1! tr1"  # type: ignore[union-attr]
@@ -222,7 +228,7 @@ async def test_rounds_are_bounded_and_the_model_is_told() -> None:
 
     assert message(made) == {"role": "assistant", "content": "try 0.\n\ntry 1.\n\ntry 2.", "refusal": None}
     assert body(made)["choices"][0]["finish_reason"] == "stop"
-    assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2}
+    assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2, **{k: 2 * n for k, n in EARLIER.items()}}
     assert "last call" not in upstream.sent(2).messages[-3]["content"]
     assert "last call" in upstream.sent(2).messages[-1]["content"]
     assert RECALL in upstream.sent(2).tools
@@ -288,7 +294,7 @@ async def test_facts_of_all_rounds_add_up() -> None:
     made = await Loop([Recall()]).send(Scripted(first, second), ask())
 
     figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
-    assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1}
+    assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
 
 
 async def test_counts_of_the_first_request_do_not_stand_for_the_second() -> None:
@@ -323,7 +329,7 @@ async def test_several_tools() -> None:
     made = await Loop([Recall(), search]).send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]))
 
     assert search.asked == ['{"key":"s1"}']
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1}
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1, **EARLIER}
 
 
 async def test_an_unexpected_error_stream_is_relayed() -> None:

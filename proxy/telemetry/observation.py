@@ -280,6 +280,8 @@ class Observation:
                 error,
                 stream,
                 self.trace_id,
+                _sum([answer.input for answer in self.answers]),
+                _sum([answer.output for answer in self.answers]),
             )
         )
 
@@ -365,6 +367,11 @@ def kind_of(error: "BaseException | str | None") -> str | None:
     elif isinstance(error, BaseException):
         error = type(error).__name__
     return error if error is None or _KIND.fullmatch(error) else "other"
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _tally(steps: Sequence[Step]) -> dict[str, int]:

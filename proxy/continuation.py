@@ -56,6 +56,7 @@ class Continuation:
                 break
             head = deltas.head
             reply = await dialogue.next(round_, results, usage)
+        dialogue.check(round_)
         await dialogue.keep(round_, results)
         if tail := deltas.tail():
             yield tail

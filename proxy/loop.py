@@ -23,7 +23,7 @@ class Loop:
     size of the client's context; what the rounds before it used is told by the facts.
 
     With `n` above one no call is run, because each choice would go on by itself: internal calls are only taken out. So
-    are those behind the last round, and those of an answer that was cut off.
+    are those of an answer that was cut off. The last round is asked for without internal tools, so the model answers.
     """
 
     def __init__(self, tools: Sequence[InternalTool], *, rounds: int = 4, timeout: float = 20.0) -> None:
@@ -75,6 +75,7 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
             await reply.chunks.aclose()
             raise UpstreamFailed("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
     if round_ is not None:
+        dialogue.check(round_)
         await dialogue.keep(round_, results)
     changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
     if rounds and round_ is not None:

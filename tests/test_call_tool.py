@@ -187,6 +187,25 @@ async def test_search_then_call(stream: bool) -> None:
 
 
 @both
+@pytest.mark.parametrize(
+    ("query", "last"),
+    [("weather", ["get_weather"]), ("zzz", ["get_weather", "send_email"])],
+    ids=["found", "nothing found"],
+)
+async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, query: str, last: list[str]) -> None:
+    chat_ = Chat(said(search("s1", query)), said(plain("get_weather", LIMA)), stream=stream, rounds=1)
+    sent = (WEATHER, MAIL)
+    chat_.sent = chat("u1", tools=sent, stream=stream, tool_choice="required")
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA))
+    assert [one.name for one in chat_.upstream.sent(0).tools] == ["search_tools", "call_tool"]
+    assert [one.name for one in chat_.upstream.sent(1).tools] == last
+    assert chat_.upstream.sent(1).rest["tool_choice"] == "required"
+
+
+@both
 async def test_a_search_beside_a_call_is_answered_and_hidden(stream: bool) -> None:
     chat_ = Chat(said(search(), through("get_weather", LIMA), plain("pinned", "{}", "c2")), stream=stream)
 

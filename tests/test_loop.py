@@ -14,7 +14,21 @@ from proxy.testing import script, tool
 from proxy.upstream import Reply
 from proxy.usage import UsageReader
 from proxy.wire import flaws
-from tests.scripted import LOOK_UP, RECALL, Recall, Scripted, answer, ask, calls, raws, reply, stream, streaming, whole
+from tests.scripted import (
+    LOOK_UP,
+    RECALL,
+    Recall,
+    Scripted,
+    answer,
+    ask,
+    calls,
+    raws,
+    read,
+    reply,
+    stream,
+    streaming,
+    whole,
+)
 
 EARLIER = {"earlier_input": 10, "earlier_output": 2, "earlier_cached": 4}
 """What the first of two rounds used."""
@@ -231,7 +245,35 @@ async def test_rounds_are_bounded_and_the_model_is_told() -> None:
     assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2, **{k: 2 * n for k, n in EARLIER.items()}}
     assert "last call" not in upstream.sent(2).messages[-3]["content"]
     assert "last call" in upstream.sent(2).messages[-1]["content"]
-    assert RECALL in upstream.sent(2).tools
+    assert [RECALL in upstream.sent(place).tools for place in range(3)] == [True, True, False], "it has to answer"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_model_that_calls_for_ever_answers_or_fails(streamed: bool) -> None:
+    made = stream if streamed else whole
+    calling = [made(None, f"recall:r{i}") for i in range(4)]
+
+    async def last(upstream: Scripted) -> bytes:
+        reply = await Loop([Recall()]).send(upstream, ask(stream=streamed))
+        return await read(reply) if streamed else reply.body or b""
+
+    greedy = Scripted(*calling, made("It is 42."))
+    assert b"recall" not in await last(greedy)
+    assert greedy.sent(4).tools == (LOOK_UP,)
+    stubborn = Scripted(*(made(None, f"recall:r{i}") for i in range(5)))
+    with pytest.raises(UpstreamFailed) as caught:
+        await last(stubborn)
+    assert caught.value.code == "no_answer", "an empty answer would look like success"
+
+
+async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
+    thought = [{"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}]
+    upstream = Scripted(whole(None, "recall:r1", thinking_blocks=thought), whole("done"))
+
+    await Loop([Recall()], rounds=1).send(upstream, ask())
+
+    assert upstream.sent(1).tools == (LOOK_UP, RECALL)
+    assert upstream.sent(1).rest["tool_choice"] == "none"
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])

@@ -90,7 +90,7 @@ class CompactToolResults(Policy):
             sent = known[place]
             if sent is None:
                 sent = await walk.forwarded(group, read=place < len(groups) - 1 and not ctx.held)
-                if walk.lasts:
+                if walk.lasts and not ctx.outage.begun:
                     ctx.once.remember(keys[place], sent)
             walk.take(sent)
             messages += group if not sent.changed else sent.of(group)

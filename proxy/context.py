@@ -17,15 +17,17 @@ from proxy.reach import (
     Memo,
     Memories,
     Once,
+    Outage,
     Share,
     TokenCount,
     Tokens,
+    Unavailable,
 )
 
 __all__ = [
     "Archive", "CacheRules", "Context", "Correction", "Corrections", "Drafts", "Embedder", "Identity", "Inbox",
-    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Prices", "Share", "TokenCount", "Tokens",
-    "Uncached",
+    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Outage", "Prices", "Share", "TokenCount",
+    "Tokens", "Unavailable", "Uncached",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -190,6 +192,8 @@ class Context:
     """What is remembered of the user; None where nothing is."""
     inbox: Inbox | None = None
     """What other agents have given to this one; None where nothing can be."""
+    outage: Outage = field(default_factory=Outage)
+    """Whether the state failed to answer: then nothing that is decided from here on may be remembered."""
     held: int = 0
     """How many messages at the beginning may not change, and with them the tools, because signed reasoning is bound to
     them; 0 where there is none. What stands behind them is edited when it is first sent, and keeps that form."""

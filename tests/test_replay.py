@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, encode
+from proxy.context import Outage
 from proxy.loop import Loop
+from proxy.memory import StoredMemory
 from proxy.replay import Hidden, Replay
 from proxy.testing import chat, script
 from proxy.wire import flaws
 from tests.scripted import (
     LOOK_UP,
     RECALL,
+    Away,
     Kept,
     Recall,
     Scripted,
@@ -258,6 +261,23 @@ async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
         request = chat(conversation)
         assert await replay.restored(request, "t") is request
     assert memory.asked == 3
+
+
+async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
+    store = Away(2**20)
+    memory = StoredMemory(store, ttl=60)
+    later = chat("u1 a1 u2")
+    inner = (
+        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+    )
+    await Replay(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    replica, outage = Replay(memory), Outage()
+    store.is_away = True
+    assert await replica.restored(later, "t", outage) is later
+    assert outage.begun
+    store.is_away = False
+    assert len((await replica.restored(later, "t")).messages) == 5
 
 
 async def test_an_answer_regenerated_with_tools_is_found_again() -> None:

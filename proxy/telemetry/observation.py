@@ -164,6 +164,10 @@ class Observation:
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
+    def without_state(self) -> None:
+        """Say that the request was decided without what the state has, because it did not answer."""
+        self._metrics.without_state()
+
     def read_original(self) -> None:
         """Say that the client has read something that had left a context."""
         self._metrics.scratchpad.read()

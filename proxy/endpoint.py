@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.asgi import ClientGone, Exchange
 from proxy.errors import PenstockError
 from proxy.gate import Gate, Handler
+from proxy.gateway.browsers import Browsers
 from proxy.headers import Headers
 from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
@@ -33,15 +34,20 @@ class Endpoint:
         config: str = "",
         gate: Gate | None = None,
         spends: bool = True,
+        browsers: Browsers | None = None,
+        takes_forms: bool = False,
     ) -> None:
         """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
 
         `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
         configuration that serves the exchange. A `gate` says who comes in; without one everybody does. What `spends`
-        nothing is open to those who have nothing left.
+        nothing is open to those who have nothing left. `browsers` says what web pages may not ask; a handler that
+        `takes_forms` also gets bodies that are no JSON.
         """
         self._has_gate = gate is not None
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
+        self._browsers = browsers
+        self._takes_forms = takes_forms
         self._telemetry = telemetry
         self._route = route
         self._shows_path = shows_path
@@ -64,10 +70,15 @@ class Endpoint:
         )
         await self._serve(http, seen)
 
+    async def _let_in(self, http: Exchange, seen: Observation) -> None:
+        if self._browsers is not None:
+            self._browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
+        await self._handle(http, seen)
+
     async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
         try:
-            await self._handle(http, seen)
+            await self._let_in(http, seen)
         except ClientGone:
             fault = "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over

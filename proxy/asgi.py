@@ -4,11 +4,12 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import BadRequest
 from proxy.headers import Headers, request_id
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 _MOMENT = 0.05
 """Seconds before a request begins to listen for its client's leaving."""
+
+_REST = 5.0
+"""Seconds that an upstream has to close a stream behind its end mark."""
+
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 
 Note = Callable[[bytes], None]
 
@@ -49,6 +55,9 @@ class Exchange:
         self.streamed = False
         """Whether the answer was sent chunk by chunk."""
         self._last = b""
+        self._done = False
+        """Whether the end mark of a stream was sent: the client may leave."""
+        self._watch: Watch | None = None
         self._receive = receive
         self._send = send
 
@@ -85,18 +94,26 @@ class Exchange:
     ) -> None:
         """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through.
 
-        `begun` is called once, with the first chunk.
+        `begun` is called once, with the first chunk. Behind `[DONE]` a client that leaves has got all of it.
         """
-        send = self._send
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                if self.status is None:
-                    self.streamed = True
-                    begun()
-                    await self._begin(status, [*headers, *self.own_headers])
-                note(chunk)
-                self._last = chunk
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        try:
+            async with asyncio.timeout(None) as rest, aclosing(chunks):
+                async for chunk in chunks:
+                    if self.status is None:
+                        self.streamed = True
+                        begun()
+                        await self._begin(status, [*headers, *self.own_headers])
+                    note(chunk)
+                    self._last = (self._last + chunk[-32:])[-32:]
+                    if b"[DONE]" in self._last and not self._done and _DONE.search(self._last):
+                        self._done = True
+                        rest.reschedule(asyncio.get_running_loop().time() + _REST)
+                        if self._watch is not None:
+                            self._watch.release()
+                    await self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            if not rest.expired():
+                raise
         if self.status is None:
             await self._begin(status, [*headers, *self.own_headers])
         await self.finish()
@@ -108,7 +125,14 @@ class Exchange:
 
     async def finish(self, last: bytes = b"") -> None:
         """End an answer that was begun."""
-        await self._send({"type": "http.response.body", "body": last})
+        await self._put({"type": "http.response.body", "body": last})
+
+    async def _put(self, message: Message) -> None:
+        try:
+            await self._send(message)
+        except RuntimeError as error:
+            if not (self._done and is_gone(error)):
+                raise
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
@@ -116,7 +140,8 @@ class Exchange:
 
     def watch(self) -> "Watch":
         """While it is open, the running task is cancelled when the client leaves. For use once the body is read."""
-        return Watch(self._receive)
+        self._watch = Watch(self._receive)
+        return self._watch
 
 
 class Watch:
@@ -137,15 +162,19 @@ class Watch:
         self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._begin)
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._timer.cancel()
+        self.release()
         owner, self._owner = self._owner, None
-        if self._listener is not None:
-            self._listener.cancel()
-            self._listener = None  # it knows this object: together they would wait for the garbage collector
         if self._gone and isinstance(error, asyncio.CancelledError):
             if owner is not None:
                 owner.uncancel()
             raise ClientGone from None
+
+    def release(self) -> None:
+        """Stop listening: the client may leave."""
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None  # it knows this object: together they would wait for the garbage collector
 
     def _begin(self) -> None:
         self._listener = asyncio.get_running_loop().create_task(self._listen())
@@ -156,6 +185,11 @@ class Watch:
         self._gone = True
         if self._owner is not None:
             self._owner.cancel()
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
+    return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
 def _headers(sent: Headers) -> dict[str, str]:

@@ -57,13 +57,14 @@ class Deltas:
         return b"".join(map(self._event, parts[::2], parts[1::2]))
 
     def end(self) -> bytes:
-        """What the client gets of bytes behind the last whole event, and of calls that never got a name."""
+        """What the client gets of bytes behind the last whole event, and of calls that never got a name. Where there
+        are internal calls, `hand_on` gives the latter."""
         pending, self._pending = self._pending, b""
         last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
-        return last + self._remaining()
+        return last if self.hidden else last + self._remaining()
 
     async def hand_on(self, hand: Hand) -> bytes:
-        """What the client gets of internal calls that are handed on to it."""
+        """What the client gets of internal calls that are handed on to it, and of the calls behind them."""
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
@@ -142,7 +143,7 @@ class Deltas:
         entries = listed if isinstance(listed, list) else []
         calls = self._calls.setdefault(_place(choice), Calls(self._names))
         shown = calls.sort(entries)
-        if choice.get("finish_reason"):
+        if choice.get("finish_reason") and not calls.hidden:
             shown += calls.remaining()
         if len(shown) == len(entries) and all(map(is_, shown, entries)):
             return False

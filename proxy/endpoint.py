@@ -6,7 +6,7 @@ from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.asgi import ClientGone, Exchange
+from proxy.asgi import ClientGone, Exchange, is_gone
 from proxy.errors import PenstockError
 from proxy.gate import Gate, Handler
 from proxy.gateway.browsers import Browsers
@@ -86,7 +86,7 @@ class Endpoint:
         except PenstockError as error:
             fault = error
         except Exception as error:
-            if _is_gone(error):
+            if is_gone(error):
                 fault = "client_gone"
                 return
             fields = {"error": type(error).__name__, "request_id": http.request_id}
@@ -100,11 +100,6 @@ class Endpoint:
                 await answer_error(http, fault)
             finally:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
-
-
-def _is_gone(error: Exception) -> bool:
-    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
-    return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -103,7 +103,7 @@ def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
 
 
 async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
-    """Make calls in an answer the client's that are handed on to it, behind its others; whether there were any."""
+    """Make calls in an answer the client's that are handed on to it; whether there were any."""
     hand = dialogue.hand(_round(answer, dialogue.names))
     found = False
     for message in messages_of(answer.get("choices") or ()):
@@ -111,8 +111,7 @@ async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
         given = [await hand(call) if isinstance(call, dict) else None for call in calls]
         if any(given):
             found = True
-            kept = [call for call, other in zip(calls, given, strict=True) if other is None]
-            message["tool_calls"] = [*kept, *filter(None, given)]
+            message["tool_calls"] = [other or call for call, other in zip(calls, given, strict=True)]
     return found
 
 

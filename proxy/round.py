@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from proxy.chat import Message, called_name, encode
-from proxy.forms import minified
 
 CUT_OFF = frozenset({"length", "content_filter"})
 """Finish reasons behind which the last call may be half a call."""
@@ -97,14 +96,11 @@ def _flaw(arguments: str) -> str | None:
 
 
 def _answerable(call: Mapping[str, Any], made: InternalCall) -> dict[str, Any]:
-    """The call as history: many servers parse the arguments of old calls, and refuse a request in which they cannot.
-
-    Without white space, as steps leave the arguments of calls in later requests: they must be the same bytes there.
-    """
+    """The call as history: many servers parse the arguments of old calls, and refuse a request in which they cannot."""
     function = call.get("function")
     if not isinstance(function, Mapping):
         return {**call, "id": made.id}
-    function = {**function, "arguments": "{}" if made.flaw else minified(made.arguments)}
+    function = {**function, "arguments": "{}" if made.flaw else made.arguments}
     return {**call, "id": made.id, "function": function}
 
 

@@ -311,6 +311,29 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_closes_it() -> Non
     assert [message.get("body") for message in server.sent] == [None, b"a"]
 
 
+@pytest.mark.parametrize("cut", [3, 20, 100])
+async def test_a_client_that_leaves_behind_the_end_mark_has_got_all(cut: int) -> None:
+    server = Server()
+    noted: list[bytes] = []
+    data = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for at in range(0, len(data), cut):
+            yield data[at : at + cut]
+        server.inbox.put_nowait(GONE)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        yield b": last\n\n"
+
+    async with server.http.watch():
+        while not server.reads:
+            await asyncio.sleep(0.01)
+        await server.http.relay(200, [], chunks(), begun, noted.append)
+
+    assert b"".join(noted) == data + b": last\n\n"
+    assert server.sent[-1] == {"type": "http.response.body", "body": b""}
+
+
 async def test_what_else_the_server_reports_does_not_end_the_work() -> None:
     server = Server(part(b""))
 

@@ -122,7 +122,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
         ),
         pytest.param(
             [through("get_weather", LIMA), plain("pinned", "{}", "c2")],
-            [plain("pinned", "{}", "c2"), plain("get_weather", LIMA)],
+            [plain("get_weather", LIMA), plain("pinned", "{}", "c2")],
             id="beside one that is offered",
         ),
         pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
@@ -211,11 +211,11 @@ async def test_a_search_beside_a_call_is_answered_and_hidden(stream: bool) -> No
 
     got = await chat_.got()
 
-    assert got["calls"] == shown(plain("pinned", "{}", "c2"), plain("get_weather", LIMA))
+    assert got["calls"] == shown(plain("get_weather", LIMA), plain("pinned", "{}", "c2"))
     assert len(chat_.upstream.calls) == 1
     (hidden,) = chat_.hidden
-    assert hidden.shown["tool_calls"] == [plain("pinned", "{}", "c2"), plain("get_weather", LIMA)]
-    assert hidden.last.call_ids == ("s1", "c2", "c1")
+    assert hidden.shown["tool_calls"] == [plain("get_weather", LIMA), plain("pinned", "{}", "c2")]
+    assert hidden.last.call_ids == ("s1", "c1", "c2")
     assert [one["tool_call_id"] for one in hidden.results] == ["s1"]
 
 
@@ -326,7 +326,7 @@ async def test_each_request_begins_with_the_bytes_of_the_one_before(stream: bool
         assert after.tools == before.tools
     last = sent[-1].messages
     assert [name for one in last for name in one.called_tools] == [
-        "search_tools", "call_tool", "search_tools", "pinned", "call_tool", "call_tool",
+        "search_tools", "call_tool", "search_tools", "call_tool", "pinned", "call_tool",
     ]  # fmt: skip
 
 

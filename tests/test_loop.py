@@ -204,7 +204,7 @@ async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) ->
         pytest.param("", "{}", "found {}", "{}", id="empty"),
         pytest.param(None, "{}", "found {}", "{}", id="null"),
         pytest.param({"a": 1}, '{"a":1}', 'found {"a":1}', '{"a":1}', id="an object instead of its text"),
-        pytest.param('{ "a" : 1.0 }', '{ "a" : 1.0 }', 'found { "a" : 1.0 }', '{"a":1.0}', id="with white space"),
+        pytest.param('{ "a" : 1.0 }', '{ "a" : 1.0 }', 'found { "a" : 1.0 }', '{ "a" : 1.0 }', id="with white space"),
     ],
 )
 async def test_arguments_of_any_kind(arguments: Any, run: str | None, told: str, history: str) -> None:

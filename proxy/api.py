@@ -78,16 +78,12 @@ class Api:
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
-            if route.settings.fallbacks or route.settings.larger is not None:
-                detours = Detours(self._routes, route)
-                await detours.serve(http, seen, lambda: self._serve(body, detours.route, http, seen, detours))
-            else:
-                await self._serve(body, route, http, seen)
+            detours = Detours(self._routes, route)
+            await detours.serve(http, seen, lambda: self._serve(body, http, seen, detours))
 
-    async def _serve(
-        self, body: Body, route: Route, http: Exchange, seen: Observation, detours: Detours | None = None
-    ) -> None:
-        """Run the chain of a route over the client's body, send what that gave, relay the answer."""
+    async def _serve(self, body: Body, http: Exchange, seen: Observation, detours: Detours) -> None:
+        """Run the chain of the model that is tried over the client's body, send what that gave, relay the answer."""
+        route = detours.route
         _, steps = self._rewriting.chain_of(route, http, seen)
         send: Send = route.upstream.send
         if steps or route.upstream.translates or self._rewriting.must_hold(body, route, http):
@@ -95,17 +91,14 @@ class Api:
         else:
             call = _untouched(body, route, http)
             http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
-        if detours is not None:
-            call, send = detours.carried(call), detours.through(send)
-        await self._exchange(http, seen, route.upstream, call, send, body)
+        await self._exchange(http, seen, route.upstream, detours.carried(call), detours.through(send), body)
 
     async def _rewritten(
-        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, detours: Detours | None
+        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, detours: Detours
     ) -> tuple[Call, Send]:
         """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
         done = await self._rewriting.run(body, route, steps, http, seen)
-        if detours is not None:
-            detours.check(done.outcome, done.ctx.model)
+        detours.check(done.outcome, done.ctx.model)
         request = done.outcome.request.with_model(route.model)
         messages = untagged(request.messages)
         if messages is not request.messages:

@@ -93,7 +93,7 @@ class ModelProfile:
     binds_reasoning: bool = True
     """Whether signed reasoning of it may be bound to what stood before it; False only where it is known not to be."""
     source: str = "default"
-    """Where the figures come from: `config`, `litellm`, `table` or `default`."""
+    """Where the figures come from: `config`, `litellm`, `table`, `upstream` or `default`."""
 
     def usable(self, request: ChatRequest) -> int:
         """The tokens that this request's prompt may have: the window less what its answer needs."""

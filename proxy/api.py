@@ -213,7 +213,8 @@ class Api:
             headers = observed.carry(call.headers)
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
             if http.caller is not None:
-                reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
+                own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
+                reply = await http.caller.shown(reply, own)
             usage = await _relay(http, observed, reply, call)
             broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)

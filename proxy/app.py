@@ -19,6 +19,7 @@ from proxy.admin import Admin
 from proxy.allocator import bound_arenas, give_back_free_memory
 from proxy.api import Api
 from proxy.archive import Archives
+from proxy.asgi import Intake
 from proxy.background import Background
 from proxy.builders import (
     build_counters,
@@ -137,7 +138,13 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
-    lasting = Lasting(services, store, telemetry, records, counters, meter, Places())
+    # at least twice the largest body, so that one always fits beside others
+    most, most_of_one = (
+        max(int(2 * settings.server.max_body_mib * 2**20), mib * 2**20)
+        for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
+    )
+    intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
+    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake)
     background = Background()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
@@ -247,6 +254,7 @@ class Lasting:
     counters: Counters
     meter: Meter
     places: Places
+    intake: Intake
 
 
 def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
@@ -290,6 +298,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             spends=spends,
             browsers=browsers,
             takes_forms=takes_forms,
+            intake=lasting.intake,
         )
         return HttpRoute(path, made, methods=list(methods))
 

@@ -5,15 +5,17 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 
 import asyncio
 import re
-from collections.abc import Callable
-from contextlib import aclosing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.errors import BadRequest
+from proxy.errors import BadRequest, Overloaded
 from proxy.headers import Headers, request_id
 from proxy.upstream import ByteStream
+from proxy.windows import retry_after
 
 if TYPE_CHECKING:
     from proxy.callers import Caller
@@ -30,15 +32,65 @@ _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 Note = Callable[[bytes], None]
 
 
+LEAST = 256 * 1024
+"""Bytes that a body counts for while it is incomplete, at least: its connection takes memory, too."""
+
+
 class ClientGone(Exception):
     """The client closed the connection; there is nobody to answer."""
+
+
+class Intake:
+    """Bounds the bytes of incomplete bodies, in all and by client address: whoever sends slowly fills no memory."""
+
+    def __init__(self, most: int, most_of_one: int, refused: Callable[[str], None] = lambda reason: None) -> None:
+        """`refused` is told the reason of each refusal."""
+        self._most, self._most_of_one, self._refused = most, most_of_one, refused
+        self._held: dict[str, int] = {}
+        self.held = 0
+        """Bytes of all incomplete bodies."""
+
+    @contextmanager
+    def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
+        """Until it is left, a body is incomplete. What it gives is told the size of each part before it is kept.
+
+        Raises `Overloaded` where a part, or the body as declared, does not fit.
+        """
+        size = counted = 0
+
+        def take(part: int) -> None:
+            nonlocal size, counted
+            size += part
+            more = max(size, LEAST) - counted
+            self._check(address, more)
+            self._held[address] = self._held.get(address, 0) + more
+            self.held += more
+            counted += more
+
+        self._check(address, declared)
+        try:
+            take(0)
+            yield take
+        finally:
+            self.held -= counted
+            if counted:
+                self._held[address] -= counted
+                if not self._held[address]:
+                    del self._held[address]
+
+    def _check(self, address: str, more: int) -> None:
+        if more and (self.held + more > self._most or self._held.get(address, 0) + more > self._most_of_one):
+            self._refused("bodies")
+            told = "Penstock is receiving too many large requests. Try again soon."
+            raise Overloaded(told, headers={**retry_after(1.0), "connection": "close"})
 
 
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, intake: Intake | None = None) -> None:
         self.scope = scope
+        self._intake = intake or Intake(sys.maxsize, sys.maxsize)
         self.headers = _headers(scope["headers"])
         """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
@@ -62,9 +114,11 @@ class Exchange:
         self._send = send
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes."""
-        declared = self.headers.get("content-length", "0").lstrip("0")
-        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
+        """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes, and `Overloaded`
+        where too much is being received already."""
+        length = self.headers.get("content-length", "0").lstrip("0")
+        declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
+        if declared > limit:
             raise _too_large(limit)
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise BadRequest(
@@ -73,15 +127,19 @@ class Exchange:
         parts: list[bytes] = []
         size = 0
         more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limit:
-                raise _too_large(limit)
-            more = message.get("more_body", False)
+        client = self.scope.get("client")
+        with self._intake.receiving(client[0] if client else "", declared) as take:
+            while more:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                take(len(part))
+                parts.append(part)
+                more = message.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:

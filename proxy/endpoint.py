@@ -6,7 +6,7 @@ from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.asgi import ClientGone, Exchange, is_gone
+from proxy.asgi import ClientGone, Exchange, Intake, is_gone
 from proxy.errors import PenstockError
 from proxy.gate import Gate, Handler
 from proxy.gateway.browsers import Browsers
@@ -36,13 +36,15 @@ class Endpoint:
         spends: bool = True,
         browsers: Browsers | None = None,
         takes_forms: bool = False,
+        intake: Intake | None = None,
     ) -> None:
         """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
 
         `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
         configuration that serves the exchange. A `gate` says who comes in; without one everybody does. What `spends`
         nothing is open to those who have nothing left. `browsers` says what web pages may not ask; a handler that
-        `takes_forms` also gets bodies that are no JSON.
+        `takes_forms` also gets bodies that are no JSON. An `intake` bounds what is received at the
+        same time.
         """
         self._has_gate = gate is not None
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
@@ -53,10 +55,11 @@ class Endpoint:
         self._shows_path = shows_path
         self._headers = [] if headers is None else headers
         self._config = config
+        self._intake = intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one exchange."""
-        http = Exchange(scope, receive, send)
+        http = Exchange(scope, receive, send, self._intake)
         http.own_headers += self._headers
         path = scope["path"] if self._shows_path else None
         seen = self._telemetry.begin(

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.types import Scope
 
@@ -38,6 +39,9 @@ _CHAT = "/chat/completions"
 
 _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
+
+_OWN = re.compile(r"/[^a-z0-9]*(compress|context/share|explain|memories|retrieve)(?![a-z0-9_-])")
+"""Paths below `/v1` of which no spelling goes upstream: they have Penstock's own handles and texts."""
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
@@ -131,9 +135,9 @@ class Api:
         if http.scope["method"] == "POST" and _CHAT_SPELT.fullmatch(http.scope["path"]):
             await self.chat(http, seen)
             return
+        method, path = http.scope["method"], _below_v1(http.scope)
         raw = await http.read(self._limit)
         async with http.watch():
-            method, path = http.scope["method"], _below_v1(http.scope)
             if http.caller is not None:
                 http.caller.check_path(method, path)
             upstream, model, raw, profile = self._upstream_of(raw, http, seen)
@@ -306,10 +310,17 @@ def _asking(options: Any) -> dict[str, Any]:
 
 
 def _below_v1(scope: Scope) -> str:
-    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that would climb out of it."""
+    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that, however a server reads
+    it, would climb out of `/v1` or is Penstock's own."""
     path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
-    if re.search(r"(^|/)(\.|%2e){1,2}(/|$)", path, re.IGNORECASE) or "\\" in path:
-        raise NotFound("the path must not contain . or .. as a segment")
+    read = path
+    for _ in range(4):
+        read = unquote(read)
+    read = re.sub(r"[/\\]+", "/", read).lower()
+    if "%25" in read or "\\" in path or not path.startswith("/v1/") or re.search(r"/\.{1,2}(?![^/;?#\s\0])", read):
+        raise NotFound("the path must not contain . or .. as a segment, nor be encoded several times")
+    if _OWN.match(read.removeprefix("/v1")):
+        raise NotFound("this is no spelling of a path of Penstock")
     return path.removeprefix("/v1")
 
 

@@ -98,6 +98,34 @@ async def test_a_wish_for_http2_is_ignored(running: Served, behind: Upstream, pa
     assert first.header("upgrade") is first.header("http2-settings") is None
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1//memories", "/v1/Memories", "/v1/memories;a=b", "/v1/%20memories", "/v1/%256demories/x", "/v1//retrieve/x",
+        "/v1/Retrieve/x", "/v1/context//share", "/v1/%5cexplain", "/v1/Explain/x", "/v1/compress%3fx", "/v1/x/../memories",
+        "/v1/..%2f..%2fadmin", "/v1/x/..%2fmemories", "/v1/..%252fadmin", "/v1/%2525252525252e%2e/admin", "/v1/..;/admin",
+        "/v1/..%5c..%5cadmin", "/v1/..%00/x", "/%76%31/embeddings",
+    ],
+)  # fmt: skip
+async def test_no_spelling_of_an_own_path_goes_upstream(running: Served, behind: Upstream, path: str) -> None:
+    for method in (b"POST", b"GET"):
+        line = method + b" " + path.encode() + LINE[LINE.index(b" HTTP") :]
+        [(head, _)] = await said(running, line + SIZE + b"\r\n" + BODY)
+        assert head.startswith(b"http/1.1 404 "), head
+    assert behind.received == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1//embeddings", "/v1/files/a%2Fb", "/v1/memories_of", "/v1/x/memories", "/v1/a..b/...", "/v1/files/%C3%A9"],
+)
+async def test_other_paths_travel_as_they_were_spelt(running: Served, behind: Upstream, path: str) -> None:
+    line = b"POST " + path.encode() + LINE[LINE.index(b" HTTP") :]
+    [(head, _)] = await said(running, line + SIZE + b"\r\n" + BODY)
+    assert head.startswith(b"http/1.1 200 ")
+    assert behind.last.path == path
+
+
 @pytest.mark.parametrize("wish", [b"connection: upgrade\r\nupgrade: websocket\r\n", b""], ids=["whole", "behind nginx"])
 async def test_websockets_are_refused_at_once(running: Served, behind: Upstream, wish: bytes) -> None:
     [(head, body)] = await said(

@@ -4,6 +4,7 @@ Each try starts from what the client sent, with the chain, window and key of the
 refuses a request as too long, which fits by our count, is tried once more with what its refusal taught.
 """
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from proxy.headers import impersonal, relayed
 from proxy.routing import Route, Routes
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstream import ByteStream, Call, Reply, Upstream
-from proxy.upstreams.overflow import Overflow, find_overflow, read_refusal
+from proxy.upstreams.overflow import Overflow, find_overflow, openai_body, read_refusal
 
 _MOST = 5
 """Models that are tried for one request, the first among them."""
@@ -27,6 +28,9 @@ _DOUBTED = 2
 """A refusal without a count blames the window, not our count, where the window is so many times as large."""
 
 _JSON = (b"content-type", b"application/json")
+
+_ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
+"""A stream's first event that is an error."""
 
 _HEADER = b"x-penstock-fallback"
 
@@ -133,14 +137,14 @@ class Detours:
                 if error.code == OVERFLOW:
                     self._learn(call, error, find_overflow(error.message))
                 raise
+            if reply.chunks is not None and reply.status < 400 and (self._open or call.counted is not None):
+                reply = await _begun_or_refused(reply, reply.chunks)
             reason = _reason(reply)
             if reason is not None and (self._open or reason == OVERFLOW):
                 refused = Refused(await _whole(reply), reason)
                 if reason == OVERFLOW and reply.facts.get("rounds", 1) == 1:
                     self._learn(call, refused, read_refusal(reply.status, reply.body or b""))
                 raise refused
-            if reply.chunks is not None and self._open:
-                reply.chunks = await _begun(reply.chunks)
             return reply
 
         return sent
@@ -226,15 +230,23 @@ async def _whole(reply: Reply) -> Reply:
     return Reply(reply.status, [*headers, _JSON], body)
 
 
-async def _begun(chunks: ByteStream) -> ByteStream:
-    """A stream whose first chunk is here. Raises what comes instead of it."""
+async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
+    """A stream whose first chunk is here, or the refusal that this is: some servers say only there that a prompt is too
+    long. Raises what comes instead of it."""
     flowing = aiter(chunks)
     try:
         first = await anext(flowing, None)
     except BaseException:
         await chunks.aclose()
         raise
-    return _Begun(chunks, first, flowing)
+    event = _ERROR_EVENT.match(first or b"")
+    overflow = read_refusal(400, event[1]) if event else None
+    if event is not None and overflow is not None:
+        await chunks.aclose()
+        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+        return Reply(400, [*headers, _JSON], openai_body(event[1], overflow), facts=reply.facts)
+    reply.chunks = _Begun(chunks, first, flowing)
+    return reply
 
 
 class _Begun:

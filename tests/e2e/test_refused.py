@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.servers import Received, Respond, Upstream, plainly, proxy, send, upstream
+from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly, proxy, send, send_chunk, upstream
 
 CONFIG = """
 upstreams:
@@ -50,6 +50,18 @@ def strict(**told: Any) -> Respond:
         await send(writer, 400, json.dumps({"error": said}).encode(), "content-type: application/json\r\n")
 
     return respond
+
+
+async def refusing_in_the_stream(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """A server that begins a stream before it finds the prompt too long."""
+    await begin_stream(writer)
+    if tokens(received.body) > LIMIT:
+        said = f"Trying to keep the first {tokens(received.body)} tokens when context the overflows. However, the model is "
+        said += f"loaded with context length of only {LIMIT} tokens, which is not enough."
+        await send_chunk(writer, b"event: error\ndata: " + json.dumps({"error": {"message": said}}).encode() + b"\n\n")
+    else:
+        await send_chunk(writer, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
+    await send_chunk(writer, b"")
 
 
 def talk(turns: int) -> list[dict[str, str]]:
@@ -97,6 +109,18 @@ async def test_it_is_shortened_and_sent_once_more(tmp_path: Path, model: str, to
         assert first > LIMIT >= second
         assert "The meter 29 says" in main.last.body.decode()
         assert [await ask(turns) for turns in (31, 32, 33)] == [1, 1, 1], "it has learned"
+
+
+async def test_a_refusal_inside_a_stream_counts_as_well(tmp_path: Path) -> None:
+    async with world(tmp_path) as (main, base, session):
+        main.respond = refusing_in_the_stream
+        body = {"model": "llama-3-mine", "messages": talk(30), "stream": True}
+        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
+            assert (answer.status, await answer.read()) == (200, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
+        assert len(main.received) == 2
+        body["messages"] = [{"role": "user", "content": "5" * 6000}]
+        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
 
 
 async def test_a_refusal_that_tells_nothing_of_a_short_prompt_teaches_nothing(tmp_path: Path) -> None:

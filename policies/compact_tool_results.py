@@ -90,7 +90,7 @@ class CompactToolResults(Policy):
             sent = known[place]
             if sent is None:
                 sent = await walk.forwarded(group, read=place < len(groups) - 1 and not ctx.held)
-                if walk.lasts:
+                if walk.lasts and not ctx.outage.begun:
                     ctx.once.remember(keys[place], sent)
             walk.take(sent)
             messages += group if not sent.changed else sent.of(group)
@@ -330,12 +330,12 @@ class _Walk:
         return message.with_changes(tool_calls=calls) if changed else message
 
     async def _short_arguments(self, arguments: str, others: int) -> str:
-        arguments = await self.once.of(minified, arguments)
+        short = await self.once.of(minified, arguments)
         forms: dict[str, str] = {}
-        for payload in payloads(arguments, self.policy.arguments_over):
+        for payload in payloads(short, self.policy.arguments_over):
             form = None if is_shortened(payload) else compact(payload)
             if form is None or not self._is_worth(weight(payload), weight(form.text) + MARKER_TOKENS, others):
                 continue
             if (handle := await self._keep(payload)) is not None:
                 forms[payload] = shortened(form.text, len(payload), handle)
-        return with_payloads(arguments, forms) if forms else arguments
+        return with_payloads(short, forms) if forms else arguments

@@ -84,7 +84,7 @@ class FilterTools(Policy):
 
     small_talk: Literal["none", "select", "all"] = "none"
     """What `select` offers while a conversation is only small talk: no tools but `always`, those that fit best, or
-    all."""
+    all. Where `tool_choice` is `required`, `none` is `select`: one of them has to be called."""
 
     allowed_tools_models: tuple[str, ...] = ("gpt-5*", "openai/gpt-5*")
     """Globs of the models whose provider takes `tool_choice: allowed_tools`."""
@@ -149,7 +149,9 @@ class FilterTools(Policy):
         if may_leave or is_forced:
             search = sum(await ctx.tokens.tool_sizes(OURS)) if hidden else 0
             keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
-            finding = Finding(self._wishes, request, ctx, tools, hidden)
+            must_call = request.rest.get("tool_choice") == "required" and self.small_talk == "none"
+            wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
+            finding = Finding(wishes, request, ctx, tools, hidden)
             kept = await finding.selected(keep, sizes, search, is_forced=is_forced)
             if kept is not None:
                 return self._left_out(request, tools, kept, hidden, finding.how)

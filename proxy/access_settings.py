@@ -119,11 +119,19 @@ AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")
 class LimitsSettings(Allowance):
     """How much clients may use. Each key of Penstock can have other limits of its own."""
 
-    max_concurrent: _Count | None = None
+    max_concurrent: _Count | None = 1000
     """Requests under way in all, in each worker process. Further ones get a 503 before their body is read."""
 
     max_concurrent_per_key: _Count | None = None
     """Requests under way of one key, or tenant, in each worker process."""
+
+    incomplete_mib: _Count = 256
+    """MiB of request bodies that are not complete yet, in each worker process; at least twice `server.max_body_mib`.
+    What does not fit gets a 503. A body counts as 256 KiB or more while it is incomplete."""
+
+    incomplete_mib_per_address: _Count = 128
+    """The same for one client address; at least twice `server.max_body_mib`. Behind a balancer that hides the clients'
+    addresses, set it as high as `incomplete_mib`."""
 
     max_header_bytes: int = Field(default=65536, ge=1024)
     """Bytes of a request's line and headers. Larger ones get a 431."""

@@ -18,8 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.access_settings import KeysAuth
-from proxy.errors import error_body
+from proxy.errors import BadRequest, error_body
 from proxy.forgetting import Forgetting
+from proxy.gateway.browsers import Browsers
 from proxy.peers import Peers, Question
 from proxy.records import Records
 from proxy.reload import Reloading
@@ -71,7 +72,7 @@ class Admin:
         key = self._reloading.settings.server.admin_key
         if key is None:
             if own_port:
-                return None
+                return self._refusal_of_page(request)
             raise HTTPException(404)
         if not keyed:
             return None
@@ -84,6 +85,14 @@ class Admin:
         )
         return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
 
+    def _refusal_of_page(self, request: Request) -> Response | None:
+        """Where no key is asked for, only the page that this server shows may ask."""
+        try:
+            Browsers(self._reloading.settings.server, origins=False).check(request.method, request.headers)
+        except BadRequest as error:
+            return Response(error.body(), error.status, _NO_STORE, "application/json")
+        return None
+
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
         """Where clients are, metrics need the key; without one they are there for all, unless clients have keys.
 
@@ -91,7 +100,10 @@ class Admin:
         """
         settings = self._reloading.settings
         is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
-        refusal = None if own_port or is_open else self._refusal(request, keyed=True, own_port=own_port)
+        if own_port or is_open:
+            refusal = self._refusal_of_page(request)
+        else:
+            refusal = self._refusal(request, keyed=True, own_port=own_port)
         if refusal is not None:
             return refusal
         content_type, text = await asyncio.to_thread(self._metrics.render, request.headers.get("accept", ""))

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.types import Scope
 
@@ -25,7 +26,7 @@ from proxy.recall import Recall
 from proxy.rewriting import Rewriting, Rewritten, Services
 from proxy.routing import Route, Routes
 from proxy.settings import Chain, Settings
-from proxy.step import context_header
+from proxy.step import context_header, usage_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.tool_search import Rank, by_relevance
@@ -38,6 +39,9 @@ _CHAT = "/chat/completions"
 
 _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
+
+_OWN = re.compile(r"/[^a-z0-9]*(compress|context/share|explain|memories|retrieve)(?![a-z0-9_-])")
+"""Paths below `/v1` of which no spelling goes upstream: they have Penstock's own handles and texts."""
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
@@ -78,16 +82,12 @@ class Api:
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
-            if route.settings.fallbacks or route.settings.larger is not None:
-                detours = Detours(self._routes, route)
-                await detours.serve(http, seen, lambda: self._serve(body, detours.route, http, seen, detours))
-            else:
-                await self._serve(body, route, http, seen)
+            detours = Detours(self._routes, route)
+            await detours.serve(http, seen, lambda: self._serve(body, http, seen, detours))
 
-    async def _serve(
-        self, body: Body, route: Route, http: Exchange, seen: Observation, detours: Detours | None = None
-    ) -> None:
-        """Run the chain of a route over the client's body, send what that gave, relay the answer."""
+    async def _serve(self, body: Body, http: Exchange, seen: Observation, detours: Detours) -> None:
+        """Run the chain of the model that is tried over the client's body, send what that gave, relay the answer."""
+        route = detours.route
         _, steps = self._rewriting.chain_of(route, http, seen)
         send: Send = route.upstream.send
         if steps or route.upstream.translates or self._rewriting.must_hold(body, route, http):
@@ -95,17 +95,14 @@ class Api:
         else:
             call = _untouched(body, route, http)
             http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
-        if detours is not None:
-            call, send = detours.carried(call), detours.through(send)
-        await self._exchange(http, seen, route.upstream, call, send, body)
+        await self._exchange(http, seen, route.upstream, detours.carried(call), detours.through(send), body)
 
     async def _rewritten(
-        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, detours: Detours | None
+        self, body: Body, route: Route, steps: Chain, http: Exchange, seen: Observation, detours: Detours
     ) -> tuple[Call, Send]:
         """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
         done = await self._rewriting.run(body, route, steps, http, seen)
-        if detours is not None:
-            detours.check(done.outcome, done.ctx.model)
+        detours.check(done.outcome, done.ctx.model)
         request = done.outcome.request.with_model(route.model)
         messages = untagged(request.messages)
         if messages is not request.messages:
@@ -138,9 +135,9 @@ class Api:
         if http.scope["method"] == "POST" and _CHAT_SPELT.fullmatch(http.scope["path"]):
             await self.chat(http, seen)
             return
+        method, path = http.scope["method"], _below_v1(http.scope)
         raw = await http.read(self._limit)
         async with http.watch():
-            method, path = http.scope["method"], _below_v1(http.scope)
             if http.caller is not None:
                 http.caller.check_path(method, path)
             upstream, model, raw, profile = self._upstream_of(raw, http, seen)
@@ -220,7 +217,8 @@ class Api:
             headers = observed.carry(call.headers)
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
             if http.caller is not None:
-                reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
+                own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
+                reply = await http.caller.shown(reply, own)
             usage = await _relay(http, observed, reply, call)
             broken = reply.facts.get("error") or usage.error
             observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
@@ -249,10 +247,13 @@ async def _relayed(http: Exchange, observed: ObservedCall, reply: Reply, call: C
     if reply.chunks is None:
         body = reply.body or b""
         observed.first_chunk()
+        usage = reader.of_body(body).completed(reply.facts)
+        if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
+            http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
         await http.respond(reply.status, relayed(reply.headers, stream=False), body)
         if call.watch is not None:
             call.watch.feed(body)
-        return reader.of_body(body)
+        return usage
     headers = relayed(reply.headers, stream=True)
     if call.hide_usage:
         await http.relay(reply.status, headers, without_usage(reply.chunks, feed), observed.first_chunk, _ignore)
@@ -309,10 +310,17 @@ def _asking(options: Any) -> dict[str, Any]:
 
 
 def _below_v1(scope: Scope) -> str:
-    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that would climb out of it."""
+    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that, however a server reads
+    it, would climb out of `/v1` or is Penstock's own."""
     path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
-    if re.search(r"(^|/)(\.|%2e){1,2}(/|$)", path, re.IGNORECASE) or "\\" in path:
-        raise NotFound("the path must not contain . or .. as a segment")
+    read = path
+    for _ in range(4):
+        read = unquote(read)
+    read = re.sub(r"[/\\]+", "/", read).lower()
+    if "%25" in read or "\\" in path or not path.startswith("/v1/") or re.search(r"/\.{1,2}(?![^/;?#\s\0])", read):
+        raise NotFound("the path must not contain . or .. as a segment, nor be encoded several times")
+    if _OWN.match(read.removeprefix("/v1")):
+        raise NotFound("this is no spelling of a path of Penstock")
     return path.removeprefix("/v1")
 
 

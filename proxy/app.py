@@ -19,6 +19,7 @@ from proxy.admin import Admin
 from proxy.allocator import bound_arenas, give_back_free_memory
 from proxy.api import Api
 from proxy.archive import Archives
+from proxy.asgi import Intake
 from proxy.background import Background
 from proxy.builders import (
     build_counters,
@@ -44,6 +45,7 @@ from proxy.embedding.judging import JudgeService
 from proxy.endpoint import Endpoint
 from proxy.forgetting import Forgetting
 from proxy.gate import Gate, Handler, Places, is_needed
+from proxy.gateway.browsers import Browsers, open_to
 from proxy.gateway.settled import Prefixes
 from proxy.generation import Generation
 from proxy.health import Health, Starting, degraded, watch
@@ -136,7 +138,13 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
-    lasting = Lasting(services, store, telemetry, records, counters, meter, Places())
+    # at least twice the largest body, so that one always fits beside others
+    most, most_of_one = (
+        max(int(2 * settings.server.max_body_mib * 2**20), mib * 2**20)
+        for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
+    )
+    intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
+    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake)
     background = Background()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
@@ -246,6 +254,7 @@ class Lasting:
     counters: Counters
     meter: Meter
     places: Places
+    intake: Intake
 
 
 def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
@@ -266,9 +275,16 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     # only where clients have keys of Penstock: with others the path is an upstream's
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
+    browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
 
     def endpoint(
-        path: str, handler: Handler, methods: Iterable[str], route: str = "", *, spends: bool = True
+        path: str,
+        handler: Handler,
+        methods: Iterable[str],
+        route: str = "",
+        *,
+        spends: bool = True,
+        takes_forms: bool = False,
     ) -> HttpRoute:
         shows_path = route not in ("/v1/retrieve/{handle}", "/v1/memories/{id}")
         made = Endpoint(
@@ -280,6 +296,9 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             config=config.version,
             gate=gate,
             spends=spends,
+            browsers=browsers,
+            takes_forms=takes_forms,
+            intake=lasting.intake,
         )
         return HttpRoute(path, made, methods=list(methods))
 
@@ -303,13 +322,14 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
             *(() if memories is None else _of_memories(memories, endpoint)),
             *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
-            endpoint("/v1/{path:path}", api.forward, _METHODS),
+            endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
         ],
         exception_handlers={HTTPException: http_error},
     )
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts
-    return Generation(config, upstreams, headers, chat.app, rest, drafts, judge)
+    origins = settings.server.cors_origins
+    return Generation(config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge)
 
 
 def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:

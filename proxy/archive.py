@@ -21,7 +21,8 @@ from hashlib import blake2b
 from re import compile as pattern
 from urllib.parse import quote
 
-from proxy.stores import Store, StoreError
+from proxy.context import Outage
+from proxy.stores import PASSING, Store, StoreError
 
 logger = logging.getLogger("penstock.archive")
 
@@ -37,8 +38,6 @@ INLINE = 32 * 1024
 _WORTH_COMPRESSING = 1024
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _WARN_EVERY = 60.0
-_PASSING = frozenset({"busy", "locked"})
-"""Causes of failures that lose nothing."""
 
 
 def handle_of(content: str) -> str:
@@ -81,30 +80,34 @@ class Archives:
         self._losses = store.losses
         self._warned: dict[tuple[str, str], float] = {}
 
-    def bound(self, tenant: str, session: str, *, own: bool = False) -> "BoundArchive":
+    def bound(self, tenant: str, session: str, *, own: bool = False, outage: Outage | None = None) -> "BoundArchive":
         """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it.
 
         With `own`, only what was kept or used by way of this very object is listed: for a session without a name, which
         may be another conversation's as well.
         """
-        return BoundArchive(self, _owner(tenant), _part(session), {} if own else None)
+        return BoundArchive(self, _owner(tenant), _part(session), {} if own else None, outage)
 
     async def find(self, tenant: str, handle: str) -> str | None:
-        """The content of a handle from any session of a tenant; None for one that has no pointer, or no content."""
+        """The content of a handle from any session of a tenant; None for one that has no pointer, or no content.
+
+        Raises `StoreError` where that cannot be told.
+        """
         handle = handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None
         pointer = f"handle/{_owner(tenant)}{handle}"
         try:
             part = (await self.store.get(pointer, ttl=self.ttl) or b"").decode("ascii", "replace")
-            known = _PART.fullmatch(part) is not None
-            content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
-            if content is None:  # another session that has it may set its own
-                await self.store.delete((pointer,))
-            return content
         except StoreError as error:
             self.warn("find", error.cause)
-            return None
+            raise
+        known = _PART.fullmatch(part) is not None
+        content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
+        if content is None:  # another session that has it may set its own
+            with suppress(StoreError):
+                await self.store.delete((pointer,))
+        return content
 
     async def forget(self, tenant: str, session: str | None = None) -> int:
         """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`.
@@ -154,7 +157,7 @@ class Archives:
             if await self.store.get(pointer) is not None:
                 return
         except StoreError as error:
-            if error.cause in _PASSING:
+            if error.cause in PASSING:
                 return
         self._seen.clear()
 
@@ -169,10 +172,18 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_is_checked", "_own", "_part", "_pointers", "_prefix", "failed")
+    __slots__ = ("_archives", "_is_checked", "_outage", "_own", "_part", "_pointers", "_prefix", "failed")
 
-    def __init__(self, archives: Archives, owner: str, part: str, own: dict[str, None] | None = None) -> None:
+    def __init__(
+        self,
+        archives: Archives,
+        owner: str,
+        part: str,
+        own: dict[str, None] | None = None,
+        outage: Outage | None = None,
+    ) -> None:
         self._archives = archives
+        self._outage = outage or Outage()
         self._own = own
         self._is_checked = False
         self.failed = False
@@ -213,15 +224,19 @@ class BoundArchive:
         """The content of a handle, which so counts as used; None for one that is not, or no longer, this session's.
 
         Models copy handles by hand: case and spaces around do not matter. Content that does not fit its handle is
-        never returned.
+        never returned. Raises `StoreError` where the store cannot be read: it may be there.
         """
         archives, handle = self._archives, handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None
         try:
             packed = await archives.store.get(self._prefix + handle, ttl=archives.ttl)
-            if packed is None:
-                return None
+        except StoreError as error:
+            archives.warn("fetch", error.cause)
+            raise
+        if packed is None:
+            return None
+        try:
             return await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
         except StoreError as error:
             archives.warn("fetch", error.cause)
@@ -251,7 +266,7 @@ class BoundArchive:
                     await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
         except StoreError as error:
             archives.warn("touch", error.cause)
-            self.failed, found = True, frozenset()
+            self.failed, self._outage.begun, found = True, True, frozenset()
         for key in found:
             archives.seen(key, losses)
         return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
@@ -264,7 +279,7 @@ class BoundArchive:
         return archives.is_fresh(key)
 
     async def handles(self, limit: int) -> tuple[str, ...]:
-        """The handles of what was used last, the latest first; none, and a line in the log, where that fails."""
+        """The handles of what was used last, the latest first. Raises `StoreError`."""
         archives = self._archives
         if self._own is not None:
             return tuple(reversed(self._own))[:limit]
@@ -272,7 +287,7 @@ class BoundArchive:
             keys = await archives.store.latest(self._prefix, limit=limit)
         except StoreError as error:
             archives.warn("search", error.cause)
-            return ()
+            raise
         return tuple(key.removeprefix(self._prefix) for key in keys)
 
     def _note(self, *handles: str) -> None:

@@ -29,7 +29,11 @@ class _Call:
 
 
 class Calls:
-    """Sorts deltas: those of internal calls are kept back, the client's are shown under contiguous indexes."""
+    """Sorts deltas: those of internal calls are kept back, the client's are shown under contiguous indexes.
+
+    What the client gets is in the order of the model: calls behind an internal one wait until it is known whether that
+    one is handed on.
+    """
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -48,7 +52,7 @@ class Calls:
 
     @property
     def waiting(self) -> bool:
-        """Whether deltas are held whose call has no name yet."""
+        """Whether deltas are held: their call has no name yet, or stands behind an internal one."""
         return any(call.held for call in self._all)
 
     @property
@@ -69,18 +73,16 @@ class Calls:
             if call.internal is None and (name := _name(entry)):
                 call.internal = name in self._names
                 self.hidden = self.hidden or call.internal
-            if call.internal is not None:
+            if call.internal is not None and (call.internal or call.shown is not None or not self.hidden):
                 shown += self._released(call)
         return shown
 
     async def hand_on(self, hand: Hand) -> None:
-        """Make internal calls the client's that are handed on to it: they come behind its others, each in one piece."""
+        """Make internal calls the client's that are handed on to it, each in one piece."""
         for call in [each for each in self._all if each.internal]:
             given = await hand(call.whole)
             if given is not None:
                 call.internal, call.whole, call.held = False, dict(given), [dict(given)]
-                self._all.remove(call)
-                self._all.append(call)
 
     def remaining(self) -> list[Any]:
         """What is still held for the client: whole calls, and those that never got a name, for it to complain about."""
@@ -92,6 +94,8 @@ class Calls:
             return []
         self._moved = self._moved or self.hidden or self.waiting
         if call.shown is None:
+            if len(held) > 1:
+                held = [dict(call.whole)]  # SDKs take the first list of calls as it is, so each must be in it once
             given = held[0].get("index")
             call.shown = given if isinstance(given, int) and not self._moved else self._next
             self._next = max(self._next, call.shown + 1)

@@ -17,15 +17,17 @@ from proxy.reach import (
     Memo,
     Memories,
     Once,
+    Outage,
     Share,
     TokenCount,
     Tokens,
+    Unavailable,
 )
 
 __all__ = [
     "Archive", "CacheRules", "Context", "Correction", "Corrections", "Drafts", "Embedder", "Identity", "Inbox",
-    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Prices", "Share", "TokenCount", "Tokens",
-    "Uncached",
+    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Outage", "Prices", "Share", "TokenCount",
+    "Tokens", "Unavailable", "Uncached",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -91,7 +93,7 @@ class ModelProfile:
     binds_reasoning: bool = True
     """Whether signed reasoning of it may be bound to what stood before it; False only where it is known not to be."""
     source: str = "default"
-    """Where the figures come from: `config`, `litellm`, `table` or `default`."""
+    """Where the figures come from: `config`, `litellm`, `table`, `upstream` or `default`."""
 
     def usable(self, request: ChatRequest) -> int:
         """The tokens that this request's prompt may have: the window less what its answer needs."""
@@ -190,6 +192,8 @@ class Context:
     """What is remembered of the user; None where nothing is."""
     inbox: Inbox | None = None
     """What other agents have given to this one; None where nothing can be."""
+    outage: Outage = field(default_factory=Outage)
+    """Whether the state failed to answer: then nothing that is decided from here on may be remembered."""
     held: int = 0
     """How many messages at the beginning may not change, and with them the tools, because signed reasoning is bound to
     them; 0 where there is none. What stands behind them is edited when it is first sent, and keeps that form."""

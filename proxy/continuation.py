@@ -38,7 +38,7 @@ class Continuation:
         head: Mapping[str, Any] | None = None
         while True:
             self._chunks = reply.chunks
-            deltas = Deltas(dialogue.names, head=head, spent=dialogue.usage, text=dialogue.text)
+            deltas = Deltas(dialogue.names, head=head, text=dialogue.text)
             try:
                 async with aclosing(await _events(reply)) as chunks:
                     async for chunk in chunks:
@@ -56,6 +56,7 @@ class Continuation:
                 break
             head = deltas.head
             reply = await dialogue.next(round_, results, usage)
+        dialogue.check(round_)
         await dialogue.keep(round_, results)
         if tail := deltas.tail():
             yield tail

@@ -17,7 +17,7 @@ import orjson
 from proxy.answer_check import faults
 from proxy.answers import read_answer
 from proxy.chat import ChatRequest
-from proxy.context import Correction
+from proxy.context import Correction, Outage
 from proxy.policy import Watching
 from proxy.stores import Store, StoreError
 
@@ -39,10 +39,10 @@ class CorrectionService:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-answers")
         self._looking: set[asyncio.Task[None]] = set()
 
-    def bound(self, tenant: str, session: str, watching: Watching) -> "BoundCorrections":
+    def bound(self, tenant: str, session: str, watching: Watching, outage: Outage | None = None) -> "BoundCorrections":
         """The notes of a session of a tenant."""
         prefix = f"correction/{quote(tenant, safe='')}/{quote(session, safe='')}/"
-        return BoundCorrections(self, prefix, watching)
+        return BoundCorrections(self, prefix, watching, outage or Outage())
 
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
         """Begin to look at an answer; returns at once."""
@@ -77,10 +77,10 @@ class CorrectionService:
 class BoundCorrections:
     """The `Corrections` of a request's context."""
 
-    __slots__ = ("_prefix", "_service", "_watching")
+    __slots__ = ("_outage", "_prefix", "_service", "_watching")
 
-    def __init__(self, service: CorrectionService, prefix: str, watching: Watching) -> None:
-        self._service, self._prefix, self._watching = service, prefix, watching
+    def __init__(self, service: CorrectionService, prefix: str, watching: Watching, outage: Outage) -> None:
+        self._service, self._prefix, self._watching, self._outage = service, prefix, watching, outage
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -93,6 +93,7 @@ class BoundCorrections:
         try:
             values = await asyncio.gather(*map(self._service.store.get, keys))
         except StoreError:
+            self._outage.begun = True
             return ()
         return [Correction(*orjson.loads(value)) for value in values if value is not None]
 

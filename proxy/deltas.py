@@ -12,7 +12,7 @@ import orjson
 
 from proxy.calls import Calls, Hand
 from proxy.held import check_held
-from proxy.round import Round, gap, heard, total
+from proxy.round import Round, gap, heard
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
@@ -32,14 +32,11 @@ class _Held(NamedTuple):
 class Deltas:
     """The events of one round. `feed` gives what the client gets at once, `tail` what it gets once all is known."""
 
-    def __init__(
-        self, names: frozenset[str], *, head: Mapping[str, Any] | None, spent: Mapping[str, Any], text: str
-    ) -> None:
-        """`head` is that of the first round, None for it; `spent` and `text` are what earlier rounds cost and said."""
+    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str) -> None:
+        """`head` is that of the first round, None for it; `text` is what earlier rounds said."""
         self._names = names
         self._later = head is not None
         self._head = head or {}
-        self._spent = spent
         self._text = text
         self._size = 0
         self._pending = b""
@@ -60,13 +57,14 @@ class Deltas:
         return b"".join(map(self._event, parts[::2], parts[1::2]))
 
     def end(self) -> bytes:
-        """What the client gets of bytes behind the last whole event, and of calls that never got a name."""
+        """What the client gets of bytes behind the last whole event, and of calls that never got a name. Where there
+        are internal calls, `hand_on` gives the latter."""
         pending, self._pending = self._pending, b""
         last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
-        return last + self._remaining()
+        return last if self.hidden else last + self._remaining()
 
     async def hand_on(self, hand: Hand) -> bytes:
-        """What the client gets of internal calls that are handed on to it."""
+        """What the client gets of internal calls that are handed on to it, and of the calls behind them."""
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
@@ -128,8 +126,6 @@ class Deltas:
         if self._later and "choices" in chunk:
             changed = True
             chunk |= self._head
-            if isinstance(chunk.get("usage"), dict):
-                chunk["usage"] = total(self._spent, chunk["usage"])
         for choice in _choices(chunk):
             changed = self._sort(choice) or changed
             if self._later:
@@ -147,7 +143,7 @@ class Deltas:
         entries = listed if isinstance(listed, list) else []
         calls = self._calls.setdefault(_place(choice), Calls(self._names))
         shown = calls.sort(entries)
-        if choice.get("finish_reason"):
+        if choice.get("finish_reason") and not calls.hidden:
             shown += calls.remaining()
         if len(shown) == len(entries) and all(map(is_, shown, entries)):
             return False

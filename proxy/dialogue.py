@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from proxy.calls import Hand
-from proxy.chat import ChatRequest, Message, Tool, called_name
+from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools
+from proxy.chat.reasoning import signed_places
+from proxy.errors import UpstreamFailed
 from proxy.replay import Hidden, Record
-from proxy.round import InternalCall, Round, joined, total
+from proxy.round import InternalCall, Round, joined
 from proxy.upstream import Call, Reply, Upstream
+from proxy.usage import earlier
 
 _log = logging.getLogger("penstock.loop")
 
@@ -45,6 +48,14 @@ class HandsOn(Protocol):
         what is wrong with it."""
 
 
+@runtime_checkable
+class StandsFor(Protocol):
+    """An internal tool through which the model reaches tools of the client."""
+
+    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
+        """The client's tools to offer once it is gone, beside those that are `offered`."""
+
+
 class Dialogue:
     """The rounds so far: what they added to the request, said to the client and cost."""
 
@@ -62,8 +73,6 @@ class Dialogue:
         self.names = frozenset(tools)
         self.text = ""
         """What earlier rounds said to the client."""
-        self.usage: dict[str, Any] = {}
-        """What earlier rounds cost."""
         self.facts: Facts = {"rounds": 1, "internal_calls": 0}
         self.added: tuple[Message, ...] = ()
         """What earlier rounds added to the request."""
@@ -134,10 +143,33 @@ class Dialogue:
         """Send the request again with a round and its results behind everything that was sent before."""
         self.added += (round_.message, *results)
         self.text = joined(self.text, round_.message.text)
-        self.usage = total(self.usage, usage)
+        self.facts |= earlier(self.facts, usage)
         self.facts["rounds"] = int(self.facts["rounds"]) + 1
         request = self._request.with_messages((*self._request.messages, *self.added))
+        if not self._left:
+            request = self._last(request)
         return await self._upstream.send(replace(self._call, request=request, body=request.encode(), counted=None))
+
+    def _last(self, request: ChatRequest) -> ChatRequest:
+        """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is
+        bound to the tools would be refused then, so there no tool may be called."""
+        if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request.messages):
+            return request.with_field("tool_choice", "none")
+        if not self.names.isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
+            request = request.without("tool_choice")
+        tools = [tool for tool in request.tools if tool.name not in self.names]
+        for internal in self._tools.values():
+            if isinstance(internal, StandsFor):
+                tools += internal.instead(request.messages, tools)
+        return request.with_tools(tools)
+
+    def check(self, round_: Round) -> None:
+        """Raise `UpstreamFailed` where the last round brings the client nothing: it called only internal tools."""
+        said = self.text or round_.message.text or round_.message.get("refusal")
+        exhausted = self.added and not self._left
+        if exhausted and round_.internal and round_.whole and not (round_.client or said):
+            told = "The model called only tools that Penstock runs, also when it was no longer offered any."
+            raise UpstreamFailed(told, code="no_answer", headers={"x-should-retry": "false"})
 
     async def keep(self, round_: Round, results: tuple[Message, ...]) -> None:
         """Remember what the client does not see of the answer, of which this is the last round."""

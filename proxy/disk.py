@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TypeVar
 
 from proxy.rows import DATABASE, Rows
-from proxy.stores import LARGEST_SHARE, PROTECTED, Cause, StoreError
+from proxy.stores import LARGEST_SHARE, PASSING, PROTECTED, Cause, StoreError
 
 T = TypeVar("T")
 
@@ -25,6 +25,9 @@ BUSY = 1.0
 THREADS = 2
 MOST_WAITING = 512
 """Calls that may wait for a thread; more are refused at once."""
+
+_LOOK = 10.0
+"""Seconds that a look may take."""
 
 _SQLITE: dict[int, Cause] = {
     sqlite3.SQLITE_BUSY: "locked",
@@ -76,6 +79,8 @@ class DiskStore:
         self._closed = False
         self.losses = 0
         """How often the file was found to have been removed or replaced."""
+        self.degraded: Cause | None = None
+        """Why it could not be read or written, until a write shows that it can."""
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         """The value of a key; with `ttl` this is a use."""
@@ -113,6 +118,17 @@ class DiskStore:
         """The keys that start with `prefix` and were used last."""
         return await self._run(lambda rows: rows.names(prefix, self._clock(), limit, latest=True))
 
+    async def look(self) -> None:
+        """Find out whether it takes writes, also where no request asks."""
+        try:
+            async with asyncio.timeout(_LOOK):
+                await self.put("probe", b"", ttl=_LOOK)
+            self.degraded = None
+        except TimeoutError:
+            self.degraded = "unreachable"
+        except StoreError:
+            pass  # noted where it was raised
+
     async def aclose(self) -> None:
         """End the threads, and with them the connections; what is being written is finished first."""
         self._closed = True
@@ -127,6 +143,10 @@ class DiskStore:
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+        except StoreError as error:
+            if error.cause not in PASSING:
+                self.degraded = error.cause
+            raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():  # not the caller, the work was cancelled

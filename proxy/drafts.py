@@ -11,7 +11,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from proxy.chat import Message, turns
-from proxy.context import Material
+from proxy.context import Material, Outage
 from proxy.stores import Store, StoreError
 
 Value = TypeVar("Value")
@@ -55,9 +55,9 @@ class DraftService:
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._worker = secrets.token_bytes(16)
 
-    def bound(self, tenant: str, headers: Mapping[str, str]) -> "BoundDrafts":
+    def bound(self, tenant: str, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
         """The drafts of a tenant; `headers` are for the writer's calls."""
-        return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers)
+        return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers, outage or Outage())
 
     def forget(self, tenant: str) -> int:
         """Forget what was settled for a tenant, and stop writing for it; how much that was."""
@@ -118,7 +118,7 @@ class DraftService:
             told += [Message({"role": "user", "content": text})] if text else block
         return await self._write(replace(material, messages=tuple(told)), headers)
 
-    async def settle(self, prefix: str, cut: str, draft: str) -> str:
+    async def settle(self, prefix: str, cut: str, draft: str, outage: Outage) -> str:
         """What a cut uses: the draft if it was ready when the cut was first used, else nothing, for ever."""
         key, now = f"{prefix}cut/{cut}", self._clock()
         text, when = self._settled.get(key, (None, 0.0))
@@ -127,7 +127,10 @@ class DraftService:
         try:
             text = await self._agreed(key, f"{prefix}draft/{draft}", text)
         except StoreError:
-            text = text or ""  # what was used is used again: the prefix must not change for a store that is away
+            if text is None:  # nothing is known of it: the next request asks again
+                outage.begun = True
+                return ""
+            # what was used is used again: the prefix must not change for a store that is away
         _remember(self._settled, key, (text, now))
         return text
 
@@ -144,10 +147,10 @@ class DraftService:
 class BoundDrafts:
     """The `Drafts` of a request's context."""
 
-    __slots__ = ("_headers", "_prefix", "_service")
+    __slots__ = ("_headers", "_outage", "_prefix", "_service")
 
-    def __init__(self, service: DraftService, prefix: str, headers: Mapping[str, str]) -> None:
-        self._service, self._prefix, self._headers = service, prefix, headers
+    def __init__(self, service: DraftService, prefix: str, headers: Mapping[str, str], outage: Outage) -> None:
+        self._service, self._prefix, self._headers, self._outage = service, prefix, headers, outage
 
     def prepare(self, material: Material) -> None:
         """Begin to write a summary."""
@@ -155,7 +158,7 @@ class BoundDrafts:
 
     async def settled(self, cut: str, draft: str) -> str:
         """The text that a cut uses; empty where it uses none."""
-        return await self._service.settle(self._prefix, cut, draft)
+        return await self._service.settle(self._prefix, cut, draft, self._outage)
 
 
 def _remember(memory: OrderedDict[str, Value], key: str, value: Value) -> None:

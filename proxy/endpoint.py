@@ -6,9 +6,10 @@ from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.asgi import ClientGone, Exchange
+from proxy.asgi import ClientGone, Exchange, Intake, is_gone
 from proxy.errors import PenstockError
 from proxy.gate import Gate, Handler
+from proxy.gateway.browsers import Browsers
 from proxy.headers import Headers
 from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
@@ -33,24 +34,32 @@ class Endpoint:
         config: str = "",
         gate: Gate | None = None,
         spends: bool = True,
+        browsers: Browsers | None = None,
+        takes_forms: bool = False,
+        intake: Intake | None = None,
     ) -> None:
         """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
 
         `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
         configuration that serves the exchange. A `gate` says who comes in; without one everybody does. What `spends`
-        nothing is open to those who have nothing left.
+        nothing is open to those who have nothing left. `browsers` says what web pages may not ask; a handler that
+        `takes_forms` also gets bodies that are no JSON. An `intake` bounds what is received at the
+        same time.
         """
         self._has_gate = gate is not None
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
+        self._browsers = browsers
+        self._takes_forms = takes_forms
         self._telemetry = telemetry
         self._route = route
         self._shows_path = shows_path
         self._headers = [] if headers is None else headers
         self._config = config
+        self._intake = intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one exchange."""
-        http = Exchange(scope, receive, send)
+        http = Exchange(scope, receive, send, self._intake)
         http.own_headers += self._headers
         path = scope["path"] if self._shows_path else None
         seen = self._telemetry.begin(
@@ -64,10 +73,15 @@ class Endpoint:
         )
         await self._serve(http, seen)
 
+    async def _let_in(self, http: Exchange, seen: Observation) -> None:
+        if self._browsers is not None:
+            self._browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
+        await self._handle(http, seen)
+
     async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
         try:
-            await self._handle(http, seen)
+            await self._let_in(http, seen)
         except ClientGone:
             fault = "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
@@ -75,7 +89,7 @@ class Endpoint:
         except PenstockError as error:
             fault = error
         except Exception as error:
-            if _is_gone(error):
+            if is_gone(error):
                 fault = "client_gone"
                 return
             fields = {"error": type(error).__name__, "request_id": http.request_id}
@@ -89,11 +103,6 @@ class Endpoint:
                 await answer_error(http, fault)
             finally:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
-
-
-def _is_gone(error: Exception) -> bool:
-    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
-    return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

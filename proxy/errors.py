@@ -97,11 +97,14 @@ class NotInTime(Overloaded):
 
 
 class NotKept(PenstockError):
-    """A prompt does not fit because the state, where a step keeps what it takes out, cannot be written now."""
+    """The state cannot be read or written now. Clients are told when to try again."""
 
     status = 503
     type = "service_unavailable_error"
     code = "state_unavailable"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message, param=param, headers={"retry-after": "5", "retry-after-ms": "5000"})
 
 
 class Rejected(PenstockError):

@@ -1,8 +1,10 @@
 """Where a request goes instead: to a larger model where it does not fit, to another upstream where one fails.
 
-Each try starts from what the client sent, with the chain, window and key of the model that is tried.
+Each try starts from what the client sent, with the chain, window and key of the model that is tried. A model that
+refuses a request as too long, which fits by our count, is tried once more with what its refusal taught.
 """
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -17,11 +19,18 @@ from proxy.headers import impersonal, relayed
 from proxy.routing import Route, Routes
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstream import ByteStream, Call, Reply, Upstream
+from proxy.upstreams.overflow import Overflow, find_overflow, openai_body, read_refusal
 
 _MOST = 5
 """Models that are tried for one request, the first among them."""
 
+_DOUBTED = 2
+"""A refusal without a count blames the window, not our count, where the window is so many times as large."""
+
 _JSON = (b"content-type", b"application/json")
+
+_ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
+"""A stream's first event that is an error."""
 
 _HEADER = b"x-penstock-fallback"
 
@@ -52,6 +61,10 @@ class Detours:
         self._left: deque[str] = deque()
         self._tried = {_place(first)}
         self._sent = False
+        self._again = False
+        self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
+        """By model the body that it found too long, and how it said so."""
+        self._open = bool(first.settings.fallbacks) or first.settings.larger is not None
 
     async def serve(self, http: Exchange, seen: Observation, attempt: Callable[[], Awaitable[None]]) -> None:
         """Try one model after the other until one has begun to answer; at the end tell how the last upstream failed.
@@ -68,6 +81,10 @@ class Detours:
             except PenstockError as error:
                 if http.status is not None or not (self._is_failure(error) or _told(error) == OVERFLOW):
                     raise
+                if self._again:
+                    self._again = False
+                    http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] == _HEADER]
+                    continue
                 if told is None or self._is_failure(error):
                     told = error
                 reason = _told(error)
@@ -78,10 +95,9 @@ class Detours:
             http.own_headers.append((_HEADER, about))
             seen.turned(self.route.model, reason, named=self.route.named)
         http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
-        if isinstance(told, Refused):
-            await http.respond(told.status, relayed(told.reply.headers, stream=False), told.reply.body or b"")
-        else:
+        if not isinstance(told, Refused):
             raise told
+        await _relay(http, told.reply)
 
     def carried(self, call: Call) -> Call:
         """The call to the model that is tried, with what may go there of the client's headers and query.
@@ -111,16 +127,42 @@ class Detours:
         before its first byte is here."""
 
         async def sent(call: Call) -> Reply:
+            body, refusal = self._refusals.get(_place(self.route), (b"", None))
+            if refusal is not None and body == call.body:
+                raise refusal
             self._sent = True
-            reply = await send(call)
+            try:
+                reply = await send(call)
+            except PenstockError as error:
+                if error.code == OVERFLOW:
+                    self._learn(call, error, find_overflow(error.message))
+                raise
+            if reply.chunks is not None and reply.status < 400 and (self._open or call.counted is not None):
+                reply = await _begun_or_refused(reply, reply.chunks)
             reason = _reason(reply)
-            if reason is not None:
-                raise Refused(await _whole(reply), reason)
-            if reply.chunks is not None:
-                reply.chunks = await _begun(reply.chunks)
+            if reason is not None and (self._open or reason == OVERFLOW):
+                refused = Refused(await _whole(reply), reason)
+                if reason == OVERFLOW and reply.facts.get("rounds", 1) == 1:
+                    self._learn(call, refused, read_refusal(reply.status, reply.body or b""))
+                raise refused
             return reply
 
         return sent
+
+    def _learn(self, call: Call, refusal: PenstockError, overflow: Overflow | None) -> None:
+        """Take from the first refusal of a model how long the prompt was at least, and have it tried again."""
+        place = _place(self.route)
+        if place in self._refusals or call.tokens is None or call.counted is None or call.profile is None:
+            return
+        told = overflow or Overflow()
+        ours = call.counted.total
+        # what only repeats our count is not the upstream's
+        least = told.prompt if told.prompt and told.prompt != ours else max(told.window or call.profile.window, ours)
+        if least > _DOUBTED * ours and least != told.prompt:
+            return
+        call.tokens.refused(call.counted, least)
+        self._refusals[place] = call.body, refusal
+        self._again = True
 
     def _is_failure(self, error: PenstockError) -> bool:
         """Whether the upstream failed, and not a step of the chain."""
@@ -142,6 +184,12 @@ class Detours:
                 self.route = route
                 return True
         return False
+
+
+async def _relay(http: Exchange, reply: Reply) -> None:
+    if http.caller is not None:
+        reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
+    await http.respond(reply.status, relayed(reply.headers, stream=False), reply.body or b"")
 
 
 def _told(error: PenstockError) -> str:
@@ -182,15 +230,23 @@ async def _whole(reply: Reply) -> Reply:
     return Reply(reply.status, [*headers, _JSON], body)
 
 
-async def _begun(chunks: ByteStream) -> ByteStream:
-    """A stream whose first chunk is here. Raises what comes instead of it."""
+async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
+    """A stream whose first chunk is here, or the refusal that this is: some servers say only there that a prompt is too
+    long. Raises what comes instead of it."""
     flowing = aiter(chunks)
     try:
         first = await anext(flowing, None)
     except BaseException:
         await chunks.aclose()
         raise
-    return _Begun(chunks, first, flowing)
+    event = _ERROR_EVENT.match(first or b"")
+    overflow = read_refusal(400, event[1]) if event else None
+    if event is not None and overflow is not None:
+        await chunks.aclose()
+        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+        return Reply(400, [*headers, _JSON], openai_body(event[1], overflow), facts=reply.facts)
+    reply.chunks = _Begun(chunks, first, flowing)
+    return reply
 
 
 class _Begun:

@@ -12,6 +12,7 @@ from proxy.context import ModelProfile
 from proxy.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
 from proxy.upstream import ByteStream, Call, Reply, Upstream
 from proxy.upstream_settings import Guarded
+from proxy.upstreams.masking import Mask, keys_of
 
 _BROKEN = frozenset({"upstream_broke_off", "upstream_timeout"})
 """What an upstream that ends its own streams notes where it had to."""
@@ -78,6 +79,7 @@ class GuardedUpstream:
     def __init__(self, upstream: Upstream, settings: Guarded, breaker: Breaker) -> None:
         self._upstream = upstream
         self._breaker = breaker
+        self._mask = Mask(keys_of(settings))
         self._slots = Slots(settings.max_connections, settings.max_waiting, settings.max_wait)
         self.name, self.address = upstream.name, upstream.address
         self.provider, self.translates, self.ask_usage = upstream.provider, upstream.translates, upstream.ask_usage
@@ -93,11 +95,12 @@ class GuardedUpstream:
         except BaseException:
             self._slots.free()
             raise
+        self._mask.head(reply)
         if reply.chunks is None:
             self._slots.free()
         else:
             broken = partial(self._breaker.broke_off, ticket)
-            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.free, broken)
+            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.free, broken, self._mask)
         return reply
 
     async def _ask(self, call: Call, ticket: int) -> Reply:
@@ -105,6 +108,7 @@ class GuardedUpstream:
         try:
             reply = await self._upstream.send(call)
         except PenstockError as error:
+            error.message = self._mask.text(error.message)
             if isinstance(error, UpstreamFailed) or is_down(error.status, error.headers.get("x-should-retry")):
                 breaker.failed(ticket)
             else:
@@ -174,17 +178,23 @@ class _Watched:
     """A stream that gives its slot back when it is closed, and tells whether it broke off; its chunks cost nothing."""
 
     def __init__(
-        self, facts: Mapping[str, Any], chunks: ByteStream, ended: Callable[[], None], broken: Callable[[], None]
+        self,
+        facts: Mapping[str, Any],
+        chunks: ByteStream,
+        ended: Callable[[], None],
+        broken: Callable[[], None],
+        mask: Mask,
     ) -> None:
         """`facts` are those of the reply, which has this stream: holding the reply itself would be a cycle."""
         self._facts = facts
         self._chunks = chunks
         self._ended: Callable[[], None] | None = ended
         self._broken = broken
+        self._mask = mask
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """The chunks."""
-        return aiter(self._chunks)
+        return self._mask.chunks(self._chunks)
 
     async def aclose(self) -> None:
         """Drop what has not arrived yet."""

@@ -35,6 +35,9 @@ _NOT_FORWARDED = _OF_ONE_CONNECTION | {
 
 _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 
+_NOT_RELAYED = (b"access-control-", b"x-penstock-")
+"""How names of response headers begin that are Penstock's to send: what web pages may read, and its own."""
+
 CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 """Request headers that hold a secret of the client's."""
 
@@ -83,7 +86,7 @@ def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers
     headers = [
         (b"x-upstream-request-id" if name == b"x-request-id" else name, value)
         for name, value in upstream
-        if not (stream and name in (b"cache-control", b"x-accel-buffering"))
+        if not name.startswith(_NOT_RELAYED) and not (stream and name in (b"cache-control", b"x-accel-buffering"))
     ]
     if stream:
         # a buffering proxy in front would turn the stream into one block

@@ -10,7 +10,7 @@ from proxy.continuation import Continuation
 from proxy.dialogue import Dialogue, InternalTool
 from proxy.errors import UpstreamFailed
 from proxy.replay import Record
-from proxy.round import REASONING, Round, heard, joined, messages_of, total, without_internal
+from proxy.round import REASONING, Round, heard, joined, messages_of, without_internal
 from proxy.upstream import Call, Reply, Upstream
 
 
@@ -19,10 +19,11 @@ class Loop:
 
     A round in which the model calls only internal tools is followed by another one. One in which it calls tools of the
     client as well is the answer: the internal calls are run, and taken out of what the client gets. The texts of all
-    rounds are one text to the client, whether it is streamed or not.
+    rounds are one text to the client, whether it is streamed or not. Its usage is that of the last round, which is the
+    size of the client's context; what the rounds before it used is told by the facts.
 
     With `n` above one no call is run, because each choice would go on by itself: internal calls are only taken out. So
-    are those behind the last round, and those of an answer that was cut off.
+    are those of an answer that was cut off. The last round is asked for without internal tools, so the model answers.
     """
 
     def __init__(self, tools: Sequence[InternalTool], *, rounds: int = 4, timeout: float = 20.0) -> None:
@@ -74,12 +75,11 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
             await reply.chunks.aclose()
             raise UpstreamFailed("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
     if round_ is not None:
+        dialogue.check(round_)
         await dialogue.keep(round_, results)
     changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
     if rounds and round_ is not None:
         _join(answer["choices"][0]["message"], rounds)
-        if isinstance(answer.get("usage"), dict):
-            answer["usage"] = total(dialogue.usage, answer["usage"])
         changed = True
     body = orjson.dumps(answer) if changed else reply.body
     return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
@@ -103,7 +103,7 @@ def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
 
 
 async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
-    """Make calls in an answer the client's that are handed on to it, behind its others; whether there were any."""
+    """Make calls in an answer the client's that are handed on to it; whether there were any."""
     hand = dialogue.hand(_round(answer, dialogue.names))
     found = False
     for message in messages_of(answer.get("choices") or ()):
@@ -111,8 +111,7 @@ async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
         given = [await hand(call) if isinstance(call, dict) else None for call in calls]
         if any(given):
             found = True
-            kept = [call for call, other in zip(calls, given, strict=True) if other is None]
-            message["tool_calls"] = [*kept, *filter(None, given)]
+            message["tool_calls"] = [other or call for call, other in zip(calls, given, strict=True)]
     return found
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from proxy.asgi import Exchange
-from proxy.errors import BadRequest, NotFound, PenstockError
+from proxy.errors import BadRequest, NotFound, NotKept
 from proxy.headers import Headers
 from proxy.identity import session_key, tenant_of
 from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
@@ -66,8 +66,7 @@ class MemoriesApi:
         try:
             answer = await handler(http)
         except StoreError as error:
-            told = f"memories cannot be reached ({error.cause}); try again"
-            raise PenstockError(told, code="state_unavailable", status=503) from None
+            raise NotKept(f"memories cannot be reached ({error.cause}); try again") from None
         await http.respond(200, _HEADERS, orjson.dumps(answer))
 
     async def _post(self, http: Exchange) -> Any:

@@ -16,6 +16,21 @@ Question = Literal["contradicts", "replaces"]
 """What a judge is asked: whether the second text contradicts the first, or now holds in its place."""
 
 
+class Unavailable(Exception):
+    """The state cannot be read right now: nobody can tell what is in it."""
+
+
+@dataclass(slots=True)
+class Outage:
+    """Whether the state failed to answer while one request was worked on.
+
+    What is decided after that is decided without what is there. It must not be remembered, here or in the state: the
+    next request decides again.
+    """
+
+    begun: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCount:
     """How many tokens a request has, by section."""
@@ -52,7 +67,10 @@ class Archive(Protocol):
         """Store content durably and return its handle; None where it cannot be stored: then it must not leave."""
 
     async def fetch(self, handle: str) -> str | None:
-        """The content of a handle; None for one that this tenant and session do not have, or no longer."""
+        """The content of a handle; None for one that this tenant and session do not have, or no longer.
+
+        Raises `Unavailable` where that cannot be told.
+        """
 
     def handle(self, content: str) -> str:
         """The handle that content has or would have: a pure function of it."""

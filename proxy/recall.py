@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from proxy.chat import Message, Tool
-from proxy.context import Archive
+from proxy.context import Archive, Unavailable
 from proxy.originals import best_passages, origins
 from proxy.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
 
@@ -43,6 +43,10 @@ at the head of each."""
 
 _NEITHER = 'Give a handle as it stands in the conversation, {"handle": "..."}, or words to search: {"query": "..."}.'
 _GONE = "Nothing is kept under this handle, or no longer. Do not ask for it again; a query searches what there is."
+
+_NOT_NOW = (
+    "What left this conversation cannot be read right now. It is not lost: go on without it, and ask again later."
+)
 
 
 class Readable(Archive, Protocol):
@@ -86,6 +90,8 @@ class Recall:
             return await self._search(query or part.pattern)
         except Mistake as mistake:
             return str(mistake)
+        except Unavailable:
+            return _NOT_NOW
 
     async def _read(self, handle: str, part: Part, query: str | None) -> str:
         content = await self._archive.fetch(handle)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, encode
+from proxy.context import Outage
 from proxy.fingerprint import AnswerKeys, next_key
 from proxy.round import REASONING
 
@@ -29,7 +30,7 @@ class Memory(Protocol):
     """Keeps bytes under a key. It may lose them."""
 
     async def get(self, key: str) -> bytes | None:
-        """What was kept; None where there is nothing, or no longer."""
+        """What was kept; None where there is nothing, or no longer. Raises where that cannot be told."""
 
     async def put(self, key: str, value: bytes) -> None:
         """Keep it for as long as conversations last."""
@@ -78,7 +79,7 @@ class Replay:
 
         return record
 
-    async def restored(self, request: ChatRequest, scope: str) -> ChatRequest:
+    async def restored(self, request: ChatRequest, scope: str, outage: Outage | None = None) -> ChatRequest:
         """The request with everything hidden put back; the same object where there is nothing. Never fails."""
         try:
             prints = self._keys.of(request.messages, scope)
@@ -90,6 +91,8 @@ class Replay:
             }
             return request.with_messages(_whole(request.messages, hidden)) if hidden else request
         except Exception as error:
+            if outage is not None:
+                outage.begun = True
             _log.warning("what internal tools added is not restored", extra=_fields(error))
             return request
 

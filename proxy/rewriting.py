@@ -14,7 +14,7 @@ from proxy.callers import BYPASS
 from proxy.chain import Outcome, guards, with_guards
 from proxy.chat import ChatRequest
 from proxy.chat.reasoning import may_be_signed, signed_places
-from proxy.context import Context, Identity, ModelProfile
+from proxy.context import Context, Identity, ModelProfile, Outage
 from proxy.corrections import AnswerWatch, CorrectionService
 from proxy.drafts import BoundDrafts, DraftService
 from proxy.embedding import EmbeddingService
@@ -40,9 +40,6 @@ from proxy.writer import Writer
 
 _log = logging.getLogger("penstock.api")
 
-_MENDING = 5.0
-"""Seconds after which a client may try again what the state was needed for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Writing:
@@ -51,9 +48,9 @@ class Writing:
     writer: Writer
     drafts: DraftService
 
-    def bound(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts:
+    def bound(self, tenant: str, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
         """The drafts of a request's context."""
-        return self.drafts.bound(tenant, self.writer.authorization(route.upstream, headers))
+        return self.drafts.bound(tenant, self.writer.authorization(route.upstream, headers), outage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,9 @@ class Services:
     corrections: CorrectionService | None = None
     memories: MemoryService | None = None
 
-    def drafts(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundDrafts | None:
+    def drafts(self, tenant: str, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts | None:
         """The drafts of a request's context, if a model is configured to write them."""
-        return None if self.writing is None else self.writing.bound(tenant, route, headers)
+        return None if self.writing is None else self.writing.bound(tenant, route, headers, outage)
 
     def judging(self, tenant: str, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
         """The judge of a request's context, if a model is configured for it."""
@@ -175,30 +172,33 @@ class Rewriting:
         these tools, and the steps are told so.
         """
         sent = incoming = body.parse(self._server.max_messages)
+        outage = Outage()
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.scope}"
         declared = (policy.internal_tools for _, policy in steps)
         offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
         if offered or (sends and signed_places(sent.messages)):
-            incoming = await self._services.replay.restored(sent, scope)
+            incoming = await self._services.replay.restored(sent, scope, outage)
         profile = await route.upstream.profile(route.profile)
         tokens = self._services.tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
-        archive = self._services.archives.bound(identity.tenant, identity.scope, own=not identity.is_named)
+        archive = self._services.archives.bound(
+            identity.tenant, identity.scope, own=not identity.is_named, outage=outage
+        )
         once = self._services.once.bound(identity.tenant)
-        memo = self._services.memos.bound(identity.tenant, identity.scope)
+        memo = self._services.memos.bound(identity.tenant, identity.scope, outage)
         headers = without_credentials(http.headers)
-        drafts = self._services.drafts(identity.tenant, route, http.headers)
+        drafts = self._services.drafts(identity.tenant, route, http.headers, outage)
         embedding = self._services.embedding
         embedder = None if embedding is None else embedding.bound(identity.tenant)
         judge = self._services.judging(identity.tenant, route, http.headers)
         runs_tools = sends and sent.rest.get("n") in (None, 1)
         watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
         service = self._services.corrections
-        corrections = service.bound(identity.tenant, identity.scope, watching) if service and watching else None
+        corrections = service.bound(identity.tenant, identity.scope, watching, outage) if service and watching else None
         memories = self._services.memories
-        remembered = None if memories is None else _remembered(memories, identity)
-        inbox = self._services.shares.inbox(identity)
+        remembered = None if memories is None else _remembered(memories, identity, outage)
+        inbox = self._services.shares.inbox(identity, outage)
         ctx = Context(
             incoming,
             profile,
@@ -217,10 +217,13 @@ class Rewriting:
             corrections=corrections,
             memories=remembered,
             inbox=inbox,
+            outage=outage,
         )
-        settled = self._services.prefixes.bound(identity.tenant, identity.scope)
+        settled = self._services.prefixes.bound(identity.tenant, identity.scope, outage)
         outcome = await bound.run(steps, ctx, settled)
         _tell(outcome, profile, http, seen)
+        if outage.begun or archive.failed:
+            seen.without_state()
         if outcome.rejected is not None:
             raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
         if sends:
@@ -233,9 +236,9 @@ class Rewriting:
         return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
 
 
-def _remembered(memories: MemoryService, who: Identity) -> BoundMemories:
+def _remembered(memories: MemoryService, who: Identity, outage: Outage) -> BoundMemories:
     """What a request may see of memories; a conversation without a name has none of its own."""
-    return memories.bound(who.tenant, who.user, who.session if who.is_named else "", who.agent, who.task)
+    return memories.bound(who.tenant, who.user, who.session if who.is_named else "", who.agent, who.task, outage)
 
 
 def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:
@@ -266,6 +269,6 @@ def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:
         return NotInTime(told, param=verdict.param, headers=retry_after(1.0))
     if failed and verdict.code == OVERFLOW:
         told = "The prompt does not fit, and what would be taken out of it cannot be kept right now. Try again soon."
-        return NotKept(told, param=verdict.param, headers=retry_after(_MENDING))
+        return NotKept(told, param=verdict.param)
     kind = Rejected if verdict.status < 500 else PenstockError
     return kind(verdict.why, param=verdict.param, code=verdict.code, status=verdict.status)

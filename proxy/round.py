@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from proxy.chat import Message, called_name, encode
-from proxy.forms import minified
 
 CUT_OFF = frozenset({"length", "content_filter"})
 """Finish reasons behind which the last call may be half a call."""
@@ -97,14 +96,11 @@ def _flaw(arguments: str) -> str | None:
 
 
 def _answerable(call: Mapping[str, Any], made: InternalCall) -> dict[str, Any]:
-    """The call as history: many servers parse the arguments of old calls, and refuse a request in which they cannot.
-
-    Without white space, as steps leave the arguments of calls in later requests: they must be the same bytes there.
-    """
+    """The call as history: many servers parse the arguments of old calls, and refuse a request in which they cannot."""
     function = call.get("function")
     if not isinstance(function, Mapping):
         return {**call, "id": made.id}
-    function = {**function, "arguments": "{}" if made.flaw else minified(made.arguments)}
+    function = {**function, "arguments": "{}" if made.flaw else made.arguments}
     return {**call, "id": made.id, "function": function}
 
 
@@ -116,27 +112,6 @@ def joined(before: str, after: str) -> str:
 def gap(before: str, after: str) -> str:
     """What stands between the texts of two rounds."""
     return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
-
-
-def total(*usages: Mapping[str, Any]) -> dict[str, Any]:
-    """The sum of usages, details included; what is no number is that of the last one that has it."""
-    summed: dict[str, Any] = {}
-    for usage in usages:
-        for key, value in usage.items():
-            summed[key] = _plus(summed.get(key), value)
-    return summed
-
-
-def _plus(one: Any, other: Any) -> Any:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return total(one, other)
-    if _is_number(one) and _is_number(other):
-        return one + other
-    return one if other is None else other
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:

@@ -9,6 +9,7 @@ import tempfile
 from http import HTTPStatus
 from typing import Any, Literal
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
@@ -109,7 +110,8 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._head += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self._refused:
             return
         if self._part == "head":
@@ -120,6 +122,23 @@ class Connection(HttpToolsProtocol):
         if self._part != self._timed or (self._head and self._head == len(data)):
             self._await(self._part)
 
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade as end:
+            if not self._refused:
+                self._ignore_upgrade(data[end.args[0] :])
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read the request again without its wish for another protocol, with which the parser reads no body."""
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP; uvicorn would say so in plain text, also in the midst of another answer."""
         self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
@@ -129,13 +148,26 @@ class Connection(HttpToolsProtocol):
         self._part = "head"
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; one behind the body (a trailer) is dropped, whatever its name."""
+        if self._part == "head":
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Its head is there."""
         if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
             self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
             return
-        self._part = "body"
-        super().on_headers_complete()
+        names = [name for name, _ in self.headers]
+        if names.count(b"host") != 1 and (b"host" in names or self.parser.get_http_version() == "1.1"):
+            self.send_400_response("")
+        elif b"sec-websocket-key" in names:
+            self._refuse(426, "websocket_not_supported", "there are no WebSockets here; use HTTP", "upgrade: HTTP/1.1")
+        elif self.parser.get_method() == b"CONNECT":
+            self._refuse(405, "method_not_allowed", "CONNECT is not allowed here")
+        elif not self.parser.should_upgrade():
+            self._part = "body"
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A part of its body is there."""
@@ -144,7 +176,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """All of it is there."""
-        if not self._refused:
+        if not self._refused and self._part == "body":
             self._part = "none"
             super().on_message_complete()
 
@@ -182,7 +214,7 @@ class Connection(HttpToolsProtocol):
         else:
             self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
+    def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
         """Answer in the app's place and close; without an answer where another one is under way."""
         self._refused = True
         self._await("none")
@@ -192,8 +224,9 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         body = error_body(message, "invalid_request_error", None, code)
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        self.transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}".encode() + body)
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        head += f"{header}\r\n" if header else ""
+        self.transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode() + body)
         self.transport.close()
 
     def _stop_writing_timer(self) -> None:

@@ -51,6 +51,14 @@ class Server(Base):
     """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
     that takes SIGHUP or `POST /admin/reload`."""
 
+    hosts: Globs | tuple[()] = ()
+    """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where no key of Penstock is
+    asked for, a `Host` with a dot that is neither an address nor one of them is a 403: a web page may be behind it."""
+
+    cors_origins: Globs | tuple[()] = ()
+    """Globs of the origins whose web pages may ask under `/v1`, such as `https://chat.example.com` or `app://*`; `*` is
+    any. By default none may, and what an upstream says of it is not relayed."""
+
     admin_port: int | None = Field(default=None, ge=0, le=65535)
     """A port of its own for `/metrics`, `/admin` and `/ui`, which then are not on the main one; 0 takes a free one."""
 

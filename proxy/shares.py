@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import orjson
 
-from proxy.context import Identity, Share
-from proxy.stores import Store
+from proxy.context import Identity, Outage, Share
+from proxy.stores import Store, StoreError
 
 MOST = 100
 """What may lie in one conversation at the same time, for all its agents and tasks together."""
@@ -60,9 +60,9 @@ class Shares:
         """`ttl` is in seconds from the last use, `clock` gives seconds since 1970."""
         self._store, self._ttl, self._clock = store, ttl, clock
 
-    def inbox(self, identity: Identity) -> "BoundInbox | None":
+    def inbox(self, identity: Identity, outage: Outage | None = None) -> "BoundInbox | None":
         """What is for a request; None where its conversation has no name, by which alone it could be given anything."""
-        return BoundInbox(self, identity) if identity.is_named else None
+        return BoundInbox(self, identity, outage or Outage()) if identity.is_named else None
 
     async def give(
         self, giver: Identity, receiver: Identity, *, agent: str, task: str, note: str, content: str
@@ -115,14 +115,18 @@ class Shares:
 class BoundInbox:
     """The `Inbox` of a request's context."""
 
-    __slots__ = ("_identity", "_shares")
+    __slots__ = ("_identity", "_outage", "_shares")
 
-    def __init__(self, shares: Shares, identity: Identity) -> None:
-        self._shares, self._identity = shares, identity
+    def __init__(self, shares: Shares, identity: Identity, outage: Outage) -> None:
+        self._shares, self._identity, self._outage = shares, identity, outage
 
     async def received(self) -> Sequence[Share]:
         """What others gave to it, in the order in which it came."""
-        return [given.share for given in await self._shares.received(self._identity)]
+        try:
+            return [given.share for given in await self._shares.received(self._identity)]
+        except StoreError:
+            self._outage.begun = True
+            raise
 
 
 def _all_of(identity: Identity) -> str:

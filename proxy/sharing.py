@@ -7,7 +7,7 @@ from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.chat import ROLES, encode
 from proxy.context import Identity
-from proxy.errors import BadRequest, NotFound, PenstockError
+from proxy.errors import BadRequest, NotFound, NotKept
 from proxy.identity import session_key, tenant_of
 from proxy.names import LONGEST, key_of, may_be_shown
 from proxy.originals import readable
@@ -49,9 +49,7 @@ class Sharing:
                 told = f"{method} is not allowed here: use {_METHODS}"
                 raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": _METHODS})
         except StoreError:
-            raise PenstockError(
-                "what is shared cannot be kept or read now; try again", code="state_unavailable", status=503
-            ) from None
+            raise NotKept("what is shared cannot be kept or read now; try again") from None
         await http.respond(200, _JSON, encode(answer))
 
     async def _give(self, http: Exchange) -> Mapping[str, Any]:

@@ -12,12 +12,13 @@ from proxy.asgi import Exchange
 from proxy.body import Body
 from proxy.chat import encode
 from proxy.context import TokenCount
-from proxy.errors import BadRequest, NotFound
+from proxy.errors import BadRequest, NotFound, NotKept
 from proxy.identity import identify
 from proxy.rewriting import Rewriting, Rewritten, Services
 from proxy.routing import Routes
 from proxy.settings import Settings
 from proxy.slicing import Mistake, Part, part_of
+from proxy.stores import StoreError
 from proxy.telemetry.observation import Observation
 
 _JSON = (b"content-type", b"application/json")
@@ -64,7 +65,10 @@ class Sidecar:
             part = Part.of(dict(parse_qsl(http.query)))
         except Mistake as mistake:
             raise BadRequest(str(mistake), code="invalid_part") from None
-        content = await self._content(handle, http)
+        try:
+            content = await self._content(handle, http)
+        except StoreError:
+            raise NotKept("what was kept cannot be read right now; try again soon") from None
         if content is None:
             raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
         plain = "text/plain" in http.headers.get("accept", "")

@@ -102,6 +102,11 @@ def context_header(before: int | None, after: int | None, window: int | None) ->
     return ";".join("-" if tokens is None else str(tokens) for tokens in (before, after, window))
 
 
+def usage_header(rounds: int, prompt: int, output: int | None) -> str:
+    """What all rounds of an answer used, as `rounds;prompt tokens;answer tokens`; `-` for an unknown one."""
+    return ";".join("-" if count is None else str(count) for count in (rounds, prompt, output))
+
+
 def _described(step: Step) -> str:
     plain = step.why if step.verdict in ("keep", "rewrite") else f"{step.verdict}: {step.why}"
     return f"observed: {plain}" if step.observed else plain

@@ -9,7 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Literal, Protocol
 
+from proxy.context import Unavailable
+
 Cause = Literal["busy", "closed", "corrupted", "full", "locked", "read_only", "too_large", "unreachable"]
+
+PASSING: frozenset[Cause] = frozenset({"busy", "locked"})
+"""Causes of failures that lose nothing."""
 
 PROTECTED = 900.0
 """Seconds for which a store gives up nothing that was just used, however full it is."""
@@ -21,7 +26,7 @@ _OVERHEAD = 256
 """Bytes that an entry takes in memory besides its key and value, about."""
 
 
-class StoreError(Exception):
+class StoreError(Unavailable):
     """A store could not do what was asked. `cause` is one word, fit for logs and metrics: no path and no content."""
 
     def __init__(self, cause: Cause) -> None:

@@ -81,6 +81,9 @@ class CharTokens:
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """It has nothing to learn."""
 
+    def refused(self, counted: TokenCount, least: int) -> None:
+        """Nor from refusals."""
+
 
 class MemoryArchive:
     """Keeps content in memory; with `broken`, nothing can be kept."""

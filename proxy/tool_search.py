@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from itertools import accumulate
 from typing import Any
 
 from proxy.chat import Message, Tool, called_name, encode
@@ -97,6 +98,12 @@ class SearchTools:
         others = [_named_only(tool) for tool in ranked[MOST : MOST + FURTHER]]
         further = [f"May fit too; an exact name as the query shows one: {'; '.join(others)}"] if others else []
         return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again, *further])
+
+    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
+        """The tools that searches found last; where nothing is offered and nothing found, the first ones."""
+        found = found_in(messages, self._tools)[::-1] or (() if offered else self._tools)
+        sizes = accumulate(len(encode(tool)) for tool in found)
+        return [tool for tool, size in zip(found, sizes, strict=True) if size <= MOST_CHARACTERS] or found[:1]
 
     def _names(self) -> str:
         names = ", ".join(tool.name[:100] for tool in self._tools[:_MOST_NAMES])

@@ -14,6 +14,9 @@ class Counter(Tokens, Protocol):
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Compare a count with the prompt tokens that an upstream reported for the same request."""
 
+    def refused(self, counted: TokenCount, least: int) -> None:
+        """Learn that a request which was refused as too long had at `least` so many tokens."""
+
 
 class ByteStream(Protocol):
     """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""

@@ -14,6 +14,8 @@ from proxy.upstream import ByteStream
 _TAIL = 8192
 """Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
 
+_EARLIER = "earlier_"
+_COUNTED = ("input", "output", "cached", "written")
 
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
@@ -40,9 +42,14 @@ class Usage:
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
-        """The same with tokens from what the upstream noticed, where the bytes of the answer told none."""
+        """What is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes of the
+        answer told none."""
         if self.input is not None:
-            return self
+            if facts.get("rounds", 1) == 1:
+                return self
+            before = {key: _count(facts.get(_EARLIER + key)) for key in _COUNTED}
+            more: dict[str, Any] = {key: (getattr(self, key) or 0) + count for key, count in before.items() if count}
+            return replace(self, **more)
         return replace(
             self,
             input=_count(facts.get("prompt_tokens")),
@@ -103,6 +110,13 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
         error=_text(_mapping(answer.get("error")).get("code")),
     )
+
+
+def earlier(facts: Mapping[str, object], usage: Mapping[str, Any]) -> dict[str, int]:
+    """Facts about what the rounds before the last one used, with the usage of one more."""
+    read = _read({"usage": usage})
+    used = {_EARLIER + key: getattr(read, key) for key in _COUNTED}
+    return {key: (_count(facts.get(key)) or 0) + more for key, more in used.items() if more is not None}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
 from proxy.context import ModelProfile
+from proxy.stores import MemoryStore, StoreError
 from proxy.testing import chat, tool
 from proxy.upstream import Call, Reply
 
@@ -236,6 +237,17 @@ def assembled(data: bytes) -> dict[str, Any]:
     assert len(finish) == 1
     assert len(usages) <= 1
     return {**message, "calls": made, "finish": finish[0], "usage": usages[0] if usages else None}
+
+
+class Away(MemoryStore):
+    """A store whose reads fail while it is away."""
+
+    is_away = False
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        if self.is_away:
+            raise StoreError("unreachable")
+        return await super().get(key, ttl=ttl)
 
 
 class Kept:

@@ -209,7 +209,8 @@ async def test_what_a_session_archived_is_listed_to_it_alone(
     assert await archive.handles(2) == (handles[0], handles[3])
     assert await archives.bound("b", "s").handles(10) == ()
     await store.aclose()
-    assert await archive.handles(10) == ()
+    with pytest.raises(StoreError):
+        await archive.handles(10)
 
 
 async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archives: Archives) -> None:
@@ -264,6 +265,23 @@ async def test_a_lost_pointer_loses_no_content_and_comes_back(
     assert await archives.find("a", handle) == "content"
 
 
+async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Archives, store: Recording) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    read = store.get
+
+    async def fails_on_content(key: str, *, ttl: float | None = None) -> bytes | None:
+        if key.startswith("archive/"):
+            raise StoreError("unreachable")
+        return await read(key, ttl=ttl)
+
+    store.get = fails_on_content  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await archives.find("a", handle)
+    store.get = read  # type: ignore[method-assign]
+    assert await archives.find("a", handle) == "content"
+
+
 @pytest.mark.parametrize("planted", [b"", b"../../b", b"\xff" * 32, b"0" * 32])
 async def test_a_pointer_that_names_no_content_gives_way(
     archives: Archives, store: Recording, clock: Clock, planted: bytes
@@ -309,7 +327,8 @@ async def test_a_broken_store_keeps_nothing_and_says_so_once_a_minute(
     store.broken = "read_only"
     for _ in range(5):
         assert await archive.keep("content") is None
-        assert await archive.fetch(handle_of("content")) is None
+        with pytest.raises(StoreError):
+            await archive.fetch(handle_of("content"))
         assert await archive.touch([handle_of("content")]) == frozenset()
     store.broken = "full"
     assert await archive.keep("content") is None
@@ -418,7 +437,8 @@ async def test_a_corrupted_database_lets_requests_go_on(tmp_path: Path) -> None:
     store = DiskStore(tmp_path, MIB)
     archive = Archives(store).bound("t", "s")
     assert await archive.keep("content") is None
-    assert await archive.fetch(handle_of("content")) is None
+    with pytest.raises(StoreError):
+        await archive.fetch(handle_of("content"))
     await store.aclose()
 
 

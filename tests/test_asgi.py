@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from proxy.asgi import ClientGone, Exchange
-from proxy.errors import BadRequest, UpstreamFailed
+from proxy.asgi import LEAST, ClientGone, Exchange, Intake
+from proxy.errors import BadRequest, Overloaded, UpstreamFailed
 
 GONE: Message = {"type": "http.disconnect"}
 
@@ -145,6 +145,48 @@ async def test_identity_is_no_compression(encoding: bytes) -> None:
 async def test_a_client_that_leaves_while_its_body_is_read_is_gone(parts: list[Message]) -> None:
     with pytest.raises(ClientGone):
         await Server(*parts, GONE).http.read(10)
+
+
+async def receiving(intake: Intake, address: str, size: int, declared: int = 0) -> "asyncio.Task[bytes]":
+    """A client that sends so many bytes and then nothing."""
+    headers = [(b"content-length", str(declared).encode())] if declared else []
+    server = Server(part(bytes(size), more=True), headers=headers)
+    scope = {"type": "http", "headers": headers, "client": (address, 1)}
+    http = Exchange(scope, server._receive, server._send, intake)
+    task = asyncio.ensure_future(http.read(2**30))
+    await asyncio.sleep(0.001)
+    return task
+
+
+async def test_incomplete_bodies_are_bounded_in_all_and_by_address_and_counted_until_they_end() -> None:
+    refused: list[str] = []
+    intake = Intake(40 * LEAST, 10 * LEAST, refused.append)
+    open_ = [await receiving(intake, "a", LEAST) for _ in range(40)]
+    assert sum(not each.done() for each in open_) == 10
+    assert intake.held == 10 * LEAST
+    with pytest.raises(Overloaded) as caught:
+        await open_[-1]
+    assert caught.value.headers == {"retry-after": "1", "retry-after-ms": "1000", "connection": "close"}
+    assert refused == ["bodies"] * 30
+    open_ += [await receiving(intake, str(n), 3 * LEAST) for n in range(20)]
+    assert intake.held == 40 * LEAST, "what does not fit is not kept"
+    for each in open_:
+        each.cancel()
+    await asyncio.gather(*open_, return_exceptions=True)
+    assert intake.held == 0
+
+
+async def test_a_body_is_refused_by_the_length_that_it_declares_and_one_of_few_bytes_counts_as_more() -> None:
+    intake = Intake(10 * LEAST, 10 * LEAST)
+    small = await receiving(intake, "a", 1)
+    assert intake.held == LEAST
+    large = await receiving(intake, "b", 1, declared=9 * LEAST + 1)
+    assert large.done()
+    assert intake.held == LEAST
+    small.cancel()
+    await asyncio.wait({small})
+    with pytest.raises(Overloaded):
+        await large
 
 
 # --- answer -----------------------------------------------------------------------------------------------------------
@@ -309,6 +351,29 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_closes_it() -> Non
 
     assert closed.is_set()
     assert [message.get("body") for message in server.sent] == [None, b"a"]
+
+
+@pytest.mark.parametrize("cut", [3, 20, 100])
+async def test_a_client_that_leaves_behind_the_end_mark_has_got_all(cut: int) -> None:
+    server = Server()
+    noted: list[bytes] = []
+    data = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for at in range(0, len(data), cut):
+            yield data[at : at + cut]
+        server.inbox.put_nowait(GONE)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        yield b": last\n\n"
+
+    async with server.http.watch():
+        while not server.reads:
+            await asyncio.sleep(0.01)
+        await server.http.relay(200, [], chunks(), begun, noted.append)
+
+    assert b"".join(noted) == data + b": last\n\n"
+    assert server.sent[-1] == {"type": "http.response.body", "body": b""}
 
 
 async def test_what_else_the_server_reports_does_not_end_the_work() -> None:

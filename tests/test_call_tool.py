@@ -122,7 +122,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
         ),
         pytest.param(
             [through("get_weather", LIMA), plain("pinned", "{}", "c2")],
-            [plain("pinned", "{}", "c2"), plain("get_weather", LIMA)],
+            [plain("get_weather", LIMA), plain("pinned", "{}", "c2")],
             id="beside one that is offered",
         ),
         pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
@@ -187,16 +187,35 @@ async def test_search_then_call(stream: bool) -> None:
 
 
 @both
+@pytest.mark.parametrize(
+    ("query", "last"),
+    [("weather", ["get_weather"]), ("zzz", ["get_weather", "send_email"])],
+    ids=["found", "nothing found"],
+)
+async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, query: str, last: list[str]) -> None:
+    chat_ = Chat(said(search("s1", query)), said(plain("get_weather", LIMA)), stream=stream, rounds=1)
+    sent = (WEATHER, MAIL)
+    chat_.sent = chat("u1", tools=sent, stream=stream, tool_choice="required")
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA))
+    assert [one.name for one in chat_.upstream.sent(0).tools] == ["search_tools", "call_tool"]
+    assert [one.name for one in chat_.upstream.sent(1).tools] == last
+    assert chat_.upstream.sent(1).rest["tool_choice"] == "required"
+
+
+@both
 async def test_a_search_beside_a_call_is_answered_and_hidden(stream: bool) -> None:
     chat_ = Chat(said(search(), through("get_weather", LIMA), plain("pinned", "{}", "c2")), stream=stream)
 
     got = await chat_.got()
 
-    assert got["calls"] == shown(plain("pinned", "{}", "c2"), plain("get_weather", LIMA))
+    assert got["calls"] == shown(plain("get_weather", LIMA), plain("pinned", "{}", "c2"))
     assert len(chat_.upstream.calls) == 1
     (hidden,) = chat_.hidden
-    assert hidden.shown["tool_calls"] == [plain("pinned", "{}", "c2"), plain("get_weather", LIMA)]
-    assert hidden.last.call_ids == ("s1", "c2", "c1")
+    assert hidden.shown["tool_calls"] == [plain("get_weather", LIMA), plain("pinned", "{}", "c2")]
+    assert hidden.last.call_ids == ("s1", "c1", "c2")
     assert [one["tool_call_id"] for one in hidden.results] == ["s1"]
 
 
@@ -307,7 +326,7 @@ async def test_each_request_begins_with_the_bytes_of_the_one_before(stream: bool
         assert after.tools == before.tools
     last = sent[-1].messages
     assert [name for one in last for name in one.called_tools] == [
-        "search_tools", "call_tool", "search_tools", "pinned", "call_tool", "call_tool",
+        "search_tools", "call_tool", "search_tools", "call_tool", "pinned", "call_tool",
     ]  # fmt: skip
 
 

@@ -110,10 +110,11 @@ async def test_rounds_are_one_stream_however_it_is_cut(step: int, end: bytes) ->
     assert got["calls"] == shown("look_up:x", "look_up:y")
     assert got["finish"] == "tool_calls"
     assert got["usage"] == {
-        "prompt_tokens": 60, "completion_tokens": 6, "total_tokens": 66, "prompt_tokens_details": {"cached_tokens": 17},
+        "prompt_tokens": 30, "completion_tokens": 3, "total_tokens": 33, "prompt_tokens_details": {"cached_tokens": 5},
     }  # fmt: skip
     assert [json.loads(one)["key"] for one in recall.asked] == ["r1", "r2", "r3", "r1", "r2"]
-    assert made.facts == {"rounds": 3, "internal_calls": 5, "calls_recall": 5}
+    earlier = {"earlier_input": 30, "earlier_output": 3, "earlier_cached": 12}
+    assert made.facts == {"rounds": 3, "internal_calls": 5, "calls_recall": 5, **earlier}
     assert not flaws(upstream.sent(2))
     assert all(each.chunks.closed for each in replies)  # type: ignore[union-attr]
 
@@ -205,15 +206,16 @@ async def test_the_role_of_a_first_chunk_with_a_call_stays() -> None:
     assert (got["role"], got["content"]) == ("assistant", "hi")
 
 
-async def test_usage_in_the_last_choice_chunk_is_summed_as_well() -> None:
+async def test_usage_in_the_last_choice_chunk_is_counted_as_well() -> None:
     def one(value: Any) -> list[bytes]:
         made = payloads(b"".join(events(value, usage=False)))[:-1]
         made[-1]["usage"] = value["usage"]
         return [*map(event, made), b"data: [DONE]\n\n"]
 
     upstream = Scripted(streaming(one(INTERNAL)), streaming(one(TEXT)))
-    got = assembled(await read(await Loop([Recall()]).send(upstream, ask(stream=True))))
-    assert got["usage"]["prompt_tokens"] == 20
+    made = await Loop([Recall()]).send(upstream, ask(stream=True))
+    assert assembled(await read(made))["usage"]["prompt_tokens"] == 10
+    assert made.facts["earlier_input"] == 10
 
 
 async def test_keepalives_and_broken_events_pass_in_every_round() -> None:

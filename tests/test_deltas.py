@@ -46,9 +46,7 @@ thorough = settings(max_examples=300, deadline=None)
 @given(st.lists(chunk, max_size=6), st.booleans())
 @thorough
 def test_reading_never_fails(chunks: list[Any], later: bool) -> None:
-    deltas = Deltas(
-        frozenset({"recall"}), head={"id": "first"} if later else None, spent={"prompt_tokens": 1}, text="a"
-    )
+    deltas = Deltas(frozenset({"recall"}), head={"id": "first"} if later else None, text="a")
 
     shown = b"".join(deltas.feed(event(each)) for each in chunks) + deltas.end()
     deltas.heard()

@@ -157,9 +157,20 @@ async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path:
         await store.put("a", b"1", ttl=1000)
     with pytest.raises(StoreError, match="corrupted"):
         await store.get("a")
+    assert store.degraded == "corrupted"
     (tmp_path / DATABASE).unlink()
     await store.put("a", b"1", ttl=1000)
     assert await store.get("a") == b"1"
+    await store.look()
+    assert store.degraded is None
+    await store.aclose()
+
+
+async def test_a_look_finds_what_no_request_has_met(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"this is no database" * 1000)
+    store = DiskStore(tmp_path, MIB)
+    await store.look()
+    assert store.degraded == "corrupted"
     await store.aclose()
 
 

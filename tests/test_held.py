@@ -19,7 +19,7 @@ async def endless(chunk: bytes) -> AsyncGenerator[bytes, None]:
 
 def rounds(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
     """A stream in which internal tools may be called."""
-    deltas = Deltas(frozenset({"recall"}), head=None, spent={}, text="")
+    deltas = Deltas(frozenset({"recall"}), head=None, text="")
 
     async def fed() -> AsyncGenerator[bytes, None]:
         async for chunk in chunks:

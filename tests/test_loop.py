@@ -12,8 +12,26 @@ from proxy.loop import Loop
 from proxy.replay import Hidden
 from proxy.testing import script, tool
 from proxy.upstream import Reply
+from proxy.usage import UsageReader
 from proxy.wire import flaws
-from tests.scripted import LOOK_UP, RECALL, Recall, Scripted, answer, ask, calls, raws, reply, stream, streaming, whole
+from tests.scripted import (
+    LOOK_UP,
+    RECALL,
+    Recall,
+    Scripted,
+    answer,
+    ask,
+    calls,
+    raws,
+    read,
+    reply,
+    stream,
+    streaming,
+    whole,
+)
+
+EARLIER = {"earlier_input": 10, "earlier_output": 2, "earlier_cached": 4}
+"""What the first of two rounds used."""
 
 
 def body(made: Reply) -> dict[str, Any]:
@@ -82,9 +100,11 @@ async def test_internal_calls_are_answered_and_hidden() -> None:
         "reasoning_content": "hm",
     }
     assert body(made)["usage"] == {
-        "prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 35, "prompt_tokens_details": {"cached_tokens": 13},
-    }  # fmt: skip
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2}
+        "prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 9},
+    }, "an agent reads its context's size there"  # fmt: skip
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
+    billed = UsageReader().of_body(made.body or b"").completed(made.facts)
+    assert (billed.input, billed.output, billed.cached) == (30, 5, 13), "what both rounds used"
     again = upstream.calls[1]
     assert call.request is not None
     assert raws(upstream.sent(1))[:6] == raws(call.request)
@@ -128,7 +148,7 @@ async def test_a_mixed_answer_is_the_last_one() -> None:
 
     assert message(made)["tool_calls"] == calls("look_up:x", "look_up:y")
     assert body(made)["choices"][0]["finish_reason"] == "tool_calls"
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2}
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
     (one,) = hidden
     assert one.shown == {"role": "assistant", "content": "Both.", "tool_calls": calls("look_up:x", "look_up:y")}
     assert script(ask("s u1").request.with_messages(one.before)) == "ar1! tr1"  # type: ignore[union-attr]
@@ -184,7 +204,7 @@ async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) ->
         pytest.param("", "{}", "found {}", "{}", id="empty"),
         pytest.param(None, "{}", "found {}", "{}", id="null"),
         pytest.param({"a": 1}, '{"a":1}', 'found {"a":1}', '{"a":1}', id="an object instead of its text"),
-        pytest.param('{ "a" : 1.0 }', '{ "a" : 1.0 }', 'found { "a" : 1.0 }', '{"a":1.0}', id="with white space"),
+        pytest.param('{ "a" : 1.0 }', '{ "a" : 1.0 }', 'found { "a" : 1.0 }', '{ "a" : 1.0 }', id="with white space"),
     ],
 )
 async def test_arguments_of_any_kind(arguments: Any, run: str | None, told: str, history: str) -> None:
@@ -222,10 +242,38 @@ async def test_rounds_are_bounded_and_the_model_is_told() -> None:
 
     assert message(made) == {"role": "assistant", "content": "try 0.\n\ntry 1.\n\ntry 2.", "refusal": None}
     assert body(made)["choices"][0]["finish_reason"] == "stop"
-    assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2}
+    assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2, **{k: 2 * n for k, n in EARLIER.items()}}
     assert "last call" not in upstream.sent(2).messages[-3]["content"]
     assert "last call" in upstream.sent(2).messages[-1]["content"]
-    assert RECALL in upstream.sent(2).tools
+    assert [RECALL in upstream.sent(place).tools for place in range(3)] == [True, True, False], "it has to answer"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_model_that_calls_for_ever_answers_or_fails(streamed: bool) -> None:
+    made = stream if streamed else whole
+    calling = [made(None, f"recall:r{i}") for i in range(4)]
+
+    async def last(upstream: Scripted) -> bytes:
+        reply = await Loop([Recall()]).send(upstream, ask(stream=streamed))
+        return await read(reply) if streamed else reply.body or b""
+
+    greedy = Scripted(*calling, made("It is 42."))
+    assert b"recall" not in await last(greedy)
+    assert greedy.sent(4).tools == (LOOK_UP,)
+    stubborn = Scripted(*(made(None, f"recall:r{i}") for i in range(5)))
+    with pytest.raises(UpstreamFailed) as caught:
+        await last(stubborn)
+    assert caught.value.code == "no_answer", "an empty answer would look like success"
+
+
+async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
+    thought = [{"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}]
+    upstream = Scripted(whole(None, "recall:r1", thinking_blocks=thought), whole("done"))
+
+    await Loop([Recall()], rounds=1).send(upstream, ask())
+
+    assert upstream.sent(1).tools == (LOOK_UP, RECALL)
+    assert upstream.sent(1).rest["tool_choice"] == "none"
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
@@ -288,7 +336,7 @@ async def test_facts_of_all_rounds_add_up() -> None:
     made = await Loop([Recall()]).send(Scripted(first, second), ask())
 
     figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
-    assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1}
+    assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
 
 
 async def test_counts_of_the_first_request_do_not_stand_for_the_second() -> None:
@@ -323,7 +371,7 @@ async def test_several_tools() -> None:
     made = await Loop([Recall(), search]).send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]))
 
     assert search.asked == ['{"key":"s1"}']
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1}
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1, **EARLIER}
 
 
 async def test_an_unexpected_error_stream_is_relayed() -> None:

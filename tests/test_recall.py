@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.archive import Archives
 from proxy.chat import Message, encode
 from proxy.originals import WIDEST, lines_of, readable
 from proxy.recall import DEFINITION, MOST_SEARCHED, Recall
 from proxy.slicing import LONGEST
+from proxy.stores import MemoryStore
 from proxy.testing import MemoryArchive
 
 TEXT = "alpha\nbeta error 7\ngamma\ndelta ERROR 8\nepsilon (x"
@@ -161,6 +163,15 @@ async def test_a_query_searches_all_that_left() -> None:
     assert f"{second}" not in answer
     assert '4: tool: gate "K7"' in await Recall(archive).run('{"pattern": "gate.*k7"}'), "a pattern alone is words"
     assert (await Recall(archive).run('{"query": "zeppelin"}')) == "No text has these words: try others."
+
+
+@pytest.mark.parametrize("asked", [{"handle": "a" * 20}, {"query": "gate"}])
+async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str, str]) -> None:
+    store = MemoryStore(2**20)
+    await store.aclose()
+    told = await Recall(Archives(store).bound("t", "s")).run(json.dumps(asked))
+    assert "cannot be read right now" in told
+    assert "Do not" not in told
 
 
 async def test_the_same_passage_is_shown_once() -> None:

@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, encode
+from proxy.context import Outage
 from proxy.loop import Loop
+from proxy.memory import StoredMemory
 from proxy.replay import Hidden, Replay
 from proxy.testing import chat, script
 from proxy.wire import flaws
 from tests.scripted import (
     LOOK_UP,
     RECALL,
+    Away,
     Kept,
     Recall,
     Scripted,
@@ -165,7 +168,8 @@ async def test_the_prefix_stays_whole(
     turns: list[list[dict[str, Any]]], stream: bool, kind: type[Client], most: int
 ) -> None:
     client = kind(stream=stream, rounds=most)
-    for number, answers in enumerate(turns):
+    for number, drawn in enumerate(turns):
+        answers = [*drawn[: min(most, len(drawn) - 1)], drawn[-1]]
         await (client.go(*answers) if client.messages[-1].role == "tool" else client.say(f"u{number}", *answers))
 
     assert client.prefixes_hold
@@ -200,7 +204,7 @@ async def test_a_memory_that_loses_things_breaks_nothing(
 
 async def test_an_empty_answer_leaves_what_was_added() -> None:
     client = Client(rounds=1)
-    await client.say("u1", answer(None, "recall:r1"), answer(None, "recall:r2"))
+    await client.say("u1", answer(None, "recall:r1"), answer(None))
     await client.say("u2", answer("bye"))
     assert script(client.sent[-1]) == "s u1 ar1! tr1 u2"
     assert client.prefixes_hold
@@ -258,6 +262,23 @@ async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
         request = chat(conversation)
         assert await replay.restored(request, "t") is request
     assert memory.asked == 3
+
+
+async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
+    store = Away(2**20)
+    memory = StoredMemory(store, ttl=60)
+    later = chat("u1 a1 u2")
+    inner = (
+        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+    )
+    await Replay(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    replica, outage = Replay(memory), Outage()
+    store.is_away = True
+    assert await replica.restored(later, "t", outage) is later
+    assert outage.begun
+    store.is_away = False
+    assert len((await replica.restored(later, "t")).messages) == 5
 
 
 async def test_an_answer_regenerated_with_tools_is_found_again() -> None:

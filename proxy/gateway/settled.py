@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.reasoning import without_reasoning
+from proxy.context import Outage
 from proxy.fingerprint import Trail
 from proxy.replay import Memory
 from proxy.stores import StoreError
@@ -48,9 +49,9 @@ class Prefixes:
         self._waiting: dict[str, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def bound(self, tenant: str, scope: str) -> "Settled":
-        """Those of one conversation of a tenant."""
-        return Settled(self, tenant, scope)
+    def bound(self, tenant: str, scope: str, outage: Outage | None = None) -> "Settled":
+        """Those of one conversation of a tenant, for one request."""
+        return Settled(self, tenant, scope, outage or Outage())
 
     async def get(self, key: str) -> bytes | None:
         """What was kept, also where it is not in the store yet."""
@@ -80,8 +81,8 @@ class Prefixes:
 class Settled:
     """The prefixes of one conversation of one tenant. Nothing here raises."""
 
-    def __init__(self, prefixes: Prefixes, tenant: str, scope: str) -> None:
-        self._prefixes, self._tenant, self._scope = prefixes, quote(tenant, safe=""), scope
+    def __init__(self, prefixes: Prefixes, tenant: str, scope: str, outage: Outage) -> None:
+        self._prefixes, self._tenant, self._scope, self._outage = prefixes, quote(tenant, safe=""), scope, outage
 
     async def find(self, request: ChatRequest, answers: Sequence[int]) -> Prefix | None:
         """What was sent in front of the latest of these answers of which it is known."""
@@ -93,6 +94,7 @@ class Settled:
                     if kept is not None:
                         return _read(kept, request, end)
         except Exception as error:
+            self._outage.begun = True
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
         return None
 

@@ -143,6 +143,7 @@ class _Walk:
         self.before = [0, *accumulate(sizes)]
         self._starts = sorted(legal_cuts(messages))
         self._users = [start for start in self._starts[:-1] if messages[start].get("role") == "user"]
+        self._assistants = {start for start in self._starts[:-1] if messages[start].get("role") == "assistant"}
         self._unread = 0
         self.last = Cut(0, -1)
 
@@ -165,11 +166,22 @@ class _Walk:
             tries = ((some, room.low), (some, middle), (one, middle))
             fits = (self._fit(limit, index, most, last_user) for limit, most in tries)
             found = next((start for start in fits if start is not None), one if total > room.high else None)
+        if found == one and (answered := self._answered(one, last_user)) is not None:
+            # what the user answers stays too, where there is room for it
+            cut = Cut(answered, index)
+            if answered > self.last.start and self._after(cut, index) + unread <= room.high:
+                return cut
         if found is None or found <= self.last.start:
             return None
         cut = Cut(found, index, last_user if last_user is not None and last_user < found else None)
         gain = total - unread - self._after(cut, index)
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
+
+    def _answered(self, start: int, last_user: int | None) -> int | None:
+        """The place before the assistant's words that a last user message answers; None where it answers none."""
+        place = bisect_left(self._starts, start)
+        before = self._starts[place - 1] if place else 0
+        return before if start == last_user and before == start - 1 > 0 and before in self._assistants else None
 
     def _after(self, cut: Cut, index: int) -> int:
         return self._room.summary + self._carried(cut.carried) + self.before[index + 1] - self.before[cut.start]

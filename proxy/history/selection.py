@@ -41,7 +41,8 @@ async def select(
         known = ()
     elif known is None:
         known = await _settled(gone, kept, noted, there, size, ctx, wait)
-        ctx.once.remember(key, known)
+        if not ctx.outage.begun:
+            ctx.once.remember(key, known)
     return with_statements(found, known)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 
+from proxy.context import Outage
 from proxy.embedding.vectors import alike
 from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
 from proxy.memories.change import Added, Change
@@ -50,9 +51,17 @@ class MemoryService:
         """Forget what this process has read of a tenant's, because somebody deletes it; how many users that were."""
         return self._shelves.forget(tenant)
 
-    def bound(self, tenant: str, user: str, session: str = "", agent: str = "", task: str = "") -> "BoundMemories":
+    def bound(
+        self,
+        tenant: str,
+        user: str,
+        session: str = "",
+        agent: str = "",
+        task: str = "",
+        outage: Outage | None = None,
+    ) -> "BoundMemories":
         """The memories that a request may see; all as in `Identity`, the session only where the client named it."""
-        return BoundMemories(self, tenant, user, (session, agent, task))
+        return BoundMemories(self, tenant, user, (session, agent, task), outage or Outage())
 
     async def warm(self) -> None:
         """Measure the model, so that the first question need not wait for it."""
@@ -236,8 +245,10 @@ class BoundMemories:
     """The `Memories` of a request's context: those of its user, and those of its tenant as a whole, without a scope or
     of one that the request is in."""
 
-    def __init__(self, service: MemoryService, tenant: str, user: str, within: tuple[str, str, str]) -> None:
-        self._service = service
+    def __init__(
+        self, service: MemoryService, tenant: str, user: str, within: tuple[str, str, str], outage: Outage
+    ) -> None:
+        self._service, self._outage = service, outage
         self._tenant, self._user, self._within = tenant, user, within
 
     @cached_property
@@ -250,6 +261,7 @@ class BoundMemories:
         try:
             return await self._service.total(self._owners)
         except StoreError:
+            self._outage.begun = True
             return 0
 
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
@@ -257,6 +269,7 @@ class BoundMemories:
         try:
             hits, how = await self._service.search(self._owners, query, limit=limit, wait=wait)
         except StoreError:
+            self._outage.begun = True
             return Remembered((), "words")
         now = self._service.now()
         return Remembered(tuple(_item(hit, now) for hit in hits), how)
@@ -266,6 +279,7 @@ class BoundMemories:
         try:
             return await self._service.texts(self._owners, ids)
         except StoreError:
+            self._outage.begun = True
             return [None] * len(ids)
 
 

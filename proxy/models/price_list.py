@@ -26,6 +26,7 @@ class Listed(msgspec.Struct, frozen=True):
     cache_read_input_token_cost: float | None = None
     cache_creation_input_token_cost: float | None = None
     mode: str | None = None
+    litellm_provider: str | None = None
     above: int = 0
     """The prompt's tokens above which the whole request costs more; 0 where there is no such step."""
     input_cost_above: float | None = None
@@ -58,6 +59,13 @@ class PriceList:
             if found is not None and found.mode in _CHAT:
                 return found
         return None
+
+    def of_provider(self, provider: str) -> list[str]:
+        """The chat models of a provider, by litellm's name for it, under the provider's own names."""
+        named = f'"{provider}"'.encode()
+        listed = ((name, _parsed(raw)) for name, raw in self._entries.items() if named in bytes(raw))
+        chat = [name for name, it in listed if it and it.litellm_provider == provider and it.mode in _CHAT]
+        return list(dict.fromkeys(name.removeprefix(f"{provider}/") for name in chat))
 
     @cached_property
     def _entries(self) -> dict[str, msgspec.Raw]:

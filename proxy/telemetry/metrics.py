@@ -101,6 +101,10 @@ class Metrics:
         """Say whether this process does without a service."""
         self._series.service_degraded.labels(service).set(int(degraded))
 
+    def without_state(self) -> None:
+        """Count a request that was decided without what the state has."""
+        self._series.without_state.inc()
+
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
         for step in steps:
@@ -239,6 +243,9 @@ class Series:
         self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
         self.judge_duration = histogram("judge_duration_seconds", "Until the judge had answered.", STEP_SECONDS)
         self.limited = counter("limited_requests", "Requests refused by a limit.", "reason")
+        self.without_state = counter(
+            "requests_without_state", "Requests decided without the state, which did not answer."
+        )
         self.unchecked = counter("limits_unchecked", "Counts for limits that could not be had.")
         self.index_failures = counter("index_failures", "Calls of the vector index that failed.", "operation", "cause")
         self.index_degraded = Gauge(

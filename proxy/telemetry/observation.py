@@ -164,6 +164,10 @@ class Observation:
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
+    def without_state(self) -> None:
+        """Say that the request was decided without what the state has, because it did not answer."""
+        self._metrics.without_state()
+
     def read_original(self) -> None:
         """Say that the client has read something that had left a context."""
         self._metrics.scratchpad.read()
@@ -280,6 +284,8 @@ class Observation:
                 error,
                 stream,
                 self.trace_id,
+                _sum([answer.input for answer in self.answers]),
+                _sum([answer.output for answer in self.answers]),
             )
         )
 
@@ -365,6 +371,11 @@ def kind_of(error: "BaseException | str | None") -> str | None:
     elif isinstance(error, BaseException):
         error = type(error).__name__
     return error if error is None or _KIND.fullmatch(error) else "other"
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _tally(steps: Sequence[Step]) -> dict[str, int]:

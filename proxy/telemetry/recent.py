@@ -37,6 +37,9 @@ class Record(NamedTuple):
     error: str | None
     stream: bool
     trace_id: str | None
+    input_tokens: int | None = None
+    """As upstreams reported them, those of internal rounds included."""
+    output_tokens: int | None = None
 
     def shown(self) -> dict[str, Any]:
         """The request for machines, as JSON values; times in milliseconds."""
@@ -54,6 +57,8 @@ class Record(NamedTuple):
             "tokens_before": self.before,
             "tokens_after": self.after,
             "window": self.window,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
             "usd": self.usd,
             **estimated(self.estimate),
             "usd_saved": self.saved,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -105,8 +106,10 @@ class BoundTokens:
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
         self._profile = profile
-        self._family: Family = family(profile.name)
         encoding = canonical_encoding(profile.encoding)
+        self._family: Family = family(profile.name)
+        if not ships(encoding) or encoding == "chars":  # it is the model's own, or counts characters anyway
+            self._family = replace(self._family, digits=False, scripts=False)
         self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
         self._key = (tenant, profile.name, encoding, profile.factor)
         ratio = 1.0 if profile.exact else service.calibration.ratio(self._key)
@@ -153,8 +156,14 @@ class BoundTokens:
         Nothing is learned for models that are counted exactly, nor from images, sound or files.
         """
         if not self._profile.exact and not any(_has_media(message) for message in request.messages):
-            ratio = self._scale / self._profile.factor
-            self._service.calibration.observe(self._key, counted.total / ratio, reported)
+            self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
+
+    def refused(self, counted: TokenCount, least: int) -> None:
+        """Learn that a request which was refused as too long had at `least` so many tokens."""
+        self._service.calibration.refused(self._key, self._uncorrected(counted), least)
+
+    def _uncorrected(self, counted: TokenCount) -> float:
+        return counted.total * self._profile.factor / self._scale
 
     async def _measure(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> tuple[list[int], list[int]]:
         """The tokens of messages, and of tools."""

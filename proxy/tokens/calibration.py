@@ -1,16 +1,17 @@
 """What providers report, turned into a correction of estimated token counts."""
 
 from dataclasses import dataclass
+from math import ceil
 from threading import Lock
 
-SMALLEST = 1000
-"""Counts below this teach nothing: framing and hidden instructions weigh too much in them."""
-LOWEST, HIGHEST = 0.5, 2.0
+FRAMING = 32
+"""Tokens that a template or hidden instructions may add or spare: so much of a difference teaches nothing."""
+LOWEST, HIGHEST = 0.5, 3.0
 """A ratio beyond this is no tokenizer's: the prompt was cut, or something was added to it. It is not learned from."""
 WEIGHT = 0.1
 """The share of a new ratio in the running mean, once there are ten."""
 PATIENCE = 8
-"""Ratios to see before the correction moves, for the first time and ever again."""
+"""Ratios to see before the correction moves again."""
 STEP = 0.05
 """The correction is a multiple of this, and moves only when the mean is further away than this."""
 LIMIT = 4096
@@ -19,6 +20,7 @@ LIMIT = 4096
 
 @dataclass(slots=True)
 class _Learned:
+    size: float = 0.0
     mean: float = 1.0
     seen: int = 0
     since_move: int = 0
@@ -29,8 +31,9 @@ class Calibration:
     """Learns the ratio of reported to counted tokens, one per key, and corrects with it in rare, coarse steps.
 
     Counts decide where conversations are cut, and a cut that moves costs the provider's prompt cache. So the correction
-    is 1 until eight requests were seen, is always a multiple of 0.05, and changes only when the running mean lies more
-    than 5 % away from it and eight more requests were seen. Safe to use from any thread.
+    is always a multiple of 0.05, and changes only when the running mean lies more than 5 % away from it: at the first
+    request, at one more than twice as large as all before, which then counts alone, else once eight more were seen. A
+    refusal moves it at once, and only up. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -38,21 +41,39 @@ class Calibration:
         self._lock = Lock()
 
     def ratio(self, key: tuple[object, ...]) -> float:
-        """What to multiply counts by, between 0.5 and 2."""
+        """What to multiply counts by, between 0.5 and 3."""
         learned = self._learned.get(key)
         return 1.0 if learned is None else learned.ratio
 
     def observe(self, key: tuple[object, ...], counted: float, reported: int) -> None:
         """Learn from one request: its tokens as counted without correction, and as the provider reported them."""
-        if counted < SMALLEST or not LOWEST <= reported / counted <= HIGHEST:
+        more = reported - counted
+        ratio = 1 + (more - max(-FRAMING, min(FRAMING, more))) / max(1, counted)
+        if not LOWEST <= ratio <= HIGHEST:
             return
         with self._lock:
-            learned = self._learned.setdefault(key, _Learned())
-            learned.seen += 1
+            learned = self._of(key)
+            larger = counted > 2 * learned.size
+            learned.size = max(learned.size, counted)
+            learned.seen = 1 if larger else learned.seen + 1
             learned.since_move += 1
-            learned.mean += (reported / counted - learned.mean) * max(WEIGHT, 1 / learned.seen)
-            if learned.since_move >= PATIENCE and abs(learned.mean / learned.ratio - 1) > STEP:
+            learned.mean += (ratio - learned.mean) * max(WEIGHT, 1 / learned.seen)
+            if (larger or learned.since_move >= PATIENCE) and abs(learned.mean / learned.ratio - 1) > STEP:
                 learned.ratio = round(round(learned.mean / STEP) * STEP, 2)
                 learned.since_move = 0
-            if len(self._learned) > LIMIT:
-                del self._learned[next(iter(self._learned))]
+
+    def refused(self, key: tuple[object, ...], counted: float, least: int) -> None:
+        """Learn from a request that was refused as too long, and had at `least` so many tokens."""
+        ratio = min(HIGHEST, ceil(least / max(1, counted) / STEP) * STEP)
+        with self._lock:
+            learned = self._of(key)
+            if ratio > learned.ratio:
+                learned.size = max(learned.size, counted)
+                learned.mean = learned.ratio = round(ratio, 2)
+                learned.seen, learned.since_move = 1, 0
+
+    def _of(self, key: tuple[object, ...]) -> _Learned:
+        learned = self._learned.setdefault(key, _Learned())
+        if len(self._learned) > LIMIT:
+            del self._learned[next(iter(self._learned))]
+        return learned

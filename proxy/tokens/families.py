@@ -21,12 +21,19 @@ class Family:
     """Tokens of the instructions that come with any tools at all."""
     audio_rate: int = 10
     """Tokens of a second of sound."""
+    digits: bool = False
+    """Whether each digit is a token; OpenAI's vocabularies have three in one."""
+    scripts: bool = False
+    """Whether the vocabulary may be small, with fewer letters of other scripts than Latin in a token."""
 
 
 _OPENAI = Family(Tiles(85, 170), terse_tools=True, function_start=7, tools_frame=12)
 # Anthropic, Tool use, Pricing: the system prompt that comes with tools has 346 tokens
 _CLAUDE = Family(Patches(side=28, budget=1568, original=1568), tools_frame=346)
-_GEMINI = Family(GeminiTiles(), tools_frame=0, audio_rate=32)
+_GEMINI = Family(GeminiTiles(), tools_frame=0, audio_rate=32, digits=True)
+
+_OPEN = Family(Flat(768))
+"""768 tokens an image is what Ollama itself assumes when it cuts prompts."""
 
 
 def _openai(vision: Vision) -> Family:
@@ -51,10 +58,12 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"claude", _CLAUDE),
     (r"gemini-3", replace(_GEMINI, vision=Flat(1120))),
     (r"gemini", _GEMINI),
-)
+    (r"(meta-)?llama-?[34]|deepseek(?!-coder)|glm|kimi|phi-?4", _OPEN),
+    (r"qwen|qwq|gemma|command|mistral-(large|medium|small|nemo)|magistral|ministral|devstral|codestral|pixtral",
+     replace(_OPEN, digits=True)),
+)  # fmt: skip
 
-_OTHERS = Family(Flat(768))
-"""768 tokens an image is what Ollama itself assumes when it cuts prompts."""
+_OTHERS = replace(_OPEN, digits=True, scripts=True)
 
 
 @lru_cache(maxsize=1024)

@@ -9,13 +9,20 @@ from yarl import URL
 from proxy.context import ModelProfile
 from proxy.errors import UpstreamFailed
 from proxy.headers import CREDENTIALS, without_credentials
+from proxy.models import with_window
 from proxy.settings import OpenAIUpstream
 from proxy.transport import Timeouts, Transport
 from proxy.upstream import Call, Reply
+from proxy.upstreams.overflow import openai_body, read_refusal
+
+_CHAT = "/chat/completions"
+
+_SMALLEST, _MOST_WINDOWS = 256, 1024
+"""Tokens of a window that is believed, and models whose window is remembered."""
 
 
 class OpenAI:
-    """Forwards bytes. Nothing is read, nothing re-written."""
+    """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
 
     translates = False
 
@@ -35,7 +42,9 @@ class OpenAI:
             Timeouts(settings.connect_timeout, settings.idle_timeout),
             largest=int(settings.max_answer_mib * 2**20),
         )
-        self._chat = URL(f"{self.address}/chat/completions")
+        self._chat = URL(f"{self.address}{_CHAT}")
+        self._windows: dict[str, int] = {}
+        """What refusals told of windows that are smaller than known, by model."""
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
@@ -49,16 +58,34 @@ class OpenAI:
             raise UpstreamFailed(f"the upstream {self.name!r} moved: its base_url must be its final address")
         if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
-        return Reply(response.status, response.headers, body=await response.read())
+        return self._told(call, Reply(response.status, response.headers, body=await response.read()))
 
     def _url(self, call: Call) -> URL:
-        if call.path == "/chat/completions" and not call.query:
+        if call.path == _CHAT and not call.query:
             return self._chat
         return URL(f"{self.address}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
+    def _told(self, call: Call, reply: Reply) -> Reply:
+        """The answer; where it refuses a chat that does not fit, with the status and code that clients know."""
+        if reply.status < 400 or call.path != _CHAT:
+            return reply
+        overflow = read_refusal(reply.status, reply.body or b"")
+        if overflow is None:
+            return reply
+        if overflow.window and overflow.window >= _SMALLEST and len(self._windows) < _MOST_WINDOWS:
+            self._windows[call.model] = overflow.window
+        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+        headers.append((b"content-type", b"application/json"))
+        return Reply(400, headers, body=openai_body(reply.body or b"", overflow))
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Nothing more is known."""
-        return known
+        """What is known, with a smaller window where the server told one in a refusal."""
+        window = self._windows.get(known.name)
+        return (
+            known
+            if window is None or window >= (known.max_input or known.window)
+            else with_window(known, window, "upstream")
+        )
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """The server's own list of models; empty where it has none."""

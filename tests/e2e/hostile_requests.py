@@ -30,7 +30,7 @@ class Attack:
 
 def request(body: bytes, *headers: str | bytes, target: str = CHAT, method: str = "POST", length: bool = True) -> bytes:
     lines = [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in headers]
-    head = [f"{method} {target} HTTP/1.1".encode("utf-8", "surrogatepass"), b"host: proxy.test", MARK, *lines]
+    head = [f"{method} {target} HTTP/1.1".encode("utf-8", "surrogatepass"), b"host: proxy", MARK, *lines]
     if length:
         head.append(b"content-length: %d" % len(body))
     return b"\r\n".join(head) + b"\r\n\r\n" + body

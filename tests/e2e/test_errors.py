@@ -216,7 +216,7 @@ class TestADeadUpstream:
 
         setup.upstream.respond = answer
         body = {**GOOD, "model": "plain-1", "stream": True}
-        async with setup.session.post(setup.url, data=json.dumps(body)) as response:
+        async with setup.session.post(setup.url, json=body) as response:
             assert response.status == 200
             first, last, rest = (await response.read()).split(b"\n\n")
         assert first == b'data: {"choices":[]}'
@@ -230,9 +230,7 @@ class TestADeadUpstream:
             writer.close()
 
         setup.upstream.respond = answer
-        async with setup.session.post(
-            setup.url, data=json.dumps({**GOOD, "model": "plain-1", "stream": True})
-        ) as response:
+        async with setup.session.post(setup.url, json={**GOOD, "model": "plain-1", "stream": True}) as response:
             cut, last, _ = (await response.read()).split(b"\n\n")
         assert cut == b'data: {"choi'
         assert_openai_error(json.loads(last.removeprefix(b"data: ")))
@@ -261,8 +259,8 @@ class TestAClientThatLeaves:
             await asyncio.Event().wait()
 
         setup.upstream.respond = answer
-        body = json.dumps({**GOOD, "model": model, "stream": stream})
-        asking = asyncio.ensure_future(setup.session.post(setup.url, data=body))
+        body = {**GOOD, "model": model, "stream": stream}
+        asking = asyncio.ensure_future(setup.session.post(setup.url, json=body))
         await asyncio.wait_for(arrived.wait(), 60)
         asking.cancel()
         await asyncio.wait_for(setup.upstream.gone.wait(), 60)
@@ -275,7 +273,7 @@ class TestAClientThatLeaves:
                 await asyncio.sleep(0.01)
 
         setup.upstream.respond = answer
-        response = await setup.session.post(setup.url, data=json.dumps({**GOOD, "model": "plain-1", "stream": True}))
+        response = await setup.session.post(setup.url, json={**GOOD, "model": "plain-1", "stream": True})
         await response.content.readany()
         response.close()
         await asyncio.wait_for(setup.upstream.gone.wait(), 60)

@@ -298,6 +298,19 @@ class TestARequestThatDoesNotFit:
         answer = await world.ask("unknown")
         assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
 
+    async def test_is_noticed_by_an_upstream_in_its_own_words(self, world: World) -> None:
+        said = {"code": 400, "message": "the request exceeds the available context size, try increasing it",
+                "type": "exceed_context_size_error", "n_prompt_tokens": 2324, "n_ctx": 2048}  # fmt: skip
+
+        async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await send(writer, 400, json.dumps({"error": said}).encode(), "content-type: application/json\r\n")
+
+        world.main.respond = respond
+        answer = await world.ask("unknown")
+        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
+        answer = await world.ask("alone")
+        assert (answer.status, answer.code) == (400, "context_length_exceeded")
+
     async def test_may_be_tried_again_where_a_step_that_shortens_it_was_late(self, world: World) -> None:
         answer = await world.ask("late", messages=RECORDS)
         assert (answer.status, answer.code) == (503, "server_is_overloaded")

@@ -45,6 +45,8 @@ class Client:
 
     async def ask(self, method: str, path: str, key: str = "pk-1", **options: Any) -> tuple[int, Any]:
         headers = {"authorization": f"Bearer {key}", **options.pop("headers", {})}
+        if "data" in options:
+            headers["content-type"] = "application/x-ndjson"
         async with self._session.request(method, f"{self.base}{path}", headers=headers, **options) as response:
             text = await response.text()
             return response.status, json.loads(text) if text else None

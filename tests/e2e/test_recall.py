@@ -88,14 +88,16 @@ async def running(tmp_path: Path) -> AsyncGenerator[tuple[str, Upstream], None]:
 async def test_the_model_reads_what_was_shortened(running: tuple[str, Upstream]) -> None:
     base, behind = running
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-        answer = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
+        raw = await client.chat.completions.with_raw_response.create(model="m", messages=CONVERSATION, tools=TOOLS)
+        answer = raw.parse()
 
     said = answer.choices[0].message
     assert NEEDLE in (said.content or "")
     assert not said.tool_calls
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
-    assert answer.usage.prompt_tokens == 200, "the usage of both rounds"
+    assert answer.usage.prompt_tokens == 100, "the size of the context"
+    assert raw.headers["x-penstock-usage"] == "2;200;20", "what both rounds used"
     first, second = (json.loads(received.body) for received in behind.received)
     assert NEEDLE not in json.dumps(first)
     assert [tool["function"]["name"] for tool in first["tools"]] == ["read_report", "recall"]

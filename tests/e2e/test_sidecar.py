@@ -141,6 +141,24 @@ async def test_a_restart_loses_nothing(tmp_path: Path, behind: Upstream) -> None
     assert (status, found["content"]) == (200, ORIGINAL)
 
 
+async def test_a_state_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, behind: Upstream) -> None:
+    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+        (handle,) = (await Client(base, session).compressed())["handles"]
+    for each in (tmp_path / "state" / "archive").iterdir():
+        each.write_bytes(b"this is no database" * 1000)
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+        client = Client(base, session)
+        for session_name in ({}, {"x-penstock-session": "s"}):
+            status, answer, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers=session_name)
+            assert (status, answer["error"]["code"]) == (503, "state_unavailable")
+            assert headers["retry-after"] == "5"
+        assert (await client.ask("GET", "/readyz", None))[1]["degraded"] == ["state: corrupted"]
+        assert (await client.compressed())["messages"] == CONVERSATION
+        metrics = (await client.ask("GET", "/metrics", None))[1]
+        assert "penstock_requests_without_state_total 1.0" in metrics
+
+
 @pytest.mark.parametrize(
     ("method", "path", "options", "status", "code"),
     [

@@ -277,7 +277,7 @@ async def test_another_replica_sends_the_same_bytes(tmp_path: Path) -> None:
             bodies.append(behind.last.body)
     assert bodies[0] == bodies[1]
     (through_,) = json.loads(bodies[0])["messages"][1]["tool_calls"]
-    assert through_["function"]["arguments"] == '{"name":"get_weather","arguments":{"city":"Lima"}}'
+    assert through_["function"]["arguments"] == '{"name":"get_weather","arguments":{"city": "Lima"}}'
 
 
 SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {strategy}, keep: 5, always: [pinned]")

@@ -136,7 +136,7 @@ async def test_an_alias_changes_the_model_and_nothing_else(setup: Setup) -> None
 async def test_the_query_rides_along(setup: Setup) -> None:
     for model in ("plain-1", "chain-1"):
         url = URL(f"{setup.url}?api-version=2024%2D10", encoded=True)
-        async with setup.session.post(url, data=json.dumps(request(model))) as response:
+        async with setup.session.post(url, json=request(model)) as response:
             assert response.status == 200
         assert setup.upstream.last.path == "/v1/chat/completions?api-version=2024%2D10"
 
@@ -145,8 +145,8 @@ async def test_the_query_rides_along(setup: Setup) -> None:
     "path", ["/v1/chat/completions/", "/v1//chat/completions", "//v1/chat//completions", "/v1/Chat/completions"]
 )
 async def test_no_spelling_of_the_path_goes_around_the_chain(setup: Setup, path: str) -> None:
-    body = json.dumps(request("tiny-1", "x " * 200))
-    async with setup.session.post(URL(setup.base + path, encoded=True), data=body) as response:
+    body = request("tiny-1", "x " * 200)
+    async with setup.session.post(URL(setup.base + path, encoded=True), json=body) as response:
         assert response.status in (400, 404)
     assert setup.upstream.received == []
 
@@ -235,7 +235,7 @@ class TestStreams:
             await send_chunk(writer, b"")
 
         setup.upstream.respond = answer
-        async with setup.session.post(setup.url, data=json.dumps(request("plain-1", stream=True))) as response:
+        async with setup.session.post(setup.url, json=request("plain-1", stream=True)) as response:
             assert response.headers["content-type"] == "text/event-stream"
             assert response.headers["cache-control"] == "no-cache"
             for event in events:

@@ -134,7 +134,8 @@ async def test_an_open_call_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["", "{broken", '["' + PROSE + '"]', '"' + PROSE + '"', '{"content":[{"type":"text","text":"x"}]}']
+    "arguments",
+    ["", "{broken", '{ "a" :  1 }', '["' + PROSE + '"]', '"' + PROSE + '"', '{"content":[{"type":"text","text":"x"}]}'],
 )
 async def test_arguments_that_stay(arguments: str) -> None:
     messages = await forwarded(request_of(call(arguments), result("done")))

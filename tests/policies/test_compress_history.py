@@ -54,6 +54,19 @@ async def test_below_the_mark_nothing_happens(turns: int, why: str) -> None:
     assert await decided(talk(turns)) == Keep(why)
 
 
+@pytest.mark.parametrize("words", [100, 180, 300])
+async def test_the_action_that_an_observation_answers_stays_the_assistants(words: int) -> None:
+    """Agents without tool calls get observations as user messages, two or three of which fill a small window."""
+    messages = [*chat("s u1").messages]
+    for n in range(12):
+        action = Message({"role": "assistant", "content": f"I look.\n```bash\nsed -n {n}p x.py\n```"})
+        messages += [action, Message({"role": "user", "content": f"output {n} " + "word " * words * 3})]
+        decision = await decided(chat("u").with_messages(messages))
+        sent = decision.request.messages if isinstance(decision, Rewrite) else messages
+        assert action in sent, n
+    assert isinstance(decision, Rewrite)
+
+
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
     request, archive = talk(17), MemoryArchive()
     decision = await decided(request, archive)

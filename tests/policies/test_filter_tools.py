@@ -325,6 +325,10 @@ class TestNothingToGain:
         assert "alarm_delete" in later
         assert len(later) == 8 or small_talk == "all"
 
+    async def test_small_talk_that_must_be_a_call_gets_tools(self) -> None:
+        assert not await offered(asked("hi"))
+        assert len(await offered(asked("hi", tool_choice="required"))) == 8
+
     async def test_small_talk_without_any_tool_sends_none(self) -> None:
         decision = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True))
         assert isinstance(decision, Rewrite)

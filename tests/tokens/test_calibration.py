@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.tokens.calibration import HIGHEST, LIMIT, PATIENCE, SMALLEST, Calibration
+from proxy.tokens.calibration import FRAMING, HIGHEST, LIMIT, PATIENCE, Calibration
 
 KEY = ("tenant", "model")
 
@@ -18,8 +18,27 @@ def learned(*ratios: float, counted: int = 10_000) -> list[float]:
     return found
 
 
-def test_it_waits_for_eight_requests_and_then_takes_a_step() -> None:
-    assert learned(*[1.23] * 9) == [1.0] * (PATIENCE - 1) + [1.25, 1.25]
+def test_the_first_request_moves_it_and_then_eight_do() -> None:
+    assert learned(1.23, *[1.6] * (PATIENCE + 1)) == [1.25] * PATIENCE + [1.55, 1.55]
+
+
+@pytest.mark.parametrize("counted", [200, 500, 5000])
+def test_a_much_larger_prompt_counts_alone(counted: int) -> None:
+    calibration = Calibration()
+    calibration.observe(KEY, counted, round(counted * 1.6))
+    calibration.observe(KEY, counted * 2, counted * 2)
+    assert calibration.ratio(KEY) > 1.3, "not so much larger"
+    calibration.observe(KEY, counted * 5, counted * 5)
+    assert calibration.ratio(KEY) == 1.0
+
+
+@pytest.mark.parametrize(("least", "ratio"), [(1100, 1.1), (1101, 1.15), (2324, 2.35), (9000, HIGHEST), (900, 1.0)])
+def test_a_refusal_moves_it_at_once_and_only_up(least: int, ratio: float) -> None:
+    calibration = Calibration()
+    calibration.refused(KEY, 1000, least)
+    assert calibration.ratio(KEY) == ratio
+    calibration.refused(KEY, 1000, 1000)
+    assert calibration.ratio(KEY) == ratio
 
 
 @pytest.mark.parametrize(
@@ -49,8 +68,10 @@ def test_a_ratio_that_is_no_tokenizers_is_not_learned_from(ratio: float) -> None
     assert learned(*[ratio] * 50)[-1] == 1.0
 
 
-def test_small_prompts_teach_nothing() -> None:
-    assert learned(*[1.5] * 50, counted=SMALLEST - 1)[-1] == 1.0
+@pytest.mark.parametrize(("counted", "ratio"), [(40, 1.0), (100, 1.35), (900, 1.65), (9000, 1.7)])
+def test_small_prompts_teach_less_because_of_their_framing(counted: int, ratio: float) -> None:
+    assert learned(1.7, counted=counted)[-1] == pytest.approx(ratio, abs=0.051)
+    assert learned(1 + FRAMING / counted, counted=counted)[-1] == 1.0
 
 
 def test_keys_do_not_mix_and_are_bounded() -> None:

@@ -324,3 +324,30 @@ def test_no_message_raises(message: dict[str, Any], model: str) -> None:
 def test_no_tool_raises(tool: dict[str, Any], model: str) -> None:
     assert isinstance(of_tool(tool, model=model).text, int)
     assert isinstance(of_tool({"function": tool}, model=model).text, int)
+
+
+@pytest.mark.parametrize(
+    ("model", "digits", "letters"),
+    [
+        pytest.param("gpt-4o", 100, 0, id="OpenAI"),
+        pytest.param("llama-3.3-70b", 100, 0, id="three digits a token"),
+        pytest.param("deepseek-chat", 100, 0, id="DeepSeek"),
+        pytest.param("Qwen/Qwen2.5-7B-Instruct", 300, 0, id="a token a digit"),
+        pytest.param("gemini-2.5-pro", 300, 0, id="Gemini"),
+        pytest.param("smollm2:135m", 300, 25, id="a small vocabulary"),
+        pytest.param("my-own-model", 300, 25, id="an unknown one"),
+    ],
+)
+def test_digits_and_scripts_are_counted_by_family(model: str, digits: int, letters: int) -> None:
+    encode = load_encoder("o200k_base")
+
+    def counted(text: str) -> int:
+        tally = Tally(encode, family(model))
+        tally.add(text)
+        return tally.text
+
+    assert counted("123456789" * 33 + "123") == digits
+    assert counted("Plain words, and 1 digit: 7.") == encode("Plain words, and 1 digit: 7.")
+    for text in ("日" * 100, "Я" * 100, "한" * 100, "א" * 100):
+        assert counted(text) == encode(text) + letters
+    assert counted("¿Qué año? 👍") == encode("¿Qué año? 👍")

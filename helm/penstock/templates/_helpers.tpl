@@ -113,6 +113,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* The sections of config.yaml that are the chart's. */ -}}
 {{- define "penstock.ownConfig" -}}
 {{- $server := dict "host" "0.0.0.0" "port" (int .Values.service.port) "drain" (int .Values.drainSeconds) }}
+{{- /* other names than these could be a web page's; those without a dot need no mention */ -}}
+{{- $hosts := concat (list "*.svc" "*.svc.cluster.local") ((.Values.config.server | default dict).hosts | default list) }}
+{{- if .Values.ingress.enabled }}
+{{- range .Values.ingress.hosts }}
+{{- $hosts = append $hosts .host }}
+{{- end }}
+{{- end }}
+{{- if .Values.httpRoute.enabled }}
+{{- $hosts = concat $hosts .Values.httpRoute.hostnames }}
+{{- end }}
+{{- $_ := set $server "hosts" ($hosts | compact | uniq) }}
 {{- if .Values.admin.enabled }}
 {{- $_ := set $server "admin_port" (int .Values.admin.port) }}
 {{- end }}

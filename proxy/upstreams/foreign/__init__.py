@@ -10,6 +10,7 @@ from weakref import WeakSet
 from proxy.chat import encode
 from proxy.context import ModelProfile
 from proxy.errors import NotFound, PenstockError, UpstreamFailed
+from proxy.models.price_list import PriceList
 from proxy.settings import ForeignUpstream
 from proxy.upstream import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
@@ -108,8 +109,9 @@ class Foreign:
         return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Nothing: litellm knows no provider's list."""
-        return []
+        """Those that litellm's price list knows of the provider: it asks no provider for its list."""
+        names = await asyncio.to_thread(PriceList.installed().of_provider, self._settings.provider)
+        return [{"id": name} for name in names]
 
     async def aclose(self) -> None:
         """Close litellm's connections, unless another upstream still uses them."""

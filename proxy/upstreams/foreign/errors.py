@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from proxy.errors import PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.upstreams.overflow import CODE, Overflow, find_overflow, sentence
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"TransportError", "ClientConnectionError", "ConnectionError"})
@@ -35,7 +36,6 @@ SHORTEST_SECRET = 6
 
 _PREFIX = re.compile(r"(?:(?:litellm\.)?\w*(?:Error|Exception|litellm\.Timeout)\s*(?::|-)\s+)+")
 _TAIL = re.compile(r"\s*(?:\nReceived Messages=|\nTraceback|\. Handle with `litellm|\nModel: |\nAPI Base).*", re.DOTALL)
-_LIMITS = re.compile(r"(\d+) tokens > (\d+)")
 
 
 class ProviderRefused(PenstockError):
@@ -83,8 +83,11 @@ def _refused(
     """The provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be missing."""
     status = _status(answer or error)
     text = _hidden(_text(wrapper or error), hide) or f"The provider answered with status {status}."
-    if any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
-        return ProviderRefused(_overflow(text), 400, ("invalid_request_error", "context_length_exceeded"), {})
+    overflow = find_overflow(text) if status in (400, 413, 422) else None
+    if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
+        overflow = overflow or Overflow()
+        message = sentence(text, overflow.prompt, overflow.window)
+        return ProviderRefused(message, 400, ("invalid_request_error", CODE), {})
     headers = _retry_headers(answer, error)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
@@ -145,11 +148,3 @@ def _hidden(text: str, hide: Iterable[str]) -> str:
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "***")
     return text
-
-
-def _overflow(text: str) -> str:
-    """The sentence by which clients know that the context is full, behind it the provider's own."""
-    limits = _LIMITS.search(text)
-    limit = f"{limits[2]} tokens. However, your messages resulted in {limits[1]} tokens" if limits else "exceeded"
-    advice = "Please reduce the length of the messages."
-    return f"This model's maximum context length is {limit}. {advice} {text} (context_length_exceeded)"

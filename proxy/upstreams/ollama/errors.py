@@ -7,9 +7,7 @@ from typing import Any
 from proxy.errors import PenstockError, UpstreamFailed
 from proxy.upstream import Call
 from proxy.upstreams.ollama.answer import parse
-
-OVERFLOW = re.compile(r"(longer than|exceeds?)\b.*\bcontext (length|size|window)", re.IGNORECASE | re.DOTALL)
-"""As in "the prompt is longer than the context length currently available to the model": Ollama, llama.cpp, MLX."""
+from proxy.upstreams.overflow import CODE, find_overflow, sentence
 
 LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 """The two of a model's abilities that a request can do without."""
@@ -59,9 +57,11 @@ def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
 
 
 def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
-    if OVERFLOW.search(text):
-        message = _overflow(text, call)
-        return Refused(message, 400, "invalid_request_error", code="context_length_exceeded", param="messages")
+    overflow = find_overflow(text)
+    if overflow is not None:
+        prompt = overflow.prompt or (call.counted.total if call.counted else None)
+        message = sentence(text, prompt, overflow.window or (call.profile.window if call.profile else None))
+        return Refused(message, 400, "invalid_request_error", code=CODE, param="messages")
     lacking = LACKING.search(text)
     if lacking:
         return Refused(
@@ -85,11 +85,3 @@ def _asked_by(ability: str, call: Call) -> str:
     if ability == "tools":
         return "tools"
     return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
-
-
-def _overflow(text: str, call: Call) -> str:
-    """The sentence by which clients know that the context is full, and behind it Ollama's own."""
-    window = f"{call.profile.window} tokens" if call.profile else "exceeded"
-    messages = f" However, your messages resulted in {call.counted.total} tokens." if call.counted else ""
-    advice = "Please reduce the length of the messages."
-    return f"This model's maximum context length is {window}.{messages} {advice} {text} (context_length_exceeded)"

@@ -180,7 +180,14 @@ async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
 async def test_only_chat_completions_are_served(upstream: Foreign) -> None:
     with pytest.raises(NotFound):
         await upstream.send(Call("/embeddings", "x", b"{}", {}))
-    assert await upstream.models({}) == []
+
+
+async def test_models_of_the_provider_are_listed(upstream: Foreign) -> None:
+    """A glob such as `claude-*` routes them, so clients that look a model up must find it."""
+    names = [model["id"] for model in await upstream.models({})]
+    assert "claude-opus-4-1" in names
+    assert len(names) == len(set(names))
+    assert not any("/" in name or name.startswith("gpt") for name in names)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,105 @@
+"""Prompts that do not fit, as servers say it: each in its own words, told to the client in OpenAI's."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+CODE = "context_length_exceeded"
+
+_STATUSES = frozenset({400, 413, 422, 500})
+"""Those that servers refuse a prompt with."""
+
+_LONGEST_BODY, _LONGEST_TEXT = 2**18, 4000
+"""Bytes of a body that is read, characters of its texts."""
+
+_LONGEST_MESSAGE = 2000
+"""Characters of the server's words that are passed on."""
+
+_ECHOED = frozenset({"input", "request_id"})
+"""Fields of an error that may repeat what the client sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A refusal for want of room, with what it says of tokens."""
+
+    prompt: int | None = None
+    window: int | None = None
+
+
+def find_overflow(text: str) -> Overflow | None:
+    """What the words of an error say of a prompt that does not fit; None where they speak of something else."""
+    text = text[:_LONGEST_TEXT]
+    patterns = _patterns()
+    if patterns["not"][0].search(text) or not any(sign.search(text) for sign in patterns["sign"]):
+        return None
+    return Overflow(_number(patterns["prompt"], text), _number(patterns["window"], text))
+
+
+def read_refusal(status: int, body: bytes) -> Overflow | None:
+    """The same for an answer with an error's status, or for an event of a stream that is an error."""
+    if status not in _STATUSES or len(body) > _LONGEST_BODY:
+        return None
+    try:
+        return find_overflow("\n".join(_texts(orjson.loads(body))))
+    except orjson.JSONDecodeError:
+        return find_overflow(body.decode("utf-8", "replace"))
+
+
+def openai_body(body: bytes, overflow: Overflow) -> bytes:
+    """The error as OpenAI words it. One that has the code already stays as it is; other fields are kept."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        said = body.decode("utf-8", "replace")
+    said = said[0] if isinstance(said, list) and said else said
+    inner = said.get("error", said) if isinstance(said, dict) else said
+    fields = {key: value for key, value in inner.items() if key != "object"} if isinstance(inner, dict) else {}
+    if isinstance(said, dict) and "error" in said and fields.get("code") == CODE:
+        return body
+    told = fields.get("message") or fields.get("detail") or inner
+    text = told if isinstance(told, str) else orjson.dumps(told).decode()
+    known = {"type": "invalid_request_error", "param": "messages"}
+    kept = {key: fields[key] for key in fields if isinstance(fields[key], str | int)}
+    error = known | kept | {"message": sentence(text, overflow.prompt, overflow.window), "code": CODE}
+    return orjson.dumps({"error": error | {"param": error["param"] or "messages"}})
+
+
+def sentence(text: str, prompt: int | None, window: int | None) -> str:
+    """The sentence by which clients know that the context is full, and behind it the server's own words."""
+    limit = f"{window} tokens" if window else "exceeded"
+    counted = f" However, your messages resulted in {prompt} tokens." if prompt else ""
+    advice = "Please reduce the length of the messages."
+    return f"This model's maximum context length is {limit}.{counted} {advice} {text[:_LONGEST_MESSAGE]} ({CODE})"
+
+
+def _texts(value: Any, name: str = "", depth: int = 4) -> Iterator[str]:
+    if isinstance(value, str | int):
+        yield f"{name}: {value}"
+    elif isinstance(value, dict) and depth:
+        for key, inner in value.items():
+            if key not in _ECHOED:
+                yield from _texts(inner, key, depth - 1)
+    elif isinstance(value, list) and depth:
+        for inner in value[:8]:
+            yield from _texts(inner, name, depth - 1)
+
+
+def _number(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
+    found = next((match for each in patterns if (match := each.search(text))), None)
+    return None if found is None else int(found["n"].replace(",", ""))
+
+
+@cache
+def _patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
+    lines = files("proxy").joinpath("data/overflows.txt").read_text(encoding="utf-8").splitlines()
+    found: dict[str, tuple[re.Pattern[str], ...]] = {}
+    for kind, _, pattern in (line.partition(" ") for line in lines if not line.startswith("#")):
+        made = re.compile(pattern.replace("{n}", r"(?P<n>\d[\d,]{0,11})"), re.IGNORECASE)
+        found[kind] = (*found.get(kind, ()), made)
+    return found

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from proxy import gists
 from proxy.chat import ChatRequest, Message
+from proxy.compaction.fitting import is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.forms import (
@@ -15,7 +16,6 @@ from proxy.forms import (
     Text,
     Treatment,
     compact,
-    is_shortened,
     minified,
     payloads,
     reference,
@@ -175,6 +175,8 @@ class _Walk:
     def _begin(self) -> None:
         """What is known of one group."""
         self.treatments: dict[str, Treatment] = {}
+        self.own: set[str] = set()
+        """Texts that came shortened, with a marker of ours."""
         self.marked: dict[Hashable, bool] = {}
         self.done: Counter[str] = Counter()
         self.handles: list[str] = []
@@ -234,7 +236,8 @@ class _Walk:
         """Take out what carries nothing."""
         found = self.treatments[text.given] = await self.once.of(treated, text.given)
         text.sent_tokens = text.form_tokens = text.kept = found.sent_tokens
-        if is_shortened(text.given):
+        if await is_ours(text.given, self.archive):
+            self.own.add(text.given)
             return
         text.sent = text.given if found.sent is None else found.sent
         full = self.seen.get((hash(text.sent), len(text.sent)))
@@ -301,11 +304,12 @@ class _Walk:
     async def have_gists_of(self, group: list[Message]) -> None:
         """Have gists written of the last group's results, which take their forms with the next request."""
         if self.drafts is not None and _IN_FULL.isdisjoint(group[0].called_tools):
-            texts = (text.given for place, message in enumerate(group) for text in texts_of(place, message))
-            await gists.prepare(list(filter(self._is_large, texts)), self.drafts, self.once)
+            texts = [text.given for place, message in enumerate(group) for text in texts_of(place, message)]
+            large = [each for each in texts if self._is_large(each) and not await is_ours(each, self.archive)]
+            await gists.prepare(large, self.drafts, self.once)
 
     def _is_large(self, text: str) -> bool:
-        return len(text) > self.policy.over and not is_shortened(text) and self.archive is not None
+        return len(text) > self.policy.over and text not in self.own and self.archive is not None
 
     async def _shorten(self, text: Text) -> None:
         handle = await self._keep(text.given)
@@ -333,7 +337,7 @@ class _Walk:
         short = await self.once.of(minified, arguments)
         forms: dict[str, str] = {}
         for payload in payloads(short, self.policy.arguments_over):
-            form = None if is_shortened(payload) else compact(payload)
+            form = None if await is_ours(payload, self.archive) else compact(payload)
             if form is None or not self._is_worth(weight(payload), weight(form.text) + MARKER_TOKENS, others):
                 continue
             if (handle := await self._keep(payload)) is not None:

@@ -8,10 +8,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.compaction.fitting import forced
+from proxy.compaction.fitting import forced, is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
-from proxy.forms import MARKER_TOKENS, Text, is_shortened, shortened, texts_of, weight, with_text
+from proxy.forms import MARKER_TOKENS, Text, shortened, texts_of, weight, with_text
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
 from proxy.lineage import of_client
@@ -83,7 +83,7 @@ class OffloadContent(Policy):
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         found: list[tuple[Text, Preview]] = []
         for text in texts_of(place, message, "user"):
-            if len(text.given) <= self.over or is_shortened(text.given):
+            if len(text.given) <= self.over or await is_ours(text.given, ctx.archive):
                 continue
             if await ctx.once.of(weight, text.given) > self.over:
                 form = await ctx.once.of(preview, text.given)

@@ -1,6 +1,8 @@
 """The sections `auth` and `limits` of `config.yaml`: who may use Penstock, and how much."""
 
+import re
 from datetime import UTC, date, datetime, time
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
@@ -21,6 +23,12 @@ INFERENCE = (
 )
 """Paths of which an answer depends on its request alone; files, batches and stored answers belong to an account."""
 
+
+LENT = ("/completions", "/embeddings", "/responses", "/messages", "/messages/count_tokens")
+"""Paths beside chat and models that an operator's key is lent to where clients have no key of Penstock."""
+
+PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
+"""A path that reads the same however an upstream decodes it."""
 
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """What a key may be called."""
@@ -96,6 +104,16 @@ class PassThroughAuth(Base):
 
     kind: Literal["pass-through"]
 
+    paths: Globs | tuple[()] = ()
+    """Globs of further paths below `/v1` that an upstream's own key is lent to, with any method: `/audio/*`. Without
+    them it is lent to chat, models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages`. Any
+    other path is a 403 there: whoever reaches Penstock could list and delete what the operator's account stores."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """Whether requests to this path may go out with a key that is not the client's."""
+        known = method == "POST" and path in LENT
+        return known or (PLAIN_PATH.fullmatch(path) is not None and any(fnmatchcase(path, glob) for glob in self.paths))
+
 
 class KeysAuth(Base):
     """Clients have keys of Penstock. Each upstream gets its own key, and never the client's."""
@@ -111,6 +129,10 @@ class KeysAuth(Base):
     paths: Globs = INFERENCE
     """Globs of the paths below `/v1` that are passed on besides chat and models. Everything behind one provider key is
     one account there: what it stores, such as files, batches or `/responses`, all keys could reach."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """What a caller may ask for is checked before."""
+        return True
 
 
 AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")]

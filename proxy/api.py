@@ -31,6 +31,7 @@ from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.tool_search import Rank, by_relevance
 from proxy.upstream import Call, Reply, Upstream
+from proxy.upstreams.masking import keys_of
 from proxy.usage import Usage, UsageReader, without_usage
 
 _JSON = (b"content-type", b"application/json")
@@ -71,6 +72,9 @@ class Api:
     """The endpoints, and what they share."""
 
     def __init__(self, settings: Settings, routes: Routes, rewriting: Rewriting, services: Services) -> None:
+        self._auth = settings.auth
+        self._keyed = {name for name, each in settings.upstreams.items() if keys_of(each)}
+        """The upstreams that have a key of the operator's."""
         self._rewriting = rewriting
         self._routes = routes
         self._catalogue = Catalogue(routes)
@@ -141,6 +145,9 @@ class Api:
             if http.caller is not None:
                 http.caller.check_path(method, path)
             upstream, model, raw, profile = self._upstream_of(raw, http, seen)
+            if upstream.name in self._keyed and not self._auth.lends(method, path):
+                told = "the operator's key is not lent to this path; auth.paths of the configuration names further ones"
+                raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             await self._exchange(http, seen, upstream, call, upstream.send)
 

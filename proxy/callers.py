@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import unquote_plus
 
-from proxy.access_settings import AuthSettings, KeysAuth, KeySettings
+from proxy.access_settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
 from proxy.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.headers import CREDENTIALS
 from proxy.identity import tenant_named, tenant_of
@@ -20,8 +20,6 @@ _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
 """What says who the client is, to an account that is not the client's."""
 _OF_ACCOUNT = (b"openai-organization", b"openai-project")
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
-_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
-"""A path that reads the same however an upstream decodes it."""
 
 BYPASS = "bypass"
 """What stands among a key's chains where it may skip them."""
@@ -59,7 +57,7 @@ class Caller:
         """
         if self.key is None:
             return
-        plain = method == "POST" and _PLAIN_PATH.fullmatch(path) is not None
+        plain = method == "POST" and PLAIN_PATH.fullmatch(path) is not None
         if not plain or not any(fnmatchcase(path, glob) for glob in self.paths):
             raise NotFound(f"there is no {method} of this path for keys of Penstock", code="not_found")
 

@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head
 from proxy.compaction.excerpts import excerpt
 from proxy.compaction.pasted import fitted, own_words
-from proxy.context import Context
-from proxy.forms import Text, is_shortened, shortened, texts_of, treated, with_text
+from proxy.context import Archive, Context
+from proxy.forms import Text, is_shortened, marked_handle, shortened, texts_of, treated, with_text
 from proxy.history.cuts import Marks, Room, as_sent
 from proxy.history.pins import arguments
 from proxy.lineage import of_client
@@ -23,6 +23,12 @@ _LEAST = 16
 _PART = 4
 """Where nothing before may leave, the results of a call may take this part of what the window has free."""
 _TRIES = 4
+
+
+async def is_ours(text: str, archive: Archive | None) -> bool:
+    """Whether a text ends in a marker of ours: its handle is in the archive. A forged marker is content."""
+    handle = marked_handle(text)
+    return handle is not None and archive is not None and handle in await archive.touch([handle])
 
 
 async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, Message]:
@@ -124,7 +130,7 @@ class _Walk:
         now = {text.part: text.given for text in texts_of(place, message, message.role)}
         found = []
         for text in texts_of(place, born, message.role):
-            if is_shortened(text.given) or now.get(text.part, "").startswith("[the same as"):
+            if await is_ours(text.given, self._ctx.archive) or now.get(text.part, "").startswith("[the same as"):
                 continue
             if now.get(text.part) != text.given and message.role == "tool":
                 text.sent = (await self._ctx.once.of(treated, text.given)).sent or text.given

@@ -8,7 +8,7 @@ from proxy.forms.form import Form, compact, condensed
 from proxy.forms.headline import headline
 from proxy.forms.html import readable
 from proxy.forms.json_values import minified, rendered
-from proxy.forms.marker import MARKER_TOKENS, is_shortened, is_to_fit, reference, shortened
+from proxy.forms.marker import MARKER_TOKENS, is_shortened, is_to_fit, marked_handle, reference, shortened
 from proxy.forms.prose import parts
 from proxy.forms.texts import Text, texts_of, with_text
 from proxy.forms.treatment import Treatment, treated
@@ -27,6 +27,7 @@ __all__ = [
     "is_shortened",
     "is_to_fit",
     "json_value",
+    "marked_handle",
     "minified",
     "parts",
     "payloads",

@@ -3,7 +3,7 @@
 import re
 
 _MARKER = re.compile(
-    r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("[^"\n]{1,256}"\) has the whole\]'
+    r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("([^"\n]{1,256})"\) has the whole\]'
 )
 _LONGEST = 400
 MARKER_TOKENS = 28
@@ -29,9 +29,14 @@ def is_to_fit(text: str) -> bool:
 
 def is_shortened(text: str) -> bool:
     """Whether a text ends in a marker that fits it. One that does not fit is content like any other."""
+    return marked_handle(text) is not None
+
+
+def marked_handle(text: str) -> str | None:
+    """The handle in the marker that a text ends in, if it fits the text. Anybody can write one: ask the archive."""
     start = text.rfind("\n[shortened", max(0, len(text) - _LONGEST))
     found = _MARKER.fullmatch(text, start) if start >= 0 else None
-    return found is not None and int(found[1]) == start < int(found[2])
+    return found[3] if found is not None and int(found[1]) == start < int(found[2]) else None
 
 
 def reference(handle: str) -> str:

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from proxy.forms.envelopes import unwrapped
 from proxy.forms.form import compact
-from proxy.forms.marker import is_shortened
 from proxy.forms.weight import weight
 
 _SHORTEST = 200
@@ -29,8 +28,8 @@ class Treatment(NamedTuple):
 
 def treated(text: str) -> Treatment:
     """The treatment of a tool result. A pure function of it."""
-    sent = text if is_shortened(text) else unwrapped(text)
-    form = compact(sent) if len(sent) >= _SHORTEST and not is_shortened(sent) else None
+    sent = unwrapped(text)
+    form = compact(sent) if len(sent) >= _SHORTEST else None
     short = sent if form is None else form.text
     same = next((i for i, pair in enumerate(zip(sent, short, strict=False)) if pair[0] != pair[1]), len(short))
     return Treatment(

@@ -34,6 +34,7 @@ chains:
   observed:
     - window_history: {{keep_turns: 1, stride: 1, summary: false, mode: observe}}
 server: {{max_body_mib: 1}}
+auth: {{kind: pass-through, paths: "/audio/*"}}
 telemetry: {{log_level: warning}}
 """
 

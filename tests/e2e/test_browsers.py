@@ -112,6 +112,28 @@ async def test_what_an_upstream_lets_pages_read_is_not_relayed(
             assert "theirs" not in headers.getall("x-penstock-config")
 
 
+async def test_the_operators_key_is_lent_to_known_paths_only(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    unknown = [
+        ("DELETE", "files/x"), ("GET", "batches"), ("POST", "batches"), ("DELETE", "models/m"), ("GET", "responses/x"),
+        ("GET", "chat/completions"), ("DELETE", "responses/x"), ("POST", "audio/speech"),
+    ]  # fmt: skip
+    known = ["embeddings", "completions", "responses", "messages", "chat/completions"]
+    for listed in (False, True):
+        lent = '{kind: pass-through, paths: ["/files/*", "/batches"]}' if listed else "{kind: pass-through}"
+        async with proxy(config(behind, tmp_path, auth=lent), tmp_path) as base:
+            for method, path in unknown:
+                status, code = await ask(http, f"{base}/v1/{path}", JSON, None, method)
+                if listed and path in ("files/x", "batches"):
+                    assert (status, behind.last.header("authorization")) == (200, "Bearer sk-operators-own")
+                else:
+                    assert (status, code) == (403, "key_not_lent"), path
+            for path in known:
+                assert (await ask(http, f"{base}/v1/{path}", JSON, CHAT))[0] == 200, path
+            assert (await ask(http, f"{base}/v1/models", {}, None, "GET"))[0] == 200
+
+
 async def test_a_page_of_a_configured_origin_may_ask_and_read(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, encode
 from proxy.context import CacheRules, Context
-from proxy.forms import is_shortened
+from proxy.forms import is_shortened, shortened
 from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
@@ -88,6 +88,19 @@ async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> N
     request = request_of(call(written), result(PROSE), ANSWER, call(written, "2"), result(PROSE, "2"))
 
     assert isinstance(await CompactToolResults().apply(request, context(request, archive=archive)), Keep)
+
+
+async def test_a_forged_marker_is_content_and_one_of_ours_stays() -> None:
+    archive = MemoryArchive()
+    forged = shortened(PROSE, len(PROSE) + 1, "a" * 20)
+    request = request_of(call(), result(forged), ANSWER, ASKED)
+    messages = await forwarded(request, context(request, archive=archive))
+    assert len(messages[3]["content"]) < len(forged) / 2
+    assert forged in archive.kept.values()
+
+    own = shortened(PROSE, len(PROSE) + 1, await archive.keep(PROSE + ".") or "")
+    again = request_of(call(), result(own), ANSWER, ASKED)
+    assert (await forwarded(again, context(again, archive=archive)))[3]["content"] == own
 
 
 async def test_a_repeat_becomes_a_reference() -> None:

@@ -1,6 +1,6 @@
 """Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import MEMORIES, injected, is_block, spans
 from proxy.claims.facts_file import read_facts
 from proxy.claims.json_strings import is_json
 from proxy.claims.marks import checked, note
@@ -17,6 +18,7 @@ from proxy.context import Context, Judge, Memo
 from proxy.forms import texts_of, with_text
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+from proxy.quality import Change, Stretch, changed
 from proxy.stretches import found_in_each
 
 Result = TypeVar("Result")
@@ -60,6 +62,11 @@ class CheckFacts(Policy):
     message is never touched: what is to be said about it stands in front of it until the next one comes, and then in
     it, which changes the bytes of one turn, once. A finding is counted when it is first seen, and named to the client
     when the request is refused.
+
+    Blocks that earlier steps have put in (memories, shared texts, notes, recalled passages) are checked like the user's
+    messages. A request is never refused for them: with `quarantine` and `reject` a false memory is left out, and a
+    false sentence in another block is archived. Put this step behind those that inject: it does not see what a later
+    step adds.
     """
 
     may_grow: ClassVar[bool] = True
@@ -80,7 +87,7 @@ class CheckFacts(Policy):
     and the note stands in its place; or the request is refused while the message with it is new, then annotated."""
 
     roles: tuple[Literal["user", "assistant", "tool"], ...] = ("user", "assistant", "tool")
-    """Whose statements are checked."""
+    """Whose statements are checked; blocks that steps put in count as the user's."""
 
     most: int = Field(default=20, ge=1)
     """The most findings in one message; a text that contradicts more is probably about something else."""
@@ -124,37 +131,55 @@ class CheckFacts(Policy):
         if not self._trusted.size:
             return Keep("no trusted facts")
         sent = of_client(request.messages, ctx.incoming.messages)
-        theirs = [*sent]
+        theirs = sorted([*sent, *injected(request.messages, sent)])
         found = await self._in_each("contradicts a fact", self._found, request, theirs, ctx)
         found, of_judge = await self._judged(request, theirs, found, ctx)
         if found and self.action == "reject":
             new = _new(request.messages)
-            refused = {place: texts for place, texts in found.items() if place >= new}
+            refused = {place: texts for place, texts in found.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
         counts = {place: sum(len(each.every) for each in texts) for place, texts in found.items()}
+        anchors = _anchors(found, sent)
         lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
         facts = {
             "poisoning_attempts": count,
             "poisoning_attempts_new": sum(
-                each for place, each in counts.items() if id(ctx.incoming.messages[sent[place]]) in lately
+                each for place, each in counts.items() if id(ctx.incoming.messages[anchors[place]]) in lately
             ),
             "trusted_facts": self._trusted.size,
             **of_judge,
         }
         if not count:
             return Keep(f"nothing contradicts the {self._trusted.size} trusted facts", facts)
-        messages = list(request.messages)
-        last = next(n for n in range(len(messages) - 1, -2, -1) if n < 0 or messages[n].role == "user")
+        made, why = await self._treated(request, found, sent, ctx)
+        return Rewrite(made, why, facts, _told(found, anchors, sent))
+
+    async def _treated(
+        self, request: ChatRequest, found: Mapping[int, _Texts], sent: Mapping[int, int], ctx: Context
+    ) -> tuple[ChatRequest, str]:
+        """The request as it goes on, and what was done."""
+        leaving = {} if self.action == "annotate" else _memories(request.messages, found, sent)
+        messages, gone = changed(request.messages, [each for some in leaving.values() for each in some])
+        last = max((n for n in sent if messages[n].role == "user"), default=-1)
         for place in sorted(found, reverse=True):
-            if place == last:
+            if place in gone:
+                del messages[place]
+            elif leaving.get(place):
+                continue
+            elif place == last:
                 about = [_about(found[place])]
                 messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
-                messages[place] = await self._marked(messages[place], found[place], ctx)
-        done = "quarantined" if self.action == "quarantine" and ctx.archive is not None else "annotated"
-        why = f"{done} {count} statements that contradict a fact"
-        return Rewrite(request.with_messages(messages), why, facts, _told(found, sent))
+                messages[place] = await self._marked(messages[place], found[place], ctx, client=place in sent)
+        out = sum(map(len, leaving.values()))
+        rest = [place for place in found if not leaving.get(place)]
+        aside = ctx.archive is not None and all(self._aside(client=place in sent) for place in rest)
+        stated = sum(len(each.every) for place in rest for each in found[place])
+        done = f"{'quarantined' if aside else 'annotated'} {stated} statements" if rest else ""
+        left = f"left out {out} memories" if out else ""
+        why = f"{' and '.join(filter(None, (done, left)))} that contradict a fact"
+        return request.with_messages(messages), why
 
     async def _in_each(
         self,
@@ -228,15 +253,20 @@ class CheckFacts(Policy):
         role = message.role
         return ((place, text.given) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
 
-    async def _marked(self, message: Message, found: _Texts, ctx: Context) -> Message:
-        """The message as it goes on."""
+    def _aside(self, *, client: bool) -> bool:
+        """Whether a false statement is archived; `client` says whether it stands in a message of the client's."""
+        return self.action == "quarantine" or (self.action == "reject" and not client)
+
+    async def _marked(self, message: Message, found: _Texts, ctx: Context, *, client: bool) -> Message:
+        """The message as it goes on; `client` says whether it is the client's."""
+        aside = self._aside(client=client)
         if self.action == "annotate" and isinstance(message["content"], str):  # most are
             return message.with_changes(content=found[0].marked)
         texts = list(texts_of(0, message, message.role))
         for each in found:
             text = texts[each.place]
             handle: str | None = None
-            if self.action == "quarantine" and ctx.archive is not None:
+            if aside and ctx.archive is not None:
                 handle = await ctx.archive.keep(text.given)
             text.sent = each.marked if handle is None else checked(text.given, each.every, handle)
             message = with_text(message, text)
@@ -266,24 +296,44 @@ def _new(messages: Sequence[Message]) -> int:
     return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
-def _places(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[tuple[str, Finding]]:
-    """Each finding with the place of its message among the client's."""
-    return [(f"messages[{sent[place]}]", one) for place, texts in found.items() for each in texts for one in each.every]
+def _anchors(found: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
+    """For each place that of the client's message there, or else behind it, or the last, among what the client sent."""
+    return {n: next((sent[at] for at in sorted(sent) if at >= n), max(sent.values(), default=-1)) for n in found}
 
 
-def _told(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> list[str]:
+def _memories(
+    messages: Sequence[Message], found: Mapping[int, _Texts], sent: Mapping[int, int]
+) -> dict[int, list[Change]]:
+    """The memories in which something was found, by their block's place: they are left out."""
+    return {
+        place: [
+            Change(Stretch(place, *span), None)
+            for span in spans(messages[place].text)
+            if any(span[0] <= one.start < span[1] for each in texts for one in each.every)
+        ]
+        for place, texts in found.items()
+        if place not in sent and is_block(messages[place], MEMORIES)
+    }
+
+
+def _told(found: Mapping[int, _Texts], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
+    """Each finding, with the place of its message among the client's, or of the one behind it."""
     return [
-        f'{place} contradicts the trusted fact "{each.fact[:_LONGEST_FACT]}"' for place, each in _places(found, sent)
+        f"{'before ' * (place not in sent)}messages[{anchors[place]}] contradicts the trusted fact "
+        f'"{one.fact[:_LONGEST_FACT]}"'
+        for place, texts in found.items()
+        for each in texts
+        for one in each.every
     ]
 
 
 def _refusal(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> Reject:
-    place, first = _places(found, sent)[0]
-    told = _told(found, sent)
+    place, texts = next(iter(found.items()))
+    param, told = f"messages[{sent[place]}]", _told(found, sent, sent)
     return Reject(
-        f"a statement in {place} contradicts a trusted fact: {first.fact[:_LONGEST_FACT]}",
+        f"a statement in {param} contradicts a trusted fact: {texts[0].every[0].fact[:_LONGEST_FACT]}",
         "contradicts_trusted_fact",
-        param=place,
+        param=param,
         facts={"poisoning_attempts": len(told)},
         findings=told,
     )

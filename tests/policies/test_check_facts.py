@@ -7,6 +7,7 @@ import pytest
 from policies.check_facts import CheckFacts
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import MEMORIES, NOTES, RECALLED, SHARED, build, items
 from proxy.config import load
 from proxy.errors import ConfigError
 from proxy.policy import Decision, Keep, Reject, Rewrite
@@ -314,3 +315,52 @@ def test_a_step_that_wants_a_judge_needs_one(tmp_path: Path) -> None:
     settings = load(tmp_path / "config.yaml", {}).settings
     assert settings.judge is not None
     assert settings.judge.model == "/models/nli"
+
+
+TRUE = "The capital of Peru is Lima."
+NOT_SAID = f"{NOTE[:-1]}; quarantined, "
+
+
+def with_block(tag: str, lines: Sequence[str], *, said: str = "Plan a trip.") -> tuple[ChatRequest, ChatRequest]:
+    """What a client sent, and the same with a block that a step has put in front of the last message."""
+    sent = talk(("user", "Hello."), ("assistant", "Hello."), ("user", said))
+    block = build(tag, "About this.", lines)
+    return sent, sent.with_messages([*sent.messages[:2], block, sent.messages[2]])
+
+
+async def checked_block(tag: str, lines: Sequence[str], action: str, said: str = "Plan a trip.") -> Decision:
+    sent, made = with_block(tag, lines, said=said)
+    policy = CheckFacts(facts=(FACT, "La capital de Francia es París."), action=action)
+    return await policy.apply(made, context(sent, archive=MemoryArchive()))
+
+
+@pytest.mark.parametrize("tag", [MEMORIES, SHARED, NOTES, RECALLED])
+@pytest.mark.parametrize("said", [FALSE, FALSE[:-1], "La capital de Francia es Lyon."])
+async def test_what_a_step_put_in_gets_a_note(tag: str, said: str) -> None:
+    decision = await checked_block(tag, items([TRUE, said]), "annotate")
+    assert f"- {said} [incorrect: contradicts the trusted fact" in texts(decision)[2]
+    assert TRUE in texts(decision)[2]
+    assert len(texts(decision)) == 4
+    assert isinstance(decision, Rewrite)
+    assert decision.facts["poisoning_attempts"] == decision.facts["poisoning_attempts_new"] == 1
+    assert decision.findings[0].startswith("before messages[2] contradicts")
+
+
+@pytest.mark.parametrize("action", ["quarantine", "reject"])
+async def test_a_false_memory_is_left_out_and_a_client_is_not_refused_for_it(action: str) -> None:
+    decision = await checked_block(MEMORIES, items([TRUE, FALSE, "Likes jazz"]), action)
+    assert isinstance(decision, Rewrite)
+    assert decision.why == "left out 1 memories that contradict a fact"
+    assert texts(decision)[2].splitlines()[2:-1] == [f"- {TRUE}", "- Likes jazz"]
+    assert texts(await checked_block(MEMORIES, items([FALSE]), action)) == ["Hello.", "Hello.", "Plan a trip."]
+    shared = texts(await checked_block(SHARED, [f"{TRUE} {FALSE}"], action))[2]
+    assert NOT_SAID in shared
+    assert FALSE not in shared
+    assert TRUE in shared
+
+
+async def test_what_the_client_says_is_still_refused_and_named() -> None:
+    decision = await checked_block(MEMORIES, items([FALSE]), "reject", said=FALSE)
+    assert isinstance(decision, Reject)
+    assert decision.param == "messages[2]"
+    assert len(decision.findings) == 1

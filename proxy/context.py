@@ -86,6 +86,8 @@ class ModelProfile:
     """Tokens of this model per token of `encoding`; 1.0 where the encoding is the model's own."""
     exact: bool = False
     """Whether counts are the model's own; otherwise they are estimates and are reported as such."""
+    names_tokenizer: bool = False
+    """Whether the configuration names the tokenizer: then nothing is added for what its family might count."""
     prices: Prices = field(default_factory=Prices)
     cache: CacheRules = field(default_factory=CacheRules)
     max_input: int | None = None

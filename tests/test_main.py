@@ -246,7 +246,8 @@ class Served:
 
     def ask(self) -> str:
         body = json.dumps(REQUEST).encode()
-        with urllib.request.urlopen(self.base + "/v1/chat/completions", body, timeout=30) as response:
+        sent = urllib.request.Request(self.base + "/v1/chat/completions", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(sent, timeout=30) as response:
             return str(response.read().decode())
 
     def stop(self) -> tuple[int, str]:

@@ -229,11 +229,3 @@ def test_an_image_is_no_reason_to_stumble() -> None:
     image = Message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]})
     assert note(image) == note(assistant(""))
     assert sentences("") == ()
-
-
-def test_a_date_with_an_ordinal_is_not_torn() -> None:
-    told = "Die Anzahlung muss bis 14. April bezahlt sein. Kein Fleisch, bitte."
-    assert [one.text for one in sentences(told)] == [
-        "Die Anzahlung muss bis 14. April bezahlt sein.",
-        "Kein Fleisch, bitte.",
-    ]

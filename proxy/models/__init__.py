@@ -144,13 +144,15 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
     if window is not None:
         given = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | given
     given |= _counting(facts, settings)
+    if settings.tokenizer is not None:
+        given["names_tokenizer"] = True
     if settings.prices is not None:
         given["prices"] = Prices(**settings.prices.model_dump())
     if settings.binds_reasoning is not None:
         given["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:
         given["cache"] = CacheRules(**settings.cache.model_dump())
-    if window is not None or (given.keys() - {"binds_reasoning"} and not ollama):
+    if window is not None or (given.keys() - {"binds_reasoning", "names_tokenizer"} and not ollama):
         given["source"] = "config"
     return given
 

@@ -108,7 +108,8 @@ class BoundTokens:
         self._profile = profile
         encoding = canonical_encoding(profile.encoding)
         self._family: Family = family(profile.name)
-        if not ships(encoding) or encoding == "chars":  # it is the model's own, or counts characters anyway
+        # it is the model's own, counts characters anyway, or is what the operator wants
+        if not ships(encoding) or encoding == "chars" or profile.names_tokenizer:
             self._family = replace(self._family, digits=False, scripts=False)
         self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
         self._key = (tenant, profile.name, encoding, profile.factor)

@@ -14,6 +14,8 @@ PATIENCE = 8
 """Ratios to see before the correction moves again."""
 STEP = 0.05
 """The correction is a multiple of this, and moves only when the mean is further away than this."""
+SHORT = 1.25
+"""How much more than counted a provider reports where the count is far too low."""
 LIMIT = 4096
 """Corrections kept; beyond it the oldest is forgotten."""
 
@@ -31,9 +33,9 @@ class Calibration:
     """Learns the ratio of reported to counted tokens, one per key, and corrects with it in rare, coarse steps.
 
     Counts decide where conversations are cut, and a cut that moves costs the provider's prompt cache. So the correction
-    is always a multiple of 0.05, and changes only when the running mean lies more than 5 % away from it: at the first
-    request, at one more than twice as large as all before, which then counts alone, else once eight more were seen. A
-    refusal moves it at once, and only up. Safe to use from any thread.
+    is always a multiple of 0.05, and changes only when the running mean lies more than 5 % away from it and eight more
+    requests were seen. Where a prompt more than twice as large as all before was counted short by a fifth, that counts
+    alone and at once: the next one might not fit. So does a refusal, and only up. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -53,12 +55,12 @@ class Calibration:
             return
         with self._lock:
             learned = self._of(key)
-            larger = counted > 2 * learned.size
+            is_short = counted > 2 * learned.size and ratio > SHORT * learned.ratio
             learned.size = max(learned.size, counted)
-            learned.seen = 1 if larger else learned.seen + 1
+            learned.seen = 1 if is_short else learned.seen + 1
             learned.since_move += 1
             learned.mean += (ratio - learned.mean) * max(WEIGHT, 1 / learned.seen)
-            if (larger or learned.since_move >= PATIENCE) and abs(learned.mean / learned.ratio - 1) > STEP:
+            if (is_short or learned.since_move >= PATIENCE) and abs(learned.mean / learned.ratio - 1) > STEP:
                 learned.ratio = round(round(learned.mean / STEP) * STEP, 2)
                 learned.since_move = 0
 

@@ -26,6 +26,7 @@ chains:
   empty: []
 writer: {{model: tiny-writer, timeout: {timeout}}}
 state: {{directory: "{folder}"}}
+embedding: {{kind: none}}
 telemetry: {{log_level: error}}
 """
 

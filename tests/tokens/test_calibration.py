@@ -18,18 +18,23 @@ def learned(*ratios: float, counted: int = 10_000) -> list[float]:
     return found
 
 
-def test_the_first_request_moves_it_and_then_eight_do() -> None:
-    assert learned(1.23, *[1.6] * (PATIENCE + 1)) == [1.25] * PATIENCE + [1.55, 1.55]
+def test_eight_requests_move_it() -> None:
+    assert learned(*[1.2] * (PATIENCE + 1)) == [1.0] * (PATIENCE - 1) + [1.2, 1.2]
+
+
+def test_a_count_that_is_far_too_low_moves_it_at_once() -> None:
+    assert learned(1.6) == [1.6]
+    assert learned(0.7) == [1.0], "too high is not urgent"
 
 
 @pytest.mark.parametrize("counted", [200, 500, 5000])
-def test_a_much_larger_prompt_counts_alone(counted: int) -> None:
+def test_only_a_much_larger_prompt_moves_it_at_once_again(counted: int) -> None:
     calibration = Calibration()
-    calibration.observe(KEY, counted, round(counted * 1.6))
-    calibration.observe(KEY, counted * 2, counted * 2)
-    assert calibration.ratio(KEY) > 1.3, "not so much larger"
-    calibration.observe(KEY, counted * 5, counted * 5)
-    assert calibration.ratio(KEY) == 1.0
+    calibration.observe(KEY, counted, counted)
+    calibration.observe(KEY, counted * 2, round(counted * 2 * 1.6))
+    assert calibration.ratio(KEY) == 1.0, "not so much larger"
+    calibration.observe(KEY, counted * 5, round(counted * 5 * 1.6))
+    assert calibration.ratio(KEY) > 1.5
 
 
 @pytest.mark.parametrize(("least", "ratio"), [(1100, 1.1), (1101, 1.15), (2324, 2.35), (9000, HIGHEST), (900, 1.0)])

@@ -16,6 +16,8 @@ from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _SMALL = 1000
 """Tokens that a summary may have, however little left."""
+_RECALLED = 800
+"""Tokens of passages that a request brings back behind a cut, at full price: about what long chats were given."""
 
 
 class WindowHistory(Policy):
@@ -40,8 +42,9 @@ class WindowHistory(Policy):
 
     only_if_paid_back: bool = False
     """Whether turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
-    within as many requests as there were since the last cut. Then several strides may leave at once. Nothing leaves
-    where neither prices nor cache rules of the model are known: a conversation that fits is worth more whole."""
+    within as many requests as there were since the last cut, and for the passages that come back. Then several strides
+    may leave at once. Nothing leaves where neither prices nor cache rules of the model are known: a conversation that
+    fits is worth more whole."""
 
     summary: bool = True
     """Whether what leaves is archived and summarised. Without it, turns that leave are gone for good."""
@@ -116,7 +119,9 @@ class WindowHistory(Policy):
         def pays_back(previous: int, cut: int) -> bool:
             start, end = starts[cut], starts[self._newest(cut)]
             summary, gone = self._room(request, before[start], ctx), before[start] - before[starts[previous]]
-            known = self._room(request, before[starts[previous]], ctx) if previous else 0
+            # the first cut begins to bring passages back; each of their tokens costs as much as reading many
+            back = int(_RECALLED / rules.read) if self.summary and rules.ttl and rules.read else 0
+            known = self._room(request, before[starts[previous]], ctx) if previous else -back
             since = requests[end] - (requests[starts[self._newest(previous)]] if previous else 0)
             return pays(rules, gone - summary + known, summary + before[end] - before[start], since)
 

@@ -81,10 +81,17 @@ async def test_behind_the_gate_turns_leave_only_where_that_pays(turns: int, mode
     assert isinstance(decision, Rewrite) is leave
 
 
+@pytest.mark.parametrize(("turns", "leave"), [(60, False), (180, True)])
+async def test_behind_the_gate_the_passages_that_come_back_count(turns: int, leave: bool) -> None:
+    request, model = talk(turns), profile(10**6, cache=TENTH)
+    policy = WindowHistory(keep_turns=8, stride=4, only_if_paid_back=True)
+    assert isinstance(await policy.apply(request, context(request, model=model)), Rewrite) is leave
+
+
 async def test_behind_the_gate_a_longer_conversation_is_cut_where_the_shorter_one_was() -> None:
     policy = WindowHistory(keep_turns=8, stride=4, only_if_paid_back=True)
     model, archive, sent = profile(10**6, cache=TENTH), MemoryArchive(), []
-    for turns in range(1, 90):
+    for turns in range(1, 180):
         request = talk(turns)
         decision = await policy.apply(request, context(request, model=model, archive=archive))
         forwarded = decision.request if isinstance(decision, Rewrite) else request

@@ -100,7 +100,7 @@ _PER = re.compile(
     rf"\s?/\s?(?P<slash>[a-z]+)|\s(?:per|por|cada|each|every)\s(?P<each>[^\W\d_]+)|\s(?:an?|al|a\sla)\s(?P<one>{_PERIOD})\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"\b(?=[\w-]*[A-Za-z])(?=[\w-]*\d)[A-Za-z0-9](?:[\w-]*[A-Za-z0-9])?\b")
+_CODE = re.compile(r"\b(?=[\w-]{0,80}[A-Za-z])(?=[\w-]{0,80}\d)[A-Za-z0-9](?:[\w-]*[A-Za-z0-9])?\b")
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|\bhttps?://[^\s,;]+[^\s,;.]", re.IGNORECASE)
 _HALF_AN_HOUR = re.compile(r"\b(?:half an hour|media hora)\b", re.IGNORECASE)
 

@@ -64,7 +64,7 @@ _BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+")
 _OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
 """A number, a name or a denial: the opening says something of its own."""
-_ENCLITIC = re.compile(r"\w*[áéíóú]\w*(?:me|te|se|lo|nos)")
+_ENCLITIC = re.compile(r"(?=\w*[áéíóú])\w*(?:me|te|se|lo|nos)")
 """A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
 _LONGEST_OPENING = 60
 _MOST_OPENING = 7

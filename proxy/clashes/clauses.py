@@ -23,11 +23,11 @@ _LINES = re.compile(r"`[^`\n]*`|^(?:>|\|).*$", re.MULTILINE)
 _QUOTED = re.compile(r"\"[^\"\n]{12,400}\"|“[^”\n]{12,400}”|«[^»\n]{12,400}»|(?<!\w)'[^'\n]{20,400}'(?!\w)")
 _SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[\w]))+[.!?;]*")
 _JOINT = re.compile(
-    r",?\s+(?:but|however|although|though|whereas|so(?= (?:i|i'm|i've|we|can|could|my|please)\b)|because|pero|"
+    r",?(?<!\s)\s++(?:but|however|although|though|whereas|so(?= (?:i|i'm|i've|we|can|could|my|please)\b)|because|pero|"
     r"aunque|porque|ya que|asi que|sin embargo|mientras que)\s+|"
     r",\s+(?:and|which|while|y|then|especially since|considering(?: that)?|given that|since)\s+|,\s+(?=(?:i|i'm|"
     r"i've|we|he|she|they|you|it|my|can|could|would|will|should|do|does|is|are|what|how|yo|mi|"
-    r"me|no|not|never|nada de|sin|without|nunca|quiero|prefiero|ahora|just|haz)\b)|\s+and\s+(?=(?:i|i'm|i've|we|"
+    r"me|no|not|never|nada de|sin|without|nunca|quiero|prefiero|ahora|just|haz)\b)|(?<!\s)\s++and\s+(?=(?:i|i'm|i've|we|"
     r"my)\b)|:\s+",
 )
 _REQUEST = hinted(

@@ -126,7 +126,7 @@ _MONEY = re.compile(
     r"(?P<c>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k3>k|mil)?\b"
     rf"(?:\s?(?:{_CURRENCY}))?"
 )
-_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
 _COUNT = re.compile(
     rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d|(?<=[a-z])[a-z])"

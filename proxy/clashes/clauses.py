@@ -27,8 +27,8 @@ _JOINT = re.compile(
     r"aunque|porque|ya que|asi que|sin embargo|mientras que)\s+|"
     r",\s+(?:and|which|while|y|then|especially since|considering(?: that)?|given that|since)\s+|,\s+(?=(?:i|i'm|"
     r"i've|we|he|she|they|you|it|my|can|could|would|will|should|do|does|is|are|what|how|yo|mi|"
-    r"me|no|not|never|nada de|sin|without|nunca|quiero|prefiero|ahora|just|haz)\b)|(?<!\s)\s++and\s+(?=(?:i|i'm|i've|we|"
-    r"my)\b)|:\s+",
+    r"me|no|not|never|nada de|sin|without|nunca|quiero|prefiero|ahora|just|haz)\b)|(?<!\s)\s++and\s+(?=(?:i|i'm|"
+    r"i've|we|my)\b)|:\s+",
 )
 _REQUEST = hinted(
     r"^\W*(?:(?:yes|yeah|yup|yep|no|nope|ok|okay|great|thanks|thank you|sorry|alright|actually|well|please|wait|hmm+|"

@@ -26,6 +26,7 @@ format: $(VENV)/.dev ## format the code and mend what the linter can
 docs: $(VENV)/.serve ## make the schema and the reference again
 	$(BIN)/penstock schema > docs/config.schema.json
 	$(BIN)/penstock schema --markdown > docs/configuration.md
+	$(BIN)/python -m tests.helm.values_schema
 
 test-clients: $(VENV)/.dev ## real clients of other projects against a running proxy; needs Node, takes minutes
 	$(BIN)/python -m tests.clients.run

@@ -73,7 +73,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "existingSecret": "keys",
         "config": {
             "auth": {"kind": "keys", "keys": [{"name": "ann", "hash": "0" * 64}]},
-            "upstreams": {"openai": {"api_key": "sk-one"}},
+            "upstreams": {"openai": {"api_key": "${OPENAI_API_KEY}"}},
         },
         "metrics": {"serviceMonitor": {"enabled": True}},
     },
@@ -98,6 +98,22 @@ MATRIX: dict[str, dict[str, Any]] = {
         **REDIS,
         "replicaCount": 4,
         "podDisruptionBudget": {"minAvailable": "50%", "maxUnavailable": None},
+    },
+    "a budget that leaves one over": {
+        **REDIS,
+        "replicaCount": 3,
+        "podDisruptionBudget": {"minAvailable": "66%", "maxUnavailable": None},
+    },
+    "providers behind a gateway of our own": {
+        "networkPolicy": {
+            "enabled": True,
+            "dns": [{"ipBlock": {"cidr": "10.0.0.10/32"}}],
+            "egress": [{"ports": [8443], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
+        }
+    },
+    "a judge": {"config": {"judge": {"model": "/models/judge"}}},
+    "an embedding elsewhere": {
+        "config": {"embedding": {"kind": "openai", "base_url": "http://embed:8080/v1", "model": "m", "api_key": ""}}
     },
     "monitoring": {
         "metrics": {
@@ -154,6 +170,96 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "metrics": {"serviceMonitor": {"enabled": True}},
         },
         "metrics.serviceMonitor needs admin.enabled or admin.key where config.auth.kind is keys",
+    ),
+    "a password in an address": (
+        {"state": {"kind": "redis", "url": "redis://:hunter2@valkey:6379/0"}},
+        "state.url has a secret in plain text, which would stand in a ConfigMap: put it into existingSecret or secrets",
+    ),
+    "a password with a user": (
+        {"state": {"kind": "redis", "url": "rediss://ann:hun/ter2@valkey"}},
+        "state.url has a secret",
+    ),
+    "a password as a default": (
+        {"state": {"kind": "redis", "url": "redis://:${REDIS_PASSWORD:-hunter2}@valkey"}},
+        "state.url has a secret",
+    ),
+    "a password beside an address": (
+        {"state": {**REDIS["state"], "settings": {"password": "hunter2"}}},
+        "state.settings.password has a secret",
+    ),
+    "a key of qdrant": (
+        {"vectors": {"url": "http://qdrant:6333", "settings": {"api_key": "hunter2"}}},
+        "vectors.settings.api_key has a secret",
+    ),
+    "a key of an upstream": (
+        {"config": {"upstreams": {"openai": {"api_key": "hunter2"}}}},
+        "config.upstreams.openai.api_key has a secret",
+    ),
+    "a wrong section": ({"config": {"chain": {}}}, "at '/config': additional properties 'chain' not allowed"),
+    "a wrong key of an upstream": (
+        {"config": {"upstreams": {"openai": {"url": "http://a"}}}},
+        "at '/config/upstreams/openai': additional properties 'url' not allowed",
+    ),
+    "an upstream of no kind": (
+        {"config": {"upstreams": {"openai": {"kind": "open"}}}},
+        "at '/config/upstreams/openai/kind': value must be one of",
+    ),
+    "a wrong setting of a policy": (
+        {"config": {"chains": {"default": [{"reject_oversize": {"part": 1}}]}}},
+        "additional properties 'part' not allowed",
+    ),
+    "no such policy": (
+        {"config": {"chains": {"default": [{"reject_oversized": {}}]}}},
+        "additional properties 'reject_oversized' not allowed",
+    ),
+    "a wrong key of the state": (
+        {"state": {"settings": {"size": 1}}},
+        "at '/state/settings': additional properties 'size' not allowed",
+    ),
+    "a wrong key of the index": (
+        {"vectors": {"settings": {"size": 1}}},
+        "at '/vectors/settings': additional properties 'size' not allowed",
+    ),
+    "a budget that lets no pod leave": (
+        {**REDIS, "replicaCount": 2, "podDisruptionBudget": {"maxUnavailable": 0}},
+        "podDisruptionBudget.maxUnavailable 0 would block every drain",
+    ),
+    "a budget that wants all pods": (
+        {**REDIS, "replicaCount": 2, "podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": None}},
+        "podDisruptionBudget.minAvailable 2 of 2 replicas would block every drain",
+    ),
+    "a budget whose share is all pods": (
+        {**REDIS, "replicaCount": 3, "podDisruptionBudget": {"minAvailable": "67%", "maxUnavailable": None}},
+        "podDisruptionBudget.minAvailable 67% of 3 replicas would block every drain",
+    ),
+    "a budget that wants what the autoscaler leaves": (
+        {
+            **REDIS,
+            "autoscaling": {"enabled": True},
+            "podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": None},
+        },
+        "podDisruptionBudget.minAvailable 2 of 2 replicas would block every drain",
+    ),
+    "an ingress for no host": ({"ingress": {"enabled": True, "hosts": []}}, "ingress.hosts is empty"),
+    "an ingress for all hosts": (
+        {"ingress": {"enabled": True, "hosts": [{"host": "", "paths": [{"path": "/", "pathType": "Prefix"}]}]}},
+        "ingress.hosts has paths without a host (/)",
+    ),
+    "a route for all requests": (
+        {"httpRoute": {"enabled": True, "path": "/"}},
+        "httpRoute.path / without httpRoute.hostnames",
+    ),
+    "a route for a host without a name": (
+        {"httpRoute": {"enabled": True, "hostnames": [""]}},
+        "httpRoute.hostnames has an empty name",
+    ),
+    "calls to anybody": (
+        {"networkPolicy": {"egress": [{"ports": [443], "to": []}]}},
+        "at '/networkPolicy/egress/0/to'",
+    ),
+    "calls on any port": (
+        {"networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
+        "missing property 'ports'",
     ),
     "a second config.yaml": ({"extraFiles": {"config.yaml": ""}}, "extraFiles must not have a config.yaml"),
 }

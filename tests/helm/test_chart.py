@@ -3,26 +3,37 @@
 import json
 import re
 from functools import cache
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
 import proxy
+from proxy.__main__ import main
 from proxy.config import load
 from proxy.generation import FIXED
 from proxy.health import LONGEST_START
-from tests.helm import custom_resources
+from proxy.settings import Settings
+from tests.helm import custom_resources, values_schema
 from tests.helm.cases import EVERYTHING, MATRIX, REDIS, REFUSED
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered
+from tests.helm.values_schema import OWN, PATH
 
 OLDEST, NEWEST = "1.27", "1.36"
 HOOKED = "1.30"
 """From this version on a pod may sleep before it is stopped."""
 
-ENVIRONMENT = {"ADMIN": "a", "PENSTOCK_ADMIN_KEY": "b", "REDIS_PASSWORD": "c", "STATE_URL": "rediss://valkey:6380/0"}
+ENVIRONMENT = {
+    "ADMIN": "a",
+    "OPENAI_API_KEY": "d",
+    "PENSTOCK_ADMIN_KEY": "b",
+    "REDIS_PASSWORD": "c",
+    "STATE_URL": "rediss://valkey:6380/0",
+}
 WRITABLE = {"/var/lib/penstock", "/tmp"}
 
 
@@ -103,7 +114,7 @@ def test_pods_have_no_rights(chart: Helm, case: str) -> None:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 65532
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for each in pod["containers"]:
+        for each in [*pod["containers"], *pod.get("initContainers", ())]:
             assert each["securityContext"]["readOnlyRootFilesystem"] is True
             assert each["securityContext"]["allowPrivilegeEscalation"] is False
             assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -218,6 +229,44 @@ def test_the_autoscaler_owns_the_number_of_replicas(chart: Helm) -> None:
     assert rendered(chart, "a budget by share").one("PodDisruptionBudget")["spec"]["minAvailable"] == "50%"
 
 
+@pytest.mark.parametrize("case", MATRIX)
+def test_the_configuration_is_checked_before_a_pod_serves(chart: Helm, case: str) -> None:
+    made = rendered(chart, case)
+    (check,) = made.one("Deployment")["spec"]["template"]["spec"]["initContainers"]
+    served = container(made)
+    assert check["args"] == ["check", *served["args"][1:3]]
+    for same in ("image", "env", "volumeMounts", "securityContext", "resources"):
+        assert check[same] == served[same]
+    assert check.get("envFrom") == served.get("envFrom")
+
+
+def test_the_check_ends_by_itself_and_says_no(chart: Helm, tmp_path: Path) -> None:
+    arguments = rendered(chart, "defaults").one("Deployment")["spec"]["template"]["spec"]["initContainers"][0]["args"]
+    good = rendered(chart, "defaults").config
+    for text, code in ((good, 0), (good.replace("kind: openai", "kind: open"), 1)):
+        (tmp_path / "config.yaml").write_text(text)
+        place = [str(tmp_path / "config.yaml") if each == "/etc/penstock/config.yaml" else each for each in arguments]
+        assert main(place) == code
+
+
+@pytest.mark.parametrize("case", [case for case in MATRIX if MATRIX[case].get("networkPolicy")])
+def test_calls_have_a_port_and_a_place(chart: Helm, case: str) -> None:
+    extra = len(MATRIX[case]["networkPolicy"].get("extraEgress", ()))
+    rules = rendered(chart, case).one("NetworkPolicy")["spec"]["egress"]
+    for rule in rules[: len(rules) - extra]:
+        assert rule["ports"]
+        assert rule["to"]
+    assert {port["port"] for port in rules[0]["ports"]} == {53}
+
+
+def test_metadata_of_clouds_cannot_be_called(chart: Helm) -> None:
+    address = ip_address("169.254.169.254")
+    for rule in rendered(chart, "a closed network").one("NetworkPolicy")["spec"]["egress"]:
+        for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
+            among = [ip_network(each) for each in block.get("except", ())]
+            assert address not in ip_network(block["cidr"]) or any(address in each for each in among)
+
+
 def test_the_test_may_pass_the_network_policy(chart: Helm) -> None:
     made = rendered(chart, "everything")
     clients = made.one("NetworkPolicy")["spec"]["ingress"][0]["from"]
@@ -255,10 +304,19 @@ class TestFiles:
             optional = {"global", "claims", "initialDelaySeconds", "successThreshold"}
             assert set(values) == set(schema["properties"]) - optional, place
             for key, value in values.items():
-                if "properties" in schema["properties"][key]:
+                if "properties" in schema["properties"][key] and key not in ("config", "settings"):
                     compare(value, schema["properties"][key], f"{place}.{key}")
 
         compare(self.values, self.schema, "values")
+
+    def test_the_configuration_has_the_schema_of_penstock(self) -> None:
+        assert PATH.read_text() == values_schema.text(), "run `make docs`"
+        jsonschema.Draft7Validator.check_schema(self.schema)
+        assert self.schema["properties"]["config"]["properties"].keys() == Settings.model_fields.keys()
+
+    def test_what_the_chart_sets_is_refused_by_its_templates(self) -> None:
+        templates = (CHART / "templates/_helpers.tpl").read_text().partition('define "penstock.validate"')[2]
+        assert [key for keys in OWN.values() for key in keys if f'"{key}"' not in templates] == []
 
     def test_every_value_is_in_the_readme(self) -> None:
         text = (CHART / "README.md").read_text()

@@ -25,7 +25,14 @@ def series() -> dict[str, set[str]]:
     return {**process, **found}
 
 
-SERIES = series()
+KUBERNETES = {
+    "container_memory_working_set_bytes": {"container", "id", "image", "name"},
+    "kube_pod_container_resource_limits": {"container", "node", "resource", "uid", "unit"},
+    "kube_pod_container_status_restarts_total": {"container", "uid"},
+}
+"""Series of cAdvisor and kube-state-metrics, with their labels beside namespace and pod."""
+
+SERIES = {**series(), **KUBERNETES}
 
 
 def selectors(node: Any) -> Iterator[tuple[str, set[str]]]:
@@ -88,11 +95,21 @@ def test_alerts_ask_for_what_there_is(chart: Helm) -> None:
     assert len(group["rules"]) >= 6
     for rule in group["rules"]:
         check(rule["expr"])
-        # only what this release tells
-        for _, labels in selectors(promql_parser.parse(rule["expr"])):
-            assert {"namespace", "job"} <= labels
-        assert f'namespace="{NAMESPACE}",job="{RELEASE}"' in rule["expr"]
+        # only what this release tells, or what is told of its pods
+        for name, labels in selectors(promql_parser.parse(rule["expr"])):
+            assert ({"namespace", "container", "pod"} if name in KUBERNETES else {"namespace", "job"}) <= labels
+        of_pods = f'namespace="{NAMESPACE}",container="penstock",pod=~"{RELEASE}-penstock-[0-9a-z]+-[0-9a-z]{{5}}"'
+        assert f'namespace="{NAMESPACE}",job="{RELEASE}"' in rule["expr"] or of_pods in rule["expr"]
         assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_what_may_go_wrong_has_an_alert(chart: Helm) -> None:
+    (group,) = chart.render(MATRIX["monitoring"]).one("PrometheusRule")["spec"]["groups"]
+    read = {name for rule in group["rules"] for name, _ in selectors(promql_parser.parse(rule["expr"]))}
+    for name in ("limits_unchecked", "requests_without_state", "limited_requests"):
+        assert f"penstock_{name}_total" in read
+    assert "penstock_service_degraded" in read
+    assert KUBERNETES.keys() <= read
 
 
 def test_the_autoscaler_goes_by_a_series_that_exists(chart: Helm) -> None:

@@ -62,6 +62,32 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Refuses a secret in plain text; of a list: the place, its text, and whether that is an address. */ -}}
+{{- define "penstock.noSecret" -}}
+{{- $place := index . 0 }}
+{{- $plain := regexReplaceAll `\$\{(file:[^}]*|[A-Za-z_][A-Za-z0-9_]*(:-)?)\}` (index . 1 | default "") "" }}
+{{- if index . 2 }}
+{{- $plain = regexFind `^[^/]*://[^/?#]*:[^@]+@` $plain }}
+{{- end }}
+{{- if $plain }}
+{{- fail (printf "%s has a secret in plain text, which would stand in a ConfigMap: put it into existingSecret or secrets, and write ${NAME} in its place" $place) }}
+{{- end }}
+{{- end }}
+
+{{- /* What must not stand in a ConfigMap. */ -}}
+{{- define "penstock.noSecrets" -}}
+{{- include "penstock.noSecret" (list "state.url" .Values.state.url true) }}
+{{- include "penstock.noSecret" (list "state.settings.password" .Values.state.settings.password false) }}
+{{- include "penstock.noSecret" (list "vectors.url" .Values.vectors.url true) }}
+{{- include "penstock.noSecret" (list "vectors.settings.api_key" .Values.vectors.settings.api_key false) }}
+{{- with .Values.config.embedding }}
+{{- include "penstock.noSecret" (list "config.embedding.api_key" .api_key false) }}
+{{- end }}
+{{- range $name, $upstream := .Values.config.upstreams }}
+{{- include "penstock.noSecret" (list (printf "config.upstreams.%s.api_key" $name) $upstream.api_key false) }}
+{{- end }}
+{{- end }}
+
 {{- /* What a schema cannot say. Every template of which something depends on it includes this. */ -}}
 {{- define "penstock.validate" -}}
 {{- $values := .Values }}
@@ -108,6 +134,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and $values.secrets $values.existingSecret }}
 {{- fail "secrets and existingSecret exclude each other" }}
 {{- end }}
+{{- include "penstock.noSecrets" . }}
 {{- end }}
 
 {{- /* The sections of config.yaml that are the chart's. */ -}}
@@ -177,4 +204,40 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "penstock.adminName" -}}
 {{- include "penstock.fullname" . | trunc 57 | trimSuffix "-" }}-admin
+{{- end }}
+
+{{- /* Where the configuration and its variables come from; the same for the check and for the proxy. */ -}}
+{{- define "penstock.environment" -}}
+env:
+  - name: PENSTOCK_PORT
+    value: {{ .Values.service.port | int | quote }}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- if or .Values.secrets .Values.existingSecret .Values.extraEnvFrom }}
+envFrom:
+  {{- with include "penstock.secretName" . }}
+  - secretRef:
+      name: {{ . }}
+  {{- end }}
+  {{- with .Values.extraEnvFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+volumeMounts:
+  # a directory, not a file by subPath: only so do changes of the ConfigMap arrive
+  - name: config
+    mountPath: /etc/penstock
+    readOnly: true
+  - name: state
+    mountPath: /var/lib/penstock
+  - name: tmp
+    mountPath: /tmp
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}

@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,7 +47,7 @@ from proxy.gate import Gate, Handler, Places, is_needed
 from proxy.gateway.browsers import Browsers, open_to
 from proxy.gateway.settled import Prefixes
 from proxy.generation import Generation
-from proxy.health import Health, Starting, degraded, watch
+from proxy.health import Health, Starting, Stuck, degraded, watch
 from proxy.index import IndexFailed
 from proxy.index.service import IndexService
 from proxy.limits import Limits
@@ -70,6 +69,7 @@ from proxy.sharing import Sharing
 from proxy.sidecar import Sidecar
 from proxy.stores import Store
 from proxy.telemetry import Telemetry, logs
+from proxy.threads import Threads
 from proxy.tokens import TokenService
 from proxy.upstream import Upstream
 from proxy.usage_api import UsageApi
@@ -114,7 +114,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
     prefixes = Prefixes(StoredMemory(store, ttl=settings.state.ttl, kind="prefix"))
     once = OnceService(settings.server.remember_mib * 2**20)
-    recalls = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-recall")
+    recalls = Threads("recall", 2)
     memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
     shares = Shares(store, ttl=settings.state.ttl)
     embedding = build_embedding(settings, index)
@@ -161,7 +161,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
     outside = {"state": store, "vectors": index, "embedding": embedding}
-    health = Health(reloading, starting, draining, lambda: degraded(outside))
+    stuck = Stuck((once.threads, tokens.threads, recalls, corrections.threads), reloading, peers)
+    health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
     here = [once.forget, archives.forget_seen, memories.forget_read, lambda tenant: reloading.current.forget(tenant)]
     here += [each.forget for each in (embedding, judge) if each is not None]
     requests = telemetry.recent.forget

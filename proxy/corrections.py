@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from proxy.chat import ChatRequest
 from proxy.context import Correction, Outage
 from proxy.policy import Watching
 from proxy.stores import Store, StoreError
+from proxy.threads import Threads
 
 _log = logging.getLogger("penstock.corrections")
 
@@ -36,7 +36,7 @@ class CorrectionService:
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store = store
         self.clock = clock
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-answers")
+        self.threads = Threads("answers")
         self._looking: set[asyncio.Task[None]] = set()
 
     def bound(self, tenant: str, session: str, watching: Watching, outage: Outage | None = None) -> "BoundCorrections":
@@ -60,12 +60,12 @@ class CorrectionService:
         for task in self._looking:
             task.cancel()
         await self.settled()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
         work = partial(_found, sent, body, notes.kinds, streamed=streamed)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            found = await asyncio.get_running_loop().run_in_executor(self.threads, work)
             for kind, sentence in found.items():
                 await notes.leave(kind, sentence)
         except StoreError as error:

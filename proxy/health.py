@@ -1,19 +1,27 @@
 """What orchestrators ask: whether the process lives, and whether it should get requests."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.draining import Draining
+from proxy.peers import Peers, Question
 from proxy.reload import Reloading
+from proxy.threads import Threads
+
+_log = logging.getLogger("penstock.health")
 
 LOOK_EVERY = 10.0
 """Seconds between two looks at servers that no request may have asked meanwhile."""
 
+
+_PATIENCE = 1.0
+"""Seconds that other workers have to say whether they are stuck; probes wait for little more."""
 
 LONGEST_START = 30.0
 """Seconds from the start on after which Penstock says that it is ready, whatever is still being loaded."""
@@ -41,16 +49,53 @@ class Starting:
             self._is_loaded = True
 
 
+class Stuck:
+    """Whether a thread, of this worker or of another one of this server, will probably never be done."""
+
+    def __init__(self, pools: Iterable[Threads], reloading: Reloading, peers: Peers) -> None:
+        """The pools are those in which the work of chains is done: it waits for nothing outside of the process."""
+        self._pools = tuple(pools)
+        self._reloading = reloading
+        self._peers = peers
+        self._told = False
+        peers.on("stuck", self._here)
+
+    async def anywhere(self) -> bool:
+        """Whether one is. Workers that do not say so at once are left out: they may just have much to do."""
+        if await self._here():
+            return True
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return any(await self._peers.ask({"ask": "stuck"}))
+        except TimeoutError:
+            return False
+
+    async def _here(self, question: Question | None = None) -> bool:
+        pool = max(self._pools, key=Threads.busy)
+        seconds = pool.busy()
+        is_stuck = seconds > self._reloading.settings.server.stuck_after
+        if is_stuck and not self._told:
+            _log.error("thread stuck", extra={"fields": {"seconds": round(seconds), "at": pool.places()}})
+        self._told = is_stuck
+        return is_stuck
+
+
 class Health:
-    """`/healthz` and `/readyz`. Neither asks an upstream or a store, or depends on what other requests do."""
+    """`/healthz` and `/readyz`. Neither asks an upstream or a store, or depends on how many requests there are."""
 
     def __init__(
-        self, reloading: Reloading, starting: Starting, draining: Draining, degraded: Callable[[], Sequence[str]]
+        self,
+        reloading: Reloading,
+        starting: Starting,
+        draining: Draining,
+        stuck: Stuck,
+        degraded: Callable[[], Sequence[str]],
     ) -> None:
         """`degraded` names what does not work right now, though requests go on without it."""
         self._reloading = reloading
         self._starting = starting
         self._draining = draining
+        self._stuck = stuck
         self._degraded = degraded
 
     def routes(self) -> list[BaseRoute]:
@@ -58,6 +103,8 @@ class Health:
         return [Route("/healthz", self._healthz, methods=["GET"]), Route("/readyz", self._readyz, methods=["GET"])]
 
     async def _healthz(self, request: Request) -> Response:
+        if await self._stuck.anywhere():
+            return JSONResponse({"status": "stuck"}, 503)
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def _readyz(self, request: Request) -> Response:

@@ -5,12 +5,13 @@ import contextlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
+from proxy.threads import Threads
 
 Result = TypeVar("Result")
 
@@ -28,7 +29,7 @@ class OnceService:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-once")
+        self.threads = Threads("once")
 
     def bound(self, tenant: str) -> "BoundOnce":
         """The service for one tenant; no tenant can time what another one's texts cost."""
@@ -43,7 +44,7 @@ class OnceService:
 
     def close(self) -> None:
         """Stop the thread; work that has not begun is dropped."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def of(self, tenant: str, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text, from memory if it is there; large new texts go to a thread."""
@@ -91,7 +92,7 @@ class OnceService:
             return result
         # work that has begun is remembered also where nobody waits for it any more: under load, who gives up comes
         # again with the same text, and would else never find it done
-        loop, running = asyncio.get_running_loop(), self._threads.submit(work)
+        loop, running = asyncio.get_running_loop(), self.threads.submit(work)
 
         def done(running: Future[Result]) -> None:
             if not running.cancelled() and running.exception() is None:

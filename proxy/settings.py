@@ -51,6 +51,10 @@ class Server(Base):
     """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
     that takes SIGHUP or `POST /admin/reload`."""
 
+    stuck_after: Seconds = 60.0
+    """Seconds after which a worker thread that is still busy with one job counts as stuck. Then `/healthz` says 503, so
+    that an orchestrator starts the process anew: what waits for this thread would wait for ever."""
+
     hosts: Globs | tuple[()] = ()
     """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where no key of Penstock is
     asked for, a `Host` with a dot that is neither an address nor one of them is a 403: a web page may be behind it."""

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
+from proxy.threads import Threads
 from proxy.tokens.calibration import Calibration
 from proxy.tokens.counting import REPLY_FRAME, Tally
 from proxy.tokens.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
@@ -38,7 +38,7 @@ class TokenService:
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}
         self._failed: set[str] = set()
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="penstock-tokens")
+        self.threads = Threads("tokens", 2)
 
     def bound(self, profile: ModelProfile, tenant: str) -> "BoundTokens":
         """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
@@ -47,11 +47,11 @@ class TokenService:
     async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._threads, self.encoder, name) for name in encodings))
+        await asyncio.gather(*(loop.run_in_executor(self.threads, self.encoder, name) for name in encodings))
 
     def close(self) -> None:
         """Stop the threads; work that has not begun is dropped."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     def is_loaded(self, encoding: str) -> bool:
         """Whether counting with this encoding needs no loading."""
@@ -79,7 +79,7 @@ class TokenService:
 
     async def run(self, work: Callable[[], list[int]]) -> list[int]:
         """Do work in one of the two counting threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
 
 class BoundTokens:

@@ -1,0 +1,97 @@
+"""A worker thread that does not come to an end: liveness says so, until it does."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.served import served
+from tests.e2e.servers import Upstream
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: m, upstream: main}}]
+chains: {{default: [stuck.policy: {{until: "{until}"}}]}}
+server: {{stuck_after: 0.2}}
+embedding: {{kind: none}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+
+POLICY = '''
+"""Keeps the thread of a chain's heavy work busy."""
+
+import time
+from pathlib import Path
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy
+
+
+class Wait(Policy):
+    """Waits in a thread."""
+
+    until: str = ""
+    """The file whose arrival ends it."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Wait."""
+        await ctx.once.of_key("wait", 100_000, self._wait)
+        return Keep("waited")
+
+    def _wait(self) -> bool:
+        while not Path(self.until).exists():
+            time.sleep(0.01)
+        return True
+'''
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+async def health(http: aiohttp.ClientSession, base: str) -> tuple[int, Any]:
+    async with http.get(f"{base}/healthz") as response:
+        return response.status, await response.json()
+
+
+async def until(http: aiohttp.ClientSession, base: str, expected: tuple[int, Any], times: int) -> None:
+    """Until it was answered so many times in a row, whichever worker was asked."""
+    in_a_row = 0
+    async with asyncio.timeout(120):
+        while in_a_row < times:
+            in_a_row = in_a_row + 1 if await health(http, base) == expected else 0
+            await asyncio.sleep(0.01)
+
+
+def waiting(log: list[str]) -> list[str]:
+    """The lines that tell of the thread."""
+    told = [line for line in log if "thread stuck" in line]
+    return [line for line in told if json.loads(line)["at"][-1].endswith(" _wait")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_stuck_thread_is_told_by_every_worker(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, workers: int
+) -> None:
+    (tmp_path / "stuck").mkdir()
+    (tmp_path / "stuck/policy.py").write_text(POLICY)
+    go = tmp_path / "go"
+    config = CONFIG.format(url=behind.url, until=go, folder=tmp_path / "state")
+    well, stuck = (200, {"status": "ok"}), (503, {"status": "stuck"})
+    async with served(config, tmp_path, "--workers", str(workers)) as running:
+        try:
+            asking = asyncio.ensure_future(http.post(f"{running.base}/v1/chat/completions", json=BODY))
+            # vocabularies that are being loaded take longer than is allowed here, too
+            async with asyncio.timeout(120):
+                while not waiting(running.log):
+                    await health(http, running.base)
+            await until(http, running.base, stuck, 20)
+            assert len(waiting(running.log)) == 1, "it is told once, by the worker that it is true of"
+        finally:
+            go.touch()
+        await until(http, running.base, well, 20)
+        async with await asking as response:
+            assert response.status == 200

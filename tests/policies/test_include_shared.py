@@ -142,9 +142,28 @@ async def test_together_they_have_a_share_of_the_window() -> None:
     decision = await IncludeShared().apply(request, box.context(request, window=8000))
     assert isinstance(decision, Rewrite)
     text = "".join(message.text for message in decision.request.messages)
-    assert len(text) < 2400 + 30 * 600
-    assert text.count("recall(") == 28
-    assert all(f"told{n} x" in text for n in range(30))
+    assert decision.facts["shared_left_out"] == 13, "for these the prompt has no room"
+    assert text.count("recall(") == 15
+    assert all(f"told{n} x" in text for n in range(17))
+    later = chat("u1 a1 u2")
+    box.shares[:17] = []
+    again = await IncludeShared().apply(later, box.context(later, window=8000))
+    assert isinstance(again, Rewrite)
+    assert again.facts["shared"] == again.facts["shared_new"] == 13, "what waited comes when there is room"
+
+
+async def test_a_nearly_full_prompt_gets_less_of_a_text_and_that_stays() -> None:
+    box, full = Box(), chat("u1 u2")
+    full = full.with_messages([Message({"role": "user", "content": "x" * 24_700}), full.messages[1]])
+    box.gets("told0 " + "x" * 2000)
+    decision = await IncludeShared().apply(full, box.context(full, window=8000))
+    assert isinstance(decision, Rewrite)
+    shown = decision.request.messages[1]
+    assert 300 < len(shown.text) < 600
+    short = full.with_messages(full.messages[1:])
+    after = await IncludeShared().apply(short, box.context(short, window=8000))
+    assert isinstance(after, Rewrite)
+    assert shown in after.request.messages, "not a byte moves when there is room again"
 
 
 async def test_it_outlives_the_messages_around_it() -> None:

@@ -32,6 +32,7 @@ _WORDS = {name: frozenset(words.split()) for name, words in _COMMON.items()}
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]*»|“[^”\n]*”", re.DOTALL)
 """What may be in any language: code, addresses, quotations."""
+_OWN = "="
 _READ = 6000
 _FEWEST = 4
 """The words of a language that have to be there."""
@@ -54,9 +55,12 @@ def language(text: str) -> str | None:
 
 
 def named(text: str) -> frozenset[str]:
-    """The codes of the languages that a text names; `?` is another language, `-` languages at large or translation."""
+    """The codes of the languages that a text names; `?` is another language, `-` languages at large or translation.
+
+    The user's own language is no other one: "answer in the user's language" names none.
+    """
     codes, pattern = _named()
-    return frozenset(codes[found.lastindex - 1] for found in pattern.finditer(text) if found.lastindex)
+    return frozenset(codes[found.lastindex - 1] for found in pattern.finditer(text) if found.lastindex) - {_OWN}
 
 
 @cache

@@ -60,7 +60,7 @@ LEAD = re.compile(
 )
 """A main clause that says nothing but that something is so."""
 _SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
-_BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+")
+_BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
 _OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
 """A number, a name or a denial: the opening says something of its own."""
@@ -68,6 +68,8 @@ _ENCLITIC = re.compile(r"(?=\w*[áéíóú])\w*(?:me|te|se|lo|nos)")
 """A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
 _LONGEST_OPENING = 60
 _MOST_OPENING = 7
+_MOST_CLAUSE = 3
+"""Words in front of `that`: behind more it may belong to a noun."""
 _MOST_UNMARKED = 4
 """Words of an opening that speaks of nobody."""
 _TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
@@ -132,25 +134,28 @@ def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
         yield "", bare[lead.end() :] if lead else bare
     for found in _BREAK.finditer(bare[:_LONGEST_OPENING]):
         opening = bare[: found.start()]
-        if _leads(opening, is_comma=found[0].startswith(",")) and is_stated(opening):
+        # `believe me` asks for belief, where `they believe` tells somebody else's
+        if _leads(opening, found[0].strip()) and (is_stated(opening) or opening.endswith(" me")):
             yield opening, bare[found.end() :]
 
 
-def _leads(opening: str, *, is_comma: bool) -> bool:
+def _leads(opening: str, mark: str) -> bool:
     """Whether an opening only leads up to a statement, by its form.
 
-    In front of a comma it has to speak of the speaker or the listener; a colon or a dash says it by itself.
+    In front of a comma, or of `that` or `que`, it has to speak of the speaker or the listener; a colon or a dash says it
+    by itself.
     """
+    is_clause, is_comma = mark[:1].isalpha(), mark == ","
     words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
     classes = _classes()
-    if not words or len(words) > _MOST_OPENING or _NO_OPENING.search(opening):
+    if not words or len(words) > (_MOST_CLAUSE if is_clause else _MOST_OPENING) or _NO_OPENING.search(opening):
         return False
     if len(words) == 1 and is_comma:
         return words[0] in classes["reply"] or _ENCLITIC.fullmatch(words[0]) is not None
     if words[0] in classes["limit"] or not classes["doubt"].isdisjoint(words):
         return False
     speaks = not classes["speaker"].isdisjoint(words[:2])
-    return speaks or (not is_comma and len(words) <= _MOST_UNMARKED)
+    return speaks or (not is_comma and not is_clause and len(words) <= _MOST_UNMARKED)
 
 
 @cache

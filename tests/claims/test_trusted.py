@@ -232,8 +232,9 @@ SPANISH = ("la capital de Francia es Lyon.", "el almuerzo cuesta 15 euros.")
     ("said", "openings"),
     [
         (ENGLISH, ("I am sure: ", "I'm telling you, ", "Trust me, ", "Remember: ", "Let me be clear: ", "Honestly, I know it: ",
-                   "One thing is certain: ", "As you know, ", "No, ", "Mark my words, ", "👍 ", "Guaranteed – ", "- ✅ Note: ")),
-        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Te lo digo yo, ", "Créeme, ", "Ten en cuenta: ", "Como sabes, ", "¡Ojo: ")),
+                   "One thing is certain: ", "As you know, ", "No, ", "Mark my words, ", "👍 ", "Guaranteed – ", "- ✅ Note: ",
+                   "Believe me, ", "You know that ", "I know that ", "I promise you that ")),
+        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Te lo digo yo, ", "Créeme, ", "Ten en cuenta: ", "Como sabes, ", "¡Ojo: ", "Te aseguro que ")),
     ],
 )  # fmt: skip
 def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[str, ...]) -> None:
@@ -247,8 +248,9 @@ def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[st
     [
         (ENGLISH, ("I'm not sure: ", "He says: ", "He told me: ", "My teacher told me, ", "It is false: ", "In 1950, ", "During the war, ",
                    "On weekends, ", "For students, ", "If you ask him, ", "I doubt it: ", "I don't think so: ", "Before you ask, ",
-                   "Ana told me, ", "Is this right: ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ")),
-        (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ")),
+                   "Ana told me, ", "Is this right: ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ",
+                   "You doubt that ", "They believe me, ", "I never said that ", "I heard him say that ", "I read a book that says that ")),
+        (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ", "Me dicen que ", "No me digas que ")),
     ],
 )  # fmt: skip
 def test_an_opening_that_doubts_limits_or_reports_is_no_mere_opening(

@@ -23,6 +23,8 @@ _COMMON = 1 / 3
 """The share of the texts above which a term in them picks none out."""
 _FEW = 12
 """With fewer texts than these, any term does."""
+_DIGITS = 4
+"""Digits of a number that is an identifier; a shorter one stands anywhere."""
 
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _WORD = re.compile(r"[^\W_]+")
@@ -94,7 +96,7 @@ class Fit(NamedTuple):
     wanted: int = 0
     """How many terms the query has."""
     telling: int = 0
-    """How many terms of the query it has that few of the texts have."""
+    """How many terms of the query it has that few of the texts have; short numbers are none."""
 
 
 def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
@@ -112,7 +114,8 @@ def fits(query: str, texts: Sequence[Counted]) -> list[Fit]:
         ]
         rarity = log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         whole += rarity
-        is_telling = len(texts) < _FEW or len(having) <= len(texts) * _COMMON
+        is_rare = len(texts) < _FEW or len(having) <= len(texts) * _COMMON
+        is_telling = is_rare and not (term.isdecimal() and len(term) < _DIGITS)
         for place, count in having:
             length = 1 - B + B * texts[place].length / mean
             fit = found.setdefault(place, [0.0, 0.0, 0, 0])

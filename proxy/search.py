@@ -22,6 +22,8 @@ _COVERED = 0.2
 """The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
 more."""
 _TERMS = 2
+_FIRST = 16
+"""Passages with the best words, whose vectors are made first."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
@@ -81,7 +83,8 @@ class Search:
         nearest = None if floor is None else max(known) - floor
         is_question = "?" in unicodedata.normalize("NFKC", question)
         is_whole = is_question and any(0 < word.wanted == word.terms for word in words)
-        if not is_whole and not _is_asked(words, nearest, len(known) < len(meaning)):
+        unseen = any(cosine is None and _is_covering(word) for word, cosine in zip(words, meaning, strict=True))
+        if not is_whole and not _is_asked(words, nearest, is_question=is_question, is_partial=unseen):
             may_refer = is_question if nearest is None else nearest >= _FARTHEST
             return Answer((), "nothing of what left is asked for", may_refer)
         order = ranked(candidates, [word.score for word in words], meaning, least)
@@ -110,8 +113,9 @@ class Search:
     ) -> Sequence[float | None]:
         if self._ctx.embedder is None or not entries:
             return [None] * len(entries)
-        # the user's words first, then what shares words: should the time not suffice, these have their vectors
-        order = sorted(range(len(entries)), key=lambda i: (not candidates[i].is_user, -words[i].score))
+        # should the time not suffice, what shares most words and what the user said have their vectors
+        best = set(sorted(range(len(entries)), key=lambda i: -words[i].score)[:_FIRST])
+        order = sorted(range(len(entries)), key=lambda i: (i not in best, not candidates[i].is_user, -words[i].score))
         texts = [entries[i].passage.of(self._gone[candidates[i].message].text) for i in order]
         near = await self._ctx.embedder.similarities(question, texts, wait=wait)
         by_place = dict(zip(order, near, strict=True))
@@ -154,12 +158,18 @@ def _digest(message: Message) -> bytes:
     return blake2b(message.raw, digest_size=16).digest()
 
 
-def _is_asked(words: Sequence[Fit], nearest: float | None, is_partial: bool) -> bool:
-    """Whether a question asks for what left, by its best passages: their words, and how much nearer than the floor the
-    `nearest` is. While vectors are missing, words alone may say so."""
-    if nearest is None or is_partial:
-        return any(map(_is_covering, words)) or (nearest or 0.0) > 0
-    return nearest > 0 or (nearest >= _FARTHEST and any(_is_covering(word) for word in words if word.telling))
+def _is_asked(words: Sequence[Fit], nearest: float | None, *, is_question: bool, is_partial: bool) -> bool:
+    """Whether a message asks for what left.
+
+    It does if its meaning is nearer to a passage than to small talk; `nearest` is the difference, None without vectors.
+    A question also does if a passage has its rare words, unless its meaning is far from all passages. `is_partial`: a
+    passage with its words has no vector yet. Without any vectors rare words decide alone.
+    """
+    if nearest is not None and nearest > 0:
+        return True
+    if nearest is not None and not (is_question and (is_partial or nearest >= _FARTHEST)):
+        return False
+    return any(_is_covering(word) and word.telling for word in words)
 
 
 def _is_about(words: Fit, cosine: float | None, floor: float | None) -> bool:

@@ -119,6 +119,7 @@ async def test_small_talk_asks_nothing_of_the_past(question: str, cosine: float 
         ("Recommend a dessert!", 0.3, 0.4, True),
         ("that dog of ours, how many years now?", 0.3, 0.25, True),  # it shares words
         ("dog?", 0.6, 0.3, True),  # terse
+        ("I want to walk a dog", 0.35, 0.3, False),  # nor where it asks nothing
         ("so funny, your dog of nine years", 0.7, 0.3, False),  # words are not enough where it is like small talk
     ],
 )
@@ -130,9 +131,9 @@ async def test_what_is_nearer_to_small_talk_than_to_the_past_asks_nothing_of_it(
     assert isinstance(await RecallHistory().apply(request, ctx), Rewrite) is is_asked
 
 
-@pytest.mark.parametrize("words", ["gracias", "What does it say of the wombat?"])
+@pytest.mark.parametrize("words", ["gracias", "What does it say of the dingo?"])
 async def test_a_long_text_that_was_shortened_does_not_come_back_larger_than_it_came(words: str) -> None:
-    paste = "\n\n".join(f"Section {n}. The wombat says hello {n}. " + "filler words " * 30 for n in range(60))
+    paste = "\n\n".join(f"Section {n}. The {'wombat' if n % 4 else 'dingo'} says hello. " + "words " * 60 for n in range(60))
     incoming = ChatRequest("test-model", (SYSTEM, user(paste), assistant("Read."), user(words)))
     shorter = incoming.with_messages([SYSTEM, user(paste[:3000]), *incoming.messages[2:]])
     ctx = context(incoming, window=128_000)
@@ -236,6 +237,15 @@ class Vectors:
 
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError("not needed")
+
+
+@pytest.mark.parametrize("embedder", [None, Vectors({}, 0.05)])
+async def test_short_numbers_alone_pick_nothing_out(embedder: Vectors | None) -> None:
+    past = [user("Room 17 has 23 beds."), *(user(f"Room {n} is closed.") for n in range(30, 50))]
+    for question, is_asked in (("¿Cuánto es 17 por 99?", False), ("¿Room 17?", True)):
+        incoming, request = cut(question, past=past)
+        decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
+        assert isinstance(decision, Rewrite) is is_asked
 
 
 async def test_meaning_finds_what_shares_no_word() -> None:

@@ -6,7 +6,7 @@ import pytest
 from proxy.chat import Message
 from proxy.history.pins import Pins, Statement, arguments, block, chosen, compiled, laid_down, note, standing
 from proxy.history.selection import prepare_vectors, select
-from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences
+from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences, split
 from proxy.once import OnceService
 from proxy.testing import context
 
@@ -229,3 +229,16 @@ def test_an_image_is_no_reason_to_stumble() -> None:
     image = Message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]})
     assert note(image) == note(assistant(""))
     assert sentences("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Día 1. Comemos en la Ribera. Día 2. Playa.", ["Día 1. Comemos en la Ribera.", "Día 2. Playa."]),
+        ("Er kommt am 3. März. Bitte warten.", ["Er kommt am 3. März.", "Bitte warten."]),
+        ("1. Buy milk. 2. Call Bob.", ["Buy milk.", "Call Bob."]),
+        ("It was in 1990. I left.", ["It was in 1990.", "I left."]),
+    ],
+)
+def test_a_short_number_with_a_full_stop_ends_no_sentence(text: str, wanted: list[str]) -> None:
+    assert list(split(text)) == wanted

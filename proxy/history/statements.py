@@ -28,7 +28,8 @@ _READ = 4000
 _USUAL = 500
 """Characters of a message up to which all of it counts as the user's own words."""
 _IDEOGRAMS = "\u2e80"
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_END = re.compile(r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)\s+|(?<=[。！？])|\n+")
+"""Where a sentence ends: not behind `1.`, which is an ordinal or the number of an item."""
 _FENCED = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*+•>]|\d{1,2}[.)])\s+")
 _CODE = re.compile(r"^\[.*\]$|[{}<>=;|\\`]|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")

@@ -27,9 +27,9 @@ class IncludeShared(Policy):
     Each text goes in front of the user message that was the last one when it came, or in a tool loop in front of the
     last exchange, and stays there word for word: so it breaks the prompt cache once, near the end. It stands in the
     user's role and says who gave it, and that it is data. When the messages around it leave, it moves up to the first
-    that stays. How much of it is shown is settled when it comes: less where the prompt is nearly full. A long text is shown
-    by its beginning, and `recall` reads the rest. Only a conversation that the client
-    names can be given anything. Put it behind the steps that shorten history.
+    that stays. How much of it is shown is settled when it comes: less where the prompt is nearly full. A long text is
+    shown by its beginning, and `recall` reads the rest. Only a conversation that the
+    client names can be given anything. Put it behind the steps that shorten history.
     """
 
     may_grow: ClassVar[bool] = True

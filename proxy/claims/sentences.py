@@ -142,8 +142,8 @@ def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
 def _leads(opening: str, mark: str) -> bool:
     """Whether an opening only leads up to a statement, by its form.
 
-    In front of a comma, or of `that` or `que`, it has to speak of the speaker or the listener; a colon or a dash says it
-    by itself.
+    In front of a comma, or of `that` or `que`, it has to speak of the speaker or the listener; a colon or a dash says
+    it by itself.
     """
     is_clause, is_comma = mark[:1].isalpha(), mark == ","
     words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]

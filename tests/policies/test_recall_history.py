@@ -133,7 +133,9 @@ async def test_what_is_nearer_to_small_talk_than_to_the_past_asks_nothing_of_it(
 
 @pytest.mark.parametrize("words", ["gracias", "What does it say of the dingo?"])
 async def test_a_long_text_that_was_shortened_does_not_come_back_larger_than_it_came(words: str) -> None:
-    paste = "\n\n".join(f"Section {n}. The {'wombat' if n % 4 else 'dingo'} says hello. " + "words " * 60 for n in range(60))
+    paste = "\n\n".join(
+        f"Section {n}. The {'wombat' if n % 4 else 'dingo'} says hello. " + "words " * 60 for n in range(60)
+    )
     incoming = ChatRequest("test-model", (SYSTEM, user(paste), assistant("Read."), user(words)))
     shorter = incoming.with_messages([SYSTEM, user(paste[:3000]), *incoming.messages[2:]])
     ctx = context(incoming, window=128_000)

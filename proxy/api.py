@@ -44,7 +44,7 @@ _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 _OWN = re.compile(r"/[^a-z0-9]*(compress|context/share|explain|memories|retrieve)(?![a-z0-9_-])")
 """Paths below `/v1` of which no spelling goes upstream: they have Penstock's own handles and texts."""
 
-_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
 
 INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {

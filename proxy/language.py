@@ -30,7 +30,7 @@ _COMMON = {
 }
 _WORDS = {name: frozenset(words.split()) for name, words in _COMMON.items()}
 _WORD = re.compile(r"[^\W\d_]+")
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]*»|“[^”\n]*”", re.DOTALL)
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]{0,400}»|“[^”\n]{0,400}”", re.DOTALL)
 """What may be in any language: code, addresses, quotations."""
 _OWN = "="
 _READ = 6000

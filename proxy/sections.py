@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection, Iterator
 
 _MARK = re.compile(
-    r"^(?: {0,3}(?P<level>#{1,6})[ \t]+(?P<title>.+?)[ \t#]*|<(?P<close>/?)(?P<tag>[A-Za-z][\w.-]*)[^<>]*>[ \t]*)$",
+    r"^(?: {0,3}(?P<level>#{1,6})[ \t]+(?P<title>.(?:.*[^ \t#\n])?)[ \t#]*"
+    r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.-]*+)[^<>]*>[ \t]*)$",
     re.MULTILINE,
 )
 """A heading, or a tag on a line of its own."""
@@ -35,8 +36,11 @@ def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
         end = until
     if not end:
         tag = re.escape(name)
-        pattern = rf"^[ \t]*<{tag}>.*?</{tag}>[ \t]*\n?"
-        yield from (found.span() for found in re.finditer(pattern, text, re.DOTALL | re.MULTILINE | re.IGNORECASE))
+        opens = re.compile(rf"^[ \t]*<{tag}>", re.MULTILINE | re.IGNORECASE)
+        closes = re.compile(rf"</{tag}>[ \t]*\n?", re.IGNORECASE)
+        while (opened := opens.search(text, end)) and (closed := closes.search(text, opened.end())):
+            end = closed.end()
+            yield opened.start(), end
 
 
 def _under_headings(text: str, name: str) -> Iterator[tuple[int, int]]:

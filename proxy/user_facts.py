@@ -124,7 +124,7 @@ _ARTICLE = re.compile(r"^(?:the|an?|el|la|los|las|un|una) (?=[a-zà-ÿ])")
 
 
 _BLANK = re.compile(r"\x00|[<>]")
-_ADDRESS = re.compile(r"\S+@\S+")
+_ADDRESS = re.compile(r"(?<!\S)\S+@\S+")
 """A mail address has words in it that say nothing of the sentence: `me@example.com`."""
 _PREFERENCE = re.compile(r"\bi(?:'d| would) (?:much |really )?prefer\b", re.IGNORECASE)
 

@@ -12,15 +12,15 @@ IN = "in"
 """The relation of what lies in a place."""
 
 _NAME = r"[^,;:]{2,60}?"
-_RELATION = r"[^\W\d_][\w-]*(?:\s+[^\W\d_][\w-]*){0,2}?"
+_RELATION = r"[^\W\d_][\w-]*(?: [^\W\d_][\w-]*){0,2}?"
 _LONGEST = 160
 """Characters of a sentence that may be a claim as a whole."""
-_KIND = r"(?:[\w-]+\s+){0,3}?(?P<k>[^\W\d_]+)\s+"
+_KIND = r"(?:[\w-]+ ){0,3}?(?P<k>[^\W\d_]+) "
 _WAS = r"(?:is|was|are|were|remains|equals)"
 _ES = r"(?:es|era|fue|son|sigue siendo)"
 _MADE_EN = "(?P<author>written)|(?P<director>directed)|(?P<founder>founded)"
 _MADE_ES = "(?P<author>escrit[oa])|(?P<director>dirigid[oa])|(?P<founder>fundad[oa])"
-_FORMS = {  # a space stands for any white space
+_FORMS = {
     "en": (
         rf"(?:the |its )?(?P<r>{_RELATION}) (?:of|for) (?P<s>{_NAME}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
         rf"(?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
@@ -34,7 +34,7 @@ _FORMS = {  # a space stands for any white space
         rf"(?P<s>{_NAME}) has (?:a|an|the) (?P<r>{_RELATION}) of (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?P<price>costs|sells for|is priced at) (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?:listens on|runs on|uses) (?P<port>port) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:has|is home to) (?P<v>{_NAME}(?P<population>\s(?:people|inhabitants|residents)))",
+        rf"(?P<s>{_NAME}) (?:has|is home to) (?P<v>{_NAME}(?P<population> (?:people|inhabitants|residents)))",
         rf"(?P<s>{_NAME}) is (?P<deadline>due) (?:on|by) (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?:is|was|starts|begins|takes place|is scheduled|happens) (?P<date>on|for|by) (?P<v>{_NAME})",
     ),
@@ -49,7 +49,7 @@ _FORMS = {  # a space stands for any white space
         rf"(?P<s>{_NAME}) tiene (?:un|una) (?P<r>{_RELATION}) de (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?P<price>cuesta|vale|se vende por|se vende a) (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?:escucha en|usa|corre en) (?:el )?(?P<port>puerto) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:tiene|cuenta con) (?P<v>{_NAME}(?P<population>\s(?:de\s)?(?:habitantes|personas)))",
+        rf"(?P<s>{_NAME}) (?:tiene|cuenta con) (?P<v>{_NAME}(?P<population> (?:de )?(?:habitantes|personas)))",
         rf"(?P<s>{_NAME}) (?P<deadline>vence|se entrega) (?:el|en) (?P<v>{_NAME})",
         rf"(?P<s>{_NAME}) (?:es|será|fue|empieza|comienza|tiene lugar|se celebra) (?P<date>el|en) (?P<v>{_NAME})",
     ),
@@ -59,9 +59,7 @@ _BY_VERB = ("price", "port", "population", "date", "deadline", "author", "direct
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d),(?=\s\d{4}\b)")
 """A comma within a number or a date."""
 _PATTERNS = [
-    (language, re.compile(f"^(?:{form})$".replace(" ", r"\s+"), re.IGNORECASE))
-    for language, forms in _FORMS.items()
-    for form in forms
+    (language, re.compile(f"^(?:{form})$", re.IGNORECASE)) for language, forms in _FORMS.items() for form in forms
 ]
 
 _NAMES = frozenset(RELATIONS.values())
@@ -88,7 +86,7 @@ def claim(sentence: str) -> Claim | None:
     """The claim of a sentence, where all of it is one."""
     if len(sentence) > _LONGEST:
         return None
-    text = _COMMA.sub("", sentence.strip(" \t\n-*•").rstrip(".!… "))
+    text = " ".join(_COMMA.sub("", sentence.strip(" \t\n-*•").rstrip(".!… ")).split())
     for language, pattern in _PATTERNS:
         found = pattern.match(text)
         made = _made(found.groupdict(), language) if found else None

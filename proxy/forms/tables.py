@@ -8,7 +8,7 @@ from proxy.forms.lines import ends
 from proxy.forms.prose import cut
 
 _FEWEST = 5
-_RULE = re.compile(r"^\s*\|?[\s:|-]*-{2,}[\s:|-]*$")
+_RULE = re.compile(r"^(?=[\s:|-]*--)[\s:|-]*$")
 _SAMPLE = 60
 
 

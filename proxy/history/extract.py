@@ -24,7 +24,9 @@ _BLOCK = 20
 _SHOWN = 80
 """Characters that are shown of a message's beginning."""
 
-TOKEN = re.compile(r"https?://[^\s\"'<>\\)\]]{4,200}|[\w~./$€£#][\w./:@+-]*[\w%/]")
+TOKEN = re.compile(
+    r"https?://[^\s\"'<>\\)\]]{4,200}|(?:[\w~/$€£#]|(?<!\.)\.)(?:(?:[.:@+-]{0,200}+[\w/])++(?:[.:@+-]{0,200}+%)?|[.:@+-]{0,200}+%)"
+)
 TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{3,}$")
 """What makes a word an identifier, a number, a path or an address."""
 _CLAUSE = re.compile(r"[;,!?](?=\s)|\.(?=\s|$)|\s[-–—]\s")

@@ -26,7 +26,7 @@ _JUDGED = 300
 _HOPELESS = 0.03
 """A sentence that is less likely than this by its form and words is not looked at again."""
 
-_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,3}[.)])?[ \t]*\[([ xX✓✔~>-])\][ \t]+\S.*$", re.MULTILINE)
+_ITEM = re.compile(r"^[ \t]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]*+)?\[([ xX✓✔~>-])\][ \t]+\S.*$", re.MULTILINE)
 _STATUS = re.compile(r'\\?"status\\?"\s*:\s*\\?"(pending|in_progress|todo|open|not_started|completed|done)')
 _CLOSED = frozenset({"x", "X", "✓", "✔", "completed", "done"})
 _FEW = 10

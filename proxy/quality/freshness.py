@@ -19,7 +19,7 @@ _MOMENT = (
 _STATED = re.compile(
     r"\b(?:as[_ ]?of|(?:data[_ ]?)?(?:fetched|retrieved|cached|generated|collected|scraped|crawled|snapshot|"
     r"last[_ ]?refreshed|observed)(?:[_ ]?(?:at|on|time|date))?|datos (?:del?|a)|consultado el)"
-    rf"[\"']?\s*[:=]?\s*[\"']?{_MOMENT}",
+    rf"[\"']?\s*+(?:[:=]\s*+)?[\"']?{_MOMENT}",
     re.IGNORECASE,
 )
 """What a text says about when it was made. When something in it happened says nothing about that."""

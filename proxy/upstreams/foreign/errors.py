@@ -34,8 +34,10 @@ LONGEST_MESSAGE = 2000
 SHORTEST_SECRET = 6
 """Characters: shorter settings are words that a message may need."""
 
-_PREFIX = re.compile(r"(?:(?:litellm\.)?\w*(?:Error|Exception|litellm\.Timeout)\s*(?::|-)\s+)+")
-_TAIL = re.compile(r"\s*(?:\nReceived Messages=|\nTraceback|\. Handle with `litellm|\nModel: |\nAPI Base).*", re.DOTALL)
+_PREFIX = re.compile(r"(?:(?:litellm\.|(?<!\w))\w*(?:Error|Exception|litellm\.Timeout)\s*(?::|-)\s+)+")
+_TAIL = re.compile(
+    r"(?<!\s)\s*(?:\nReceived Messages=|\nTraceback|\. Handle with `litellm|\nModel: |\nAPI Base).*", re.DOTALL
+)
 
 
 class ProviderRefused(PenstockError):

@@ -1,0 +1,161 @@
+"""Feeds every pattern of the code the texts that take longest, and prints the names of those that take too long.
+
+Each pattern is tried in a process of its own, because a pattern cannot be interrupted.
+"""
+
+import ast
+import importlib
+import os
+import pkgutil
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+from inspect import getsource
+from types import ModuleType
+from typing import Any
+
+LENGTH = 30_000
+LIMIT = 1.5
+"""Seconds of computing for one text. A linear pattern takes a twentieth, a quadratic one up to minutes."""
+UNITS = (
+    *(" ", "\n", "\t", "1", "a", "A", "é", ".", ",", "-", "_", "#", "*", "|", "/", "\\", '"', "'", "(", "[", "{", "<"),
+    *("a ", "1.", "a-", "A b ", "\n ", "- ", '\\"', "is ", "a.b ", "the a of ", "x=1 ", "1,", ": ", "a\n", "El Sr. "),
+)
+"""Each is repeated, with a character behind it that nothing expects."""
+WORST = (
+    ("proxy.api:_FORM_MODEL", "", 'name="model"\r\n'),
+    ("proxy.claims.measures:_CODE", "", "a-"),
+    ("proxy.claims.sentences:_ENCLITIC", "", "é"),
+    ("proxy.clashes.clauses:_JOINT", "", "\n"),
+    ("proxy.clashes.values:_EMAIL", "", "1."),
+    ("proxy.history.extract:TOKEN", "", ".:"),
+    ("proxy.quality.freshness:_STATED", "as of", " "),
+    ("proxy.sections:_MARK", "", "#  "),
+    ("proxy.sections:_MARK", "<", "a"),
+    ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),
+)
+"""What took a pattern long once: what is repeated, and what stands in front of it. These texts are four times as long."""
+JSON = ("proxy.forms.arguments:_STRING", "proxy.forms.json_values:_STRING_OR_SPACE")
+"""Patterns that read only what was parsed as JSON."""
+JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
+BOUNDED: Mapping[str, int] = {
+    "proxy.claims.quantities:_AMOUNT": 60,
+    "proxy.claims.quantities:_DATES": 60,
+    "proxy.claims.plain_reading:_TITLE": 160,
+    "proxy.claims.reading:_PRONOUNCED": 400,
+    "proxy.claims.sentences:_BREAK": 60,
+    "proxy.clashes.cues:PASSIVE": 1000,
+    "proxy.clashes.relations:_SUBJECT": 1000,
+    "proxy.forms.listings:_ENTRY": 300,
+    "proxy.forms.logs:_LINE": 300,
+}
+"""Patterns that are not linear, and the most characters that they are given."""
+
+
+def modules() -> list[ModuleType]:
+    """Every module of the packages."""
+    found = []
+    for top in ("proxy", "policies"):
+        package = importlib.import_module(top)
+        names = [each.name for each in pkgutil.walk_packages(package.__path__, f"{top}.")]
+        found += [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    return found
+
+
+def patterns(every: list[ModuleType]) -> Iterator[tuple[str, "re.Pattern[Any]"]]:
+    """The patterns that modules and their classes hold, also within other values, with where they stand."""
+    known: set[int] = set()
+    for module in every:
+        for name, value in vars(module).items():
+            yield from _inside(value, f"{module.__name__}:{name}", known)
+
+
+def _inside(value: Any, where: str, known: set[int]) -> Iterator[tuple[str, "re.Pattern[Any]"]]:
+    if isinstance(value, re.Pattern) and id(value) not in known:
+        known.add(id(value))
+        yield where, value
+    for name, each in _parts(value, where.partition(":")[0], known):
+        yield from _inside(each, f"{where}{name}", known)
+
+
+def _parts(value: Any, module: str, known: set[int]) -> Iterable[tuple[str, Any]]:
+    """What a container holds, or a class of the module, or an object of the packages' own classes, once."""
+    if isinstance(value, dict):
+        return [(f"[{key!r}]", each) for key, each in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(f"[{place}]", each) for place, each in enumerate(value)]
+    kind = value if isinstance(value, type) else type(value)
+    is_own = kind.__module__ == module if value is kind else kind.__module__.startswith(("proxy.", "policies."))
+    if not is_own or id(value) in known:
+        return ()
+    known.add(id(value))
+    return [(f".{name}", each) for name, each in getattr(value, "__dict__", {}).items()]
+
+
+def calls(every: list[ModuleType]) -> dict[str, set[str]]:
+    """The methods of each name that are called, as far as the code shows; other uses are a `search`."""
+    found = defaultdict[str, set[str]](set)
+    for module in every:
+        tree = ast.parse(getsource(module))
+        imported = {
+            alias.asname or alias.name: f"{node.module}:{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        direct = set[int]()
+        for node in ast.walk(tree):
+            held = node.value if isinstance(node, ast.Attribute) else None
+            held = held.value if isinstance(held, ast.Subscript) else held
+            if isinstance(node, ast.Attribute) and isinstance(held, ast.Name):
+                own = held.id
+                direct.add(id(held))
+                found[imported.get(own, f"{module.__name__}:{own}")].add(node.attr)
+                found[imported.get(own, own).replace(":", ".") + f":{node.attr}"].add("search")  # `cues.NEVER`
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in direct:
+                found[imported.get(node.id, f"{module.__name__}:{node.id}")].add("search")
+    return found
+
+
+def texts(name: str) -> Iterator[str]:
+    """What a pattern is fed."""
+    length = BOUNDED.get(name, LENGTH)
+    for unit in JSON_UNITS if name in JSON else UNITS:
+        yield (unit * length)[:length] + "\0"
+    for known, before, unit in WORST:
+        if known == name:
+            yield before + (unit * 4 * length)[: 4 * length] + "\0"
+
+
+def feed(pattern: "re.Pattern[Any]", methods: Set[str], given: Iterable[str]) -> None:
+    """Have a pattern read each text; the process ends where one takes too long."""
+    for each in given:
+        text = each.encode() if isinstance(pattern.pattern, bytes) else each
+        for method in methods:
+            signal.setitimer(signal.ITIMER_PROF, LIMIT)
+            if method == "search":
+                for _ in pattern.finditer(text):
+                    pass
+            else:
+                getattr(pattern, method)(text)
+
+
+def main() -> None:
+    """Try every pattern."""
+    every = modules()
+    used = calls(every)
+    for where, pattern in patterns(every):
+        name = re.split(r"[.\[](?!.*:)", where.partition(":")[2], maxsplit=1)[0]
+        name = f"{where.partition(':')[0]}:{name}"
+        methods = used[name] if used[name] and used[name] <= {"match", "fullmatch"} else {"search"}
+        child = os.fork()
+        if not child:
+            feed(pattern, methods, texts(name))
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            print(where, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,31 +12,35 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 # pip lives beside the environment, not in it: the image has no installer of packages in its path
 RUN python -m venv /opt/pip && python -m venv --without-pip /opt/penstock
-COPY constraints.txt pyproject.toml ./
+COPY constraints.txt constraints.hashes.txt pyproject.toml .ci/needed.py ./
 # Extras of pyproject.toml, separated by commas; none for the small image.
 ARG EXTRAS=all
 # The index of torch's builds without CUDA. Nothing else is taken from there.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# The SHA-256 of its wheel, which is not in constraints.hashes.txt: there it is the build for CUDA. Empty: not checked.
+ARG TORCH_SHA256=
 # Torch's CPU build is asked for by its full name: should that index fail, the build fails too, and does not take the
 # build for CUDA with its several gigabytes from elsewhere.
 RUN sed -i -E 's/^(torch==[^+]+)$/\1+cpu/' constraints.txt \
+    && sed -n "s/^torch==.*/&${TORCH_SHA256:+ --hash=sha256:${TORCH_SHA256}}/p" constraints.txt > torch.txt \
     && case ",${EXTRAS}," in *,all,*|*,semantic,*) \
          /opt/pip/bin/pip --python /opt/penstock/bin/python install --no-deps --index-url "${TORCH_INDEX}" \
-           "$(grep '^torch==' constraints.txt)" ;; \
+           -r torch.txt ;; \
        esac
-# Penstock without its code, for the sake of what it depends on
-RUN mkdir proxy && echo '__version__ = "0"' > proxy/__init__.py && touch README.md \
-    && sed -i -E 's/^packages = .*/packages = ["proxy"]/' pyproject.toml \
-    && PIP_CONSTRAINT=constraints.txt \
-       /opt/pip/bin/pip --python /opt/penstock/bin/python install ".${EXTRAS:+[$EXTRAS]}" \
-    && /opt/pip/bin/pip --python /opt/penstock/bin/python uninstall --yes penstock
+# All the rest has the hashes of constraints.hashes.txt, or the build fails.
+RUN python needed.py "${EXTRAS}" /opt/pip/bin/pip --python /opt/penstock/bin/python > needed.txt \
+    && /opt/pip/bin/pip --python /opt/penstock/bin/python install --no-deps --only-binary :all: --require-hashes \
+         -r needed.txt
 
 # --- Penstock itself: less than 10 MB, and all that a new version changes
 FROM libraries AS program
 WORKDIR /program
 COPY . .
-RUN PIP_CONSTRAINT=constraints.txt \
-    /opt/pip/bin/pip --python /opt/penstock/bin/python install --no-deps --prefix /installed .
+# what builds it has its hash, too
+RUN sed -n '/^setuptools==/,/[^\\]$/p' constraints.hashes.txt > setuptools.txt \
+    && /opt/pip/bin/pip install --no-deps --require-hashes -r setuptools.txt \
+    && /opt/pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/pip/bin/pip --python /opt/penstock/bin/python install --no-deps --no-index --prefix /installed /wheels/*.whl
 
 # --- the image
 FROM docker.io/library/python:${PYTHON}

@@ -4,7 +4,7 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve test lint types format docs test-clients test-ui test-image score bench clean
+.PHONY: help serve test lint types format docs hashes advisories test-clients test-ui test-image score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,6 +34,21 @@ test-clients: $(VENV)/.dev ## real clients of other projects against a running p
 test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path); PICTURES=folder keeps screenshots
 	$(BIN)/python -m pytest tests/ui/check_page.py
 
+hashes: ## constraints.hashes.txt again, after a change of constraints.txt or pyproject.toml; asks the package index
+	$(PYTHON) -m venv $(VENV)-uv
+	$(VENV)-uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.8'
+	$(VENV)-uv/bin/uv pip compile pyproject.toml --extra dev --constraints constraints.txt --python-version 3.11 \
+		--universal --generate-hashes --no-annotate --custom-compile-command 'make hashes' --quiet \
+		--output-file constraints.hashes.txt
+
+ONLINE ?=
+advisories: ## known advisories for what constraints.txt pins, by an old database; ONLINE=1 asks the package index, too
+	$(PYTHON) -m venv $(VENV)-advisories
+	$(VENV)-advisories/bin/pip install --quiet --disable-pip-version-check packaging safety-db==2021.7.17 \
+		$(if $(ONLINE),pip-audit)
+	$(VENV)-advisories/bin/python .ci/advisories.py
+	$(if $(ONLINE),$(VENV)-advisories/bin/pip-audit --strict --require-hashes --disable-pip -r constraints.hashes.txt)
+
 # The scorer and the harness are not part of this repository: SCORER and BENCH name their folders.
 DATA ?=
 METRICS ?=
@@ -56,7 +71,7 @@ test-image: ## build the container image and run it once; needs root, buildah an
 	.ci/image
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
+from itertools import takewhile
+from threading import Event
 from typing import Any, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
@@ -52,9 +54,12 @@ class OnceService:
         return await self.of_key((tenant, _name(function), digest), len(text), partial(function, text))
 
     async def of_each(
-        self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message]
+        self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message], given_up: Event
     ) -> list[Result]:
-        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew."""
+        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew.
+
+        Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
+        """
         name = _name(function)
         keys = [(tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
         found = self._recall_each(keys)
@@ -62,11 +67,14 @@ class OnceService:
         if new:
             fresh = [messages[place] for place in new]
 
+            def work() -> list[Result]:
+                return list(map(function, takewhile(lambda _: not given_up.is_set(), fresh)))
+
             def remember(made: list[Result]) -> None:
-                for place, result in zip(new, made, strict=True):
+                for place, result in zip(new, made, strict=False):
                     found[place] = (result, self._remember(keys[place], result))
 
-            await self._run(sum(keys[place][3] for place in new), lambda: list(map(function, fresh)), remember)
+            await self._run(sum(keys[place][3] for place in new), work, remember)
         return [cast(Result, known[0]) for known in found if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
@@ -90,8 +98,8 @@ class OnceService:
             result = work()
             remember(result)
             return result
-        # work that has begun is remembered also where nobody waits for it any more: under load, who gives up comes
-        # again with the same text, and would else never find it done
+        # work that has begun is remembered also where nobody waits for it any more: under load, a step is late again
+        # with the same text, and would else never find it done
         loop, running = asyncio.get_running_loop(), self.threads.submit(work)
 
         def done(running: Future[Result]) -> None:
@@ -130,11 +138,16 @@ class OnceService:
 class BoundOnce:
     """The `Once` of a request's context."""
 
-    __slots__ = ("_service", "_tenant")
+    __slots__ = ("_given_up", "_service", "_tenant")
 
     def __init__(self, service: OnceService, tenant: str) -> None:
         self._service = service
         self._tenant = tenant
+        self._given_up = Event()
+
+    def give_up(self) -> None:
+        """Nobody waits for the request any more: what has begun for it ends at the next message."""
+        self._given_up.set()
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text."""
@@ -142,7 +155,7 @@ class BoundOnce:
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
         """The results of a pure function of a message, for each of them."""
-        return await self._service.of_each(self._tenant, function, messages)
+        return await self._service.of_each(self._tenant, function, messages, self._given_up)
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives that a key stands for."""

@@ -220,7 +220,11 @@ class Rewriting:
             outage=outage,
         )
         settled = self._services.prefixes.bound(identity.tenant, identity.scope, outage)
-        outcome = await bound.run(steps, ctx, settled)
+        try:
+            outcome = await bound.run(steps, ctx, settled)
+        except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
+            once.give_up()
+            raise
         _tell(outcome, profile, http, seen)
         if outage.begun or archive.failed:
             seen.without_state()

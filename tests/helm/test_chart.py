@@ -75,6 +75,9 @@ def test_a_pod_has_started_once_it_is_ready_and_may_take_as_long_as_that_may(cha
         "liveness": "/healthz",
         "readiness": "/readyz",
     }
+    # a stuck thread would keep the pod for as long as streams may take
+    pod = rendered(chart, next(iter(MATRIX))).one("Deployment")["spec"]["template"]["spec"]
+    assert probes["liveness"]["terminationGracePeriodSeconds"] < pod["terminationGracePeriodSeconds"]
     startup = probes["startup"]
     assert startup["periodSeconds"] * startup["failureThreshold"] > 2 * LONGEST_START
 

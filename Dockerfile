@@ -65,7 +65,8 @@ ENV PATH=/opt/penstock/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     HF_HUB_OFFLINE=1 \
     PENSTOCK_HOST=0.0.0.0 \
-    PENSTOCK_PORT=4000
+    PENSTOCK_PORT=4000 \
+    PENSTOCK_WARM=true
 # The root file system may be read-only. Written are only the state, here, and /tmp.
 WORKDIR /var/lib/penstock
 VOLUME /var/lib/penstock

@@ -45,6 +45,7 @@ from proxy.endpoint import Endpoint
 from proxy.forgetting import Forgetting
 from proxy.gate import Gate, Handler, Places, is_needed
 from proxy.gateway.browsers import Browsers, open_to
+from proxy.gateway.rehearsal import rehearse
 from proxy.gateway.settled import Prefixes
 from proxy.generation import Generation
 from proxy.health import Health, Starting, Stuck, degraded, watch
@@ -227,13 +228,23 @@ def _apply(
     steps = [step for chain in settings.chains.values() for _, step in chain]
     # the first request should not wait for a vocabulary; start-up must not either
     served = [entry for entry in settings.models if settings.chains[entry.chain]]
-    background.begin(starting.until(services.tokens.warm(Models().encodings(served))))
+    background.begin(starting.until(_load(settings, services, Models().encodings(served))))
     if services.embedding is not None and any(step.needs_embedding for step in steps):
         services.embedding.warm()
     if isinstance(services.judge, JudgeService) and any(step.needs_judge for step in steps):
         services.judge.warm()
     if services.memories is not None and any(step.needs_memories for step in steps):
         background.begin(_warm(services.memories, index))
+
+
+async def _load(settings: Settings, services: Services, encodings: Iterable[str]) -> None:
+    """Load what requests count with, and with `server.warm` all that the chains need."""
+    await services.tokens.warm(encodings)
+    if settings.server.warm:
+        chains = [chain for chain in settings.chains.values() if chain]
+        needs_embedding = any(step.needs_embedding for chain in chains for _, step in chain)
+        embedding = services.embedding if needs_embedding else None
+        await rehearse(chains, services.tokens, services.once, embedding)
 
 
 async def _warm(memories: MemoryService, index: IndexService | None) -> None:

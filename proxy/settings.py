@@ -51,6 +51,10 @@ class Server(Base):
     """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
     that takes SIGHUP or `POST /admin/reload`."""
 
+    warm: bool = False
+    """Whether each chain runs once over a made-up conversation before `/readyz` says ready, so that the first requests
+    find code, tables and the embedding model loaded. It takes a second or two, with an embedding model some ten."""
+
     stuck_after: Seconds = 60.0
     """Seconds after which a worker thread that is still busy with one job counts as stuck. Then `/healthz` says 503, so
     that an orchestrator starts the process anew: what waits for this thread would wait for ever."""

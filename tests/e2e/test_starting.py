@@ -10,6 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from policies.consolidate_system import ConsolidateSystem
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Decision, Keep
 from proxy.tokens import TokenService
 from proxy.tokens.encodings import Encoder, characters
 from tests.e2e.servers import Upstream, proxy, until_ready
@@ -84,3 +88,30 @@ async def test_without_a_chain_there_is_nothing_to_wait_for(
     async with proxy(CONFIG.format(url=behind.url, chain="[]", tokenizer="cl100k_base"), tmp_path) as base:
         await until_ready(base)
         assert loading.asked == []
+
+
+async def test_a_warm_start_has_run_each_chain_before_it_is_ready(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, seen = asyncio.Event(), list[tuple[int, int, bool]]()
+
+    async def apply(self: ConsolidateSystem, request: ChatRequest, ctx: Context) -> Decision:
+        total = (await ctx.tokens.count(request)).total
+        seen.append((len(request.messages), len(request.tools), total >= ctx.model.usable(request)))
+        await go.wait()
+        return Keep("as it was")
+
+    monkeypatch.setattr(ConsolidateSystem, "apply", apply)
+    config = "server: {warm: true}\n" + CONFIG.format(url=behind.url, chain=STEPS, tokenizer="cl100k_base")
+    async with proxy(config, tmp_path) as base:
+        while not seen:
+            await asyncio.sleep(0.01)
+        assert await ready(http, base) == (503, "starting")
+        go.set()
+        await until_ready(base)
+        ((messages, tools, is_full),) = seen
+        assert messages > 80
+        assert tools == 40
+        assert is_full, "a cut is due"
+        async with http.get(f"{base}/metrics") as response:
+            assert "penstock_requests_total{" not in await response.text(), "nobody has asked anything yet"

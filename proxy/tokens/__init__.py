@@ -92,6 +92,7 @@ class BoundTokens:
     __slots__ = (
         "_counts",
         "_estimated",
+        "_exact",
         "_family",
         "_held",
         "_inline",
@@ -113,7 +114,9 @@ class BoundTokens:
             self._family = replace(self._family, digits=False, scripts=False)
         self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
         self._key = (tenant, profile.name, encoding, profile.factor)
-        ratio = 1.0 if profile.exact else service.calibration.ratio(self._key)
+        ratio = service.calibration.ratio(self._key)
+        # until a refusal shows that the server is another than the one whose rules are published
+        self._exact = profile.exact and ratio == 1.0
         self._scale = profile.factor * ratio
         scope = (tenant, encoding, self._family)
         self._scopes = (hash((scope, "message")), hash((scope, "tool")))
@@ -139,7 +142,7 @@ class BoundTokens:
             tools += self._scaled(self._family.tools_frame)
         roles = [message.get("role") for message in messages]
         system = sum([sizes[i] for i, role in enumerate(roles) if isinstance(role, str) and role in SYSTEM_ROLES])
-        exact = self._profile.exact and not self._service.failed(self._profile.encoding)
+        exact = self._exact and not self._service.failed(self._profile.encoding)
         exact = exact and self._estimated.isdisjoint(map(id, (*messages, *further)))
         return TokenCount(system, tools, sum(sizes) - system + self._scaled(REPLY_FRAME), exact)
 
@@ -156,7 +159,7 @@ class BoundTokens:
 
         Nothing is learned for models that are counted exactly, nor from images, sound or files.
         """
-        if not self._profile.exact and not any(_has_media(message) for message in request.messages):
+        if not self._exact and not any(_has_media(message) for message in request.messages):
             self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
 
     def refused(self, counted: TokenCount, least: int) -> None:

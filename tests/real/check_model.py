@@ -30,7 +30,7 @@ QUESTION = "Name three colours of the rainbow."
 DIGITS = " ".join(str(10**8 + 7919 * n) for n in range(400))
 """A number of nine digits is nine tokens of this model, and three of OpenAI's vocabularies."""
 
-TURNS = 45
+TURNS = 42
 BOATS = ("cutter", "yawl", "ketch", "sloop", "dinghy")
 PORTS = ("Bergen", "Hamar", "Molde", "Narvik", "Oslo", "Skien", "Vadso")
 
@@ -191,6 +191,7 @@ async def test_a_refusal_that_no_step_can_better_is_told_as_openais(world: World
     [
         pytest.param("llama-3-counts", readings(25), False, id="its digits are counted as those of another model"),
         pytest.param("llama-3-streams", readings(25), True, id="the same as a stream"),
+        pytest.param("gpt-4", readings(25), False, id="it is not the model whose name it has"),
         pytest.param("gpt-4o", questions(40), False, id="its window is smaller than known"),
     ],
 )
@@ -221,7 +222,7 @@ async def test_digits_of_a_model_without_a_known_tokenizer_are_counted_from_the_
         assert status == 200, body
         assert json.loads(body)["usage"]["prompt_tokens"] < WINDOW
         counted = int(context.partition(";")[0])
-        assert 0.95 * needed < counted < 1.15 * needed
+        assert 0.95 * needed < counted < 1.25 * needed
     after = await world.model.seen()
     assert (after.requests - before.requests, len(after.refused) - len(before.refused)) == (4, 2), "the model's alone"
 
@@ -248,7 +249,7 @@ async def test_a_long_chat_goes_on_in_a_small_window(world: World) -> None:
     before, chat = await world.model.seen(), [user("I sell old boats. Shall we begin?")]
     for turn in range(TURNS):
         if turn % 3 == 2:
-            wanted = {"stream": True, "stream_options": {"include_usage": True}}
+            wanted = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 16}
             status, body = await world.ask(world.penstock.base, "smollm2-long", chat, **wanted)
             assert status == 200, (turn, body)
             *told, last, done = events(body)
@@ -256,7 +257,7 @@ async def test_a_long_chat_goes_on_in_a_small_window(world: World) -> None:
             usage = json.loads(last)["usage"]
             said = "".join(json.loads(event)["choices"][0]["delta"].get("content") or "" for event in told)
         else:
-            answer = await world.through("smollm2-long", chat)
+            answer = await world.through("smollm2-long", chat, max_tokens=16)
             usage, said = answer["usage"], answer["choices"][0]["message"]["content"]
         assert said, turn
         assert usage["total_tokens"] <= WINDOW

@@ -358,6 +358,21 @@ async def test_some_reports_teach_nothing(model: ModelProfile, asked: ChatReques
     assert len(set(await use(service, model, asked, 1.5, 30))) == 1
 
 
+async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenService) -> None:
+    bound = service.bound(GPT4O, "t")
+    count = await bound.count(LONG)
+    assert count.exact
+    bound.refused(count, 2 * count.total)
+    corrected = await service.bound(GPT4O, "t").count(LONG)
+    assert corrected.total == pytest.approx(2 * count.total, rel=0.01)
+    assert not corrected.exact
+    assert (await service.bound(GPT4O, "other").count(LONG)).exact
+    await use(service, GPT4O, LONG, 0.5, 40)
+    assert (await service.bound(GPT4O, "t").count(LONG)).total == pytest.approx(count.total, rel=0.06), (
+        "answers teach again"
+    )
+
+
 # --- robustness -------------------------------------------------------------------------------------------------------
 
 

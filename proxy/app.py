@@ -162,7 +162,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
     outside = {"state": store, "vectors": index, "embedding": embedding}
-    stuck = Stuck((once.threads, tokens.threads, recalls, corrections.threads), reloading, peers)
+    stuck = Stuck((*once.lanes.threads, *tokens.lanes.threads, recalls, corrections.threads), reloading, peers)
     health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
     here = [once.forget, archives.forget_seen, memories.forget_read, lambda tenant: reloading.current.forget(tenant)]
     here += [each.forget for each in (embedding, judge) if each is not None]

@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
-from proxy.threads import Threads
+from proxy.threads import Lanes
 
 Result = TypeVar("Result")
 
@@ -31,7 +31,7 @@ class OnceService:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self.threads = Threads("once")
+        self.lanes = Lanes("once")
 
     def bound(self, tenant: str) -> "BoundOnce":
         """The service for one tenant; no tenant can time what another one's texts cost."""
@@ -45,13 +45,13 @@ class OnceService:
         return len(gone)
 
     def close(self) -> None:
-        """Stop the thread; work that has not begun is dropped."""
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        """Stop the threads; work that has not begun is dropped."""
+        self.lanes.close()
 
     async def of(self, tenant: str, function: Callable[[str], Result], text: str) -> Result:
         """The result of a pure function of a text, from memory if it is there; large new texts go to a thread."""
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        return await self.of_key((tenant, _name(function), digest), len(text), partial(function, text))
+        return await self.of_key(tenant, (_name(function), digest), len(text), partial(function, text))
 
     async def of_each(
         self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message], given_up: Event
@@ -74,15 +74,15 @@ class OnceService:
                 for place, result in zip(new, made, strict=False):
                     found[place] = (result, self._remember(keys[place], result))
 
-            await self._run(sum(keys[place][3] for place in new), work, remember)
+            await self._run(tenant, sum(keys[place][3] for place in new), work, remember)
         return [cast(Result, known[0]) for known in found if known is not None]
 
-    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+    async def of_key(self, tenant: str, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives that a key stands for; in a thread where it reads more than `INLINE` characters."""
-        known = self._recall(key)
+        known = self._recall((tenant, key))
         if known is not None:
             return cast(Result, known[0])
-        return await self._run(size, work, partial(self._remember, key))
+        return await self._run(tenant, size, work, partial(self._remember, (tenant, key)))
 
     def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""
@@ -93,14 +93,16 @@ class OnceService:
         """Remember what follows from what a key says alone."""
         self._remember((tenant, key), result)
 
-    async def _run(self, size: int, work: Callable[[], Result], remember: Callable[[Result], object]) -> Result:
+    async def _run(
+        self, tenant: str, size: int, work: Callable[[], Result], remember: Callable[[Result], object]
+    ) -> Result:
         if size <= INLINE:
             result = work()
             remember(result)
             return result
         # work that has begun is remembered also where nobody waits for it any more: under load, a step is late again
         # with the same text, and would else never find it done
-        loop, running = asyncio.get_running_loop(), self.threads.submit(work)
+        loop, running = asyncio.get_running_loop(), self.lanes.submit(tenant, size, work)
 
         def done(running: Future[Result]) -> None:
             if not running.cancelled() and running.exception() is None:
@@ -159,7 +161,7 @@ class BoundOnce:
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives that a key stands for."""
-        return await self._service.of_key((self._tenant, key), size, work)
+        return await self._service.of_key(self._tenant, key, size, work)
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""

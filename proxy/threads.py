@@ -1,9 +1,10 @@
-"""Worker threads that tell for how long they have been busy, so that one that never ends is found out."""
+"""Worker threads in which tenants take turns, and that tell for how long they have been busy."""
 
 import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+LARGE = 100 * 1024
+"""Bytes of new content above which a job is a large one."""
 
 _DEEPEST = 6
 """Places in the code that are told of a thread."""
@@ -50,3 +54,62 @@ class Threads(ThreadPoolExecutor):
         frame = sys._current_frames().get(min(began, key=lambda each: each[1])[0]) if began else None
         stack = () if frame is None else traceback.extract_stack(frame, limit=_DEEPEST)
         return [f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in stack]
+
+
+class FairThreads(Threads):
+    """An executor in which tenants take turns: many jobs of one of them make no other one wait for more than one."""
+
+    def __init__(self, name: str, count: int = 1, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(name, count, clock=clock)
+        self._lock = threading.Lock()
+        self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        """By tenant, the one whose turn it is first."""
+
+    def submit_for(self, tenant: str, job: Callable[[], Result]) -> "Future[Result]":
+        """Have a thread do a job of a tenant, when it is the tenant's turn."""
+        made: Future[Result] = Future()
+        with self._lock:
+            self._waiting.setdefault(tenant, deque()).append((made, job))
+        self.submit(self._next)
+        return made
+
+    def _next(self) -> None:
+        with self._lock:
+            tenant = next(iter(self._waiting))
+            jobs = self._waiting.pop(tenant)
+            made, job = jobs.popleft()
+            if jobs:
+                self._waiting[tenant] = jobs  # behind all others
+        if not made.set_running_or_notify_cancel():
+            return
+        try:
+            result = job()
+        except BaseException as error:  # whoever waits for the job hears of it
+            made.set_exception(error)
+        else:
+            made.set_result(result)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop the threads, and with `cancel_futures` drop the jobs that wait."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        with self._lock:
+            waiting = [made for jobs in self._waiting.values() for made, _ in jobs] if cancel_futures else []
+        for made in waiting:
+            made.cancel()
+
+
+class Lanes:
+    """Two executors, one of them for large jobs: a small job never waits behind a large one."""
+
+    def __init__(self, name: str) -> None:
+        self.threads = FairThreads(name), FairThreads(f"{name}-large")
+        """For small jobs, and for large ones."""
+
+    def submit(self, tenant: str, size: int, job: Callable[[], Result]) -> "Future[Result]":
+        """Have a thread do a job of a tenant that reads `size` bytes."""
+        return self.threads[size > LARGE].submit_for(tenant, job)
+
+    def close(self) -> None:
+        """Stop the threads; work that has not begun is dropped."""
+        for each in self.threads:
+            each.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
-from proxy.threads import Threads
+from proxy.threads import Lanes
 from proxy.tokens.calibration import Calibration
 from proxy.tokens.counting import REPLY_FRAME, Tally
 from proxy.tokens.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
@@ -38,7 +38,7 @@ class TokenService:
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}
         self._failed: set[str] = set()
-        self.threads = Threads("tokens", 2)
+        self.lanes = Lanes("tokens")
 
     def bound(self, profile: ModelProfile, tenant: str) -> "BoundTokens":
         """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
@@ -47,11 +47,11 @@ class TokenService:
     async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self.threads, self.encoder, name) for name in encodings))
+        await asyncio.gather(*(loop.run_in_executor(self.lanes.threads[0], self.encoder, name) for name in encodings))
 
     def close(self) -> None:
         """Stop the threads; work that has not begun is dropped."""
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.lanes.close()
 
     def is_loaded(self, encoding: str) -> bool:
         """Whether counting with this encoding needs no loading."""
@@ -77,9 +77,9 @@ class TokenService:
                     self._encoders[name] = characters
             return self._encoders[name]
 
-    async def run(self, work: Callable[[], list[int]]) -> list[int]:
-        """Do work in one of the two counting threads."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+    async def run(self, tenant: str, size: int, work: Callable[[], list[int]]) -> list[int]:
+        """Count in a thread; `size` is in bytes."""
+        return await asyncio.wrap_future(self.lanes.submit(tenant, size, work))
 
 
 class BoundTokens:
@@ -201,8 +201,10 @@ class BoundTokens:
                     service.memo.put(keys[index], found[-1])  # here: what a cancelled request paid for is kept
                 return found
 
-            inline = service.is_loaded(encoding) and sum(len(raws[index]) for index in new) <= self._inline
-            for index, value in zip(new, work() if inline else await service.run(work), strict=True):
+            size = sum(len(raws[index]) for index in new)
+            inline = service.is_loaded(encoding) and size <= self._inline
+            made = work() if inline else await service.run(self._key[0], size, work)
+            for index, value in zip(new, made, strict=True):
                 values[index] = value
         return [value for value in values if value is not None]
 

@@ -220,9 +220,9 @@ async def test_the_same_content_takes_the_same_work_for_each_tenant(
     done: list[int] = []
     real = OnceService._run
 
-    def noted(self: OnceService, size: int, work: Any, remember: Any) -> Any:
+    def noted(self: OnceService, tenant: str, size: int, work: Any, remember: Any) -> Any:
         done.append(size)
-        return real(self, size, work, remember)
+        return real(self, tenant, size, work, remember)
 
     monkeypatch.setattr(OnceService, "_run", noted)
     taken = []

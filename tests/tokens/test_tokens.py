@@ -255,7 +255,7 @@ async def test_what_a_cancelled_request_counted_is_kept() -> None:
     counting.cancel()
     await asyncio.gather(counting, return_exceptions=True)
     may_end.set()
-    await service.run(list)
+    await service.run("t", 0, list)
     await asyncio.sleep(0.05)
     spy.asked()
     await service.bound(GPT4O, "t").count(request(talk(1)))

@@ -15,6 +15,7 @@ from proxy.config import Config, load
 from proxy.errors import ConfigError, PenstockError
 
 _CONFIG = "config.yaml"
+_SHOWN = "# the key; it is shown this once and kept nowhere:\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,8 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     keys = commands.add_parser("keys", help="make keys of Penstock", description="Make keys of Penstock.")
     made = keys.add_subparsers(required=True, metavar="COMMAND")
     new = made.add_parser("new", help="print a new key, and the lines that let it in")
-    new.add_argument("--name", type=_key_name, default="new", help="what the key is called in the log (default: new)")
+    new.add_argument("name", nargs="?", type=_key_name, help="what the key is called in the log (default: new)")
+    new.add_argument("--name", dest="named", default="new", type=_key_name, metavar="NAME", help="the same")
     new.add_argument("--tenant", help="whose it is (default: its name)")
+    new.add_argument("--file", type=Path, help="add it to this file of keys, which is made if it is not there")
+    new.add_argument("--if-missing", action="store_true", help="do nothing where the file has a key of this name")
     new.set_defaults(run=_new_key)
 
     schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
@@ -127,10 +131,19 @@ def _models(options: argparse.Namespace) -> int:
 
 def _new_key(options: argparse.Namespace) -> int:
     from proxy.keys import entry_of, new_key
+    from proxy.keys_file import add_entry
 
+    name = options.name or options.named
     key = new_key()
-    print(f"# the key; it is shown this once and kept nowhere:\n{key}\n# under auth.keys, or keys of the file:")
-    print(entry_of(options.name, key, options.tenant))
+    entry = entry_of(name, key, options.tenant)
+    if options.file is None:
+        if options.if_missing:
+            raise ConfigError("--if-missing needs --file")
+        print(f"{_SHOWN}{key}\n# under auth.keys, or keys of the file:\n{entry}")
+    elif add_entry(options.file, name, entry, if_missing=options.if_missing):
+        print(f"{_SHOWN}{key}\n# {options.file} lets it in as {name!r}")
+    else:
+        print(f"# {options.file} has a key called {name!r} already: nothing to do")
     return 0
 
 

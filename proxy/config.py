@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from proxy.access_settings import KeysAuth, KeysFile
+from proxy.access_settings import KeysAuth, KeySettings, KeysFile
 from proxy.config_checks import check_names, open_guards, suggest
 from proxy.document import Document, Place, hash_of
 from proxy.errors import ConfigError
@@ -53,7 +53,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         files[path] = hash_of(content)
         return _loaded(path, content.decode(), environment, files)
     except (OSError, UnicodeDecodeError) as error:
-        failure = _unreadable(path, error)
+        failure = unreadable(path, error)
     except ConfigError as error:
         failure = error
     failure.files = files
@@ -71,7 +71,8 @@ def hashes(paths: Iterable[Path]) -> dict[Path, str]:
     return found
 
 
-def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+    """What is told of a file that cannot be read."""
     reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
     return ConfigError(f"{path}: cannot be read: {reason}")
 
@@ -103,16 +104,21 @@ def _with_keys(
     try:
         text = document.text_of(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     note(b"\0" + text.encode())
     listed = Document(path, text, environment)
-    try:
-        further = KeysFile.model_validate(listed.data).keys
-    except ValidationError as error:
-        raise _located(listed, (), error, KeysFile) from None
+    further = keys_of(listed)
     check_keys(listed, ("keys",), settings, further, auth.keys)
     auth = auth.model_copy(update={"keys": (*auth.keys, *further)})
     return settings.model_copy(update={"auth": auth})
+
+
+def keys_of(listed: Document) -> tuple[KeySettings, ...]:
+    """The keys of a file of keys. Raises `ConfigError`."""
+    try:
+        return KeysFile.model_validate(listed.data).keys
+    except ValidationError as error:
+        raise _located(listed, (), error, KeysFile) from None
 
 
 def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
@@ -122,7 +128,7 @@ def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callabl
             try:
                 content = path.read_bytes()
             except OSError as error:
-                raise _unreadable(path, error) from None
+                raise unreadable(path, error) from None
             files[path] = hash_of(content)
             note(b"\0" + content)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,24 @@ Place = tuple[str | int, ...]
 def hash_of(content: bytes) -> str:
     """What a file's content is known by; to be shown to nobody where the file may hold a secret."""
     return hashlib.sha256(content).hexdigest()
+
+
+def with_item(text: str, name: str, item: str) -> str:
+    """The text of a file, with one more item in its list of this name. Comments and all else stay as they are.
+
+    The item is the lines of a mapping in a block list: `- name: ann`. Whoever writes the result reads it first: where
+    the file has an unusual form, it may be none.
+    """
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    listed = None if root is None else next((value for key, value in root.value if key.value == name), None)
+    ended = text if text.endswith("\n") or not text else text + "\n"
+    if listed is None:
+        return f"{ended}{name}:\n{item}\n"
+    if listed.flow_style:
+        begun = listed.start_mark.index + 1
+        flow = "{" + ", ".join(line.strip() for line in item.removeprefix("- ").splitlines()) + "}"
+        return text[:begun] + flow + (", " if listed.value else "") + text[begun:]
+    return ended + textwrap.indent(item, " " * listed.start_mark.column) + "\n"
 
 
 class Document:

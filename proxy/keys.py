@@ -30,5 +30,5 @@ def entry_of(name: str, key: str, tenant: str | None = None) -> str:
     """The lines of YAML that let a key in."""
     lines = [f"- name: {json.dumps(name)}", f"  hash: {hash_of(key)}"]
     if tenant is not None:
-        lines.append(f"  tenant: {json.dumps(tenant)}")
+        lines.append(f"  tenant: {json.dumps(tenant).replace('$', '$$')}")  # a dollar begins a variable
     return "\n".join(lines)

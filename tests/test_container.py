@@ -1,22 +1,28 @@
 """The Dockerfile, what it leaves out, and compose.yaml. `.ci/image` builds the image and runs it; this is what is quick."""
 
+import asyncio
 import json
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 
+import aiohttp
 import pytest
 import yaml
 
 import proxy
 from proxy.config import load
 from proxy.state_settings import StateSettings
+from tests.e2e.served import served
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -126,24 +132,52 @@ def test_the_health_check_asks_for_health(status: int | None, healthy: bool) -> 
 
 
 def test_compose_closes_what_can_be_closed() -> None:
-    service = COMPOSE["services"]["penstock"]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["volumes"] == ["state:/var/lib/penstock"]
+    service, key = COMPOSE["services"]["penstock"], COMPOSE["services"]["key"]
+    for each in (service, key):
+        assert each["read_only"] is True
+        assert each["cap_drop"] == ["ALL"]
+        assert each["security_opt"] == ["no-new-privileges:true"]
+        assert each["volumes"] == ["state:/var/lib/penstock"]
+    assert key["network_mode"] == "none"
     # from other machines nothing is reached without a decision
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     assert all("ports" not in each for name, each in COMPOSE["services"].items() if name != "penstock")
     for name, each in COMPOSE["services"].items():
         assert ":" in each["image"].rpartition("/")[2], f"{name} has no version"
-        assert name == "penstock" or "healthcheck" in each
+        assert name in ("penstock", "key") or "healthcheck" in each
     used = {volume.partition(":")[0] for each in COMPOSE["services"].values() for volume in each["volumes"]}
     assert used == set(COMPOSE["volumes"])
 
 
-def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:
+def composed(volume: Path, changes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The configuration of compose, with its volume in a folder of the test."""
     text = COMPOSE["configs"]["penstock"]["content"]
     assert not re.search(r"(?<!\$)(\$\$)*\$(?!\$)", text), "compose itself would fill this in"
-    (tmp_path / "config.yaml").write_text(text.replace("$$", "$"))
+    for old, new in {"$$": "$", "/var/lib/penstock": str(volume), **changes}.items():
+        assert old in text
+        text = text.replace(old, new)
+    return str(text)
+
+
+def run(volume: Path, arguments: list[str], **environment: str) -> tuple[int, str]:
+    """A command of the image's entry point, with the volume in a folder of the test: its exit code and its log."""
+    command = [word.replace("/var/lib/penstock", str(volume)) for word in arguments]
+    ran = subprocess.run(
+        [sys.executable, "-m", "proxy", *command],
+        env={"PYTHONPATH": str(ROOT), **environment},
+        cwd=volume,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=180,
+    )
+    return ran.returncode, ran.stdout
+
+
+def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:
+    text = composed(tmp_path)
+    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "keys.yaml").write_text("keys: []\n")
     settings = load(tmp_path / "config.yaml", {}).settings
     shipped = load(ROOT / "config.yaml", {}).settings
     assert [name for name, _ in settings.chains["default"]] == [name for name, _ in shipped.chains["default"]]
@@ -151,3 +185,60 @@ def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:
     assert settings.server.drain + 10 <= grace
     hosts = set(re.findall(r"//(\w+):\d+", text))
     assert hosts <= set(COMPOSE["services"])
+    # what it reads from its environment, compose puts there
+    assert set(re.findall(r"\$\{(\w+)", text)) == set(COMPOSE["services"]["penstock"]["environment"])
+
+
+def test_the_key_of_compose_is_made_before_penstock_starts_and_only_once(tmp_path: Path) -> None:
+    service, key = COMPOSE["services"]["penstock"], COMPOSE["services"]["key"]
+    assert service["depends_on"]["key"] == {"condition": "service_completed_successfully"}
+    # the same image and so the same user, to whom the volume belongs; one service builds it
+    assert key["image"] == service["image"]
+    assert not {"entrypoint", "user", "build", "restart"} & set(key)
+    (tmp_path / "config.yaml").write_text(composed(tmp_path))
+    check = ["check", "--config", "config.yaml"]
+    assert run(tmp_path, check)[0] == 1, "without the file of keys it does not start"
+    code, log = run(tmp_path, key["command"])
+    assert code == 0
+    assert len(re.findall(r"^pk-[a-z2-7]{52}$", log, re.MULTILINE)) == 1
+    made = tmp_path / "keys.yaml"
+    content = made.read_bytes()
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    code, log = run(tmp_path, key["command"])
+    assert (code, log) == (0, f"# {made} has a key called 'first' already: nothing to do\n")
+    assert made.read_bytes() == content
+    for environment in ({}, {"OPENAI_API_KEY": ""}, {"OPENAI_API_KEY": "sk-1", "PENSTOCK_ADMIN_KEY": "adm"}):
+        code, log = run(tmp_path, check, **environment)
+        assert code == 0, log
+
+
+async def test_the_key_of_compose_lets_clients_in_and_nothing_else_does(tmp_path: Path) -> None:
+    command = COMPOSE["services"]["key"]["command"]
+
+    def new_key(*words: str) -> str:
+        code, log = run(tmp_path, [*words, *command[len(words) :]])
+        assert code == 0, log
+        return re.findall(r"^pk-.*$", log, re.MULTILINE)[0]
+
+    # no Valkey, no Qdrant and no port of its own here; all else is as it stands
+    state = f"{{kind: disk, directory: {tmp_path}/state}}"
+    alone = {"redis://redis:6379/0": state, "http://qdrant:6333": "none", "0.0.0.0": "127.0.0.1"}
+    key = new_key()
+    body = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
+    config = composed(tmp_path, alone) + "embedding: {kind: none}\n"
+    async with served(config, tmp_path) as running, aiohttp.ClientSession() as client:
+
+        async def status(bearer: str | None) -> int:
+            headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
+            async with client.post(f"{running.base}/v1/chat/completions", json=body, headers=headers) as answer:
+                await answer.read()
+                return answer.status
+
+        assert await status(key) == 200
+        assert await status(None) == 401
+        assert await status("sk-another") == 401
+        another = new_key("keys", "new", "ann")
+        async with asyncio.timeout(60):
+            while await status(another) != 200:
+                await asyncio.sleep(0.1)
+        assert await status(key) == 200

@@ -317,9 +317,9 @@ def test_starting_loads_no_heavy_library(folder: Path) -> None:
 def test_a_new_key_is_shown_once_with_the_lines_that_let_it_in(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("", "a b", "-a", "a" * 65, "a:b", "a\n"):
         with pytest.raises(SystemExit):
-            main(["keys", "new", f"--name={name}"])
+            main(["keys", "new", "--", name])
     assert "a letter or digit first" in capsys.readouterr().err
-    assert main(["keys", "new", "--name", "ann", "--tenant", "acme"]) == 0
+    assert main(["keys", "new", "ann", "--tenant", "acme"]) == 0
     lines = capsys.readouterr().out.splitlines()
     entry = "\n".join(lines[3:])
     assert entry == f'- name: "ann"\n  hash: {hash_of(lines[1])}\n  tenant: "acme"'

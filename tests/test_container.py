@@ -218,7 +218,7 @@ async def test_the_key_of_compose_lets_clients_in_and_nothing_else_does(tmp_path
     def new_key(*words: str) -> str:
         code, log = run(tmp_path, [*words, *command[len(words) :]])
         assert code == 0, log
-        return re.findall(r"^pk-.*$", log, re.MULTILINE)[0]
+        return str(re.findall(r"^pk-.*$", log, re.MULTILINE)[0])
 
     # no Valkey, no Qdrant and no port of its own here; all else is as it stands
     state = f"{{kind: disk, directory: {tmp_path}/state}}"

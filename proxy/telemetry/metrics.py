@@ -242,7 +242,7 @@ class Series:
         self.judged = counter("judge_verdicts", "Pairs of texts that a model was to judge.", "outcome")
         self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
         self.judge_duration = histogram("judge_duration_seconds", "Until the judge had answered.", STEP_SECONDS)
-        self.limited = counter("limited_requests", "Requests refused by a limit.", "reason")
+        self.limited = counter("limited_requests", "Requests refused by a limit, or for want of time.", "reason")
         self.without_state = counter(
             "requests_without_state", "Requests decided without the state, which did not answer."
         )

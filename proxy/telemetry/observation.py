@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from proxy.chat import ChatRequest
 from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
-from proxy.errors import PenstockError
+from proxy.errors import NotInTime, NotKept, PenstockError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
@@ -204,7 +204,9 @@ class Observation:
         self._route.ended(status, seconds)
         if self._key is not None:
             self._key.ended(status)
-        if self._overflow or kind == OVERFLOW:
+        if isinstance(error, NotInTime):
+            self._metrics.limits.limited("not_in_time")
+        elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
             self._route.overflowed()
         if "model" in self._said:
             self._remember(status, seconds, kind, stream)

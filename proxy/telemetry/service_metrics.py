@@ -50,7 +50,7 @@ class LimitMetrics:
         self._series = series
 
     def limited(self, reason: str) -> None:
-        """Count a refusal: for `requests`, `tokens`, `budget`, `concurrency`, `overload` or `bodies`."""
+        """Count a refusal: for `requests`, `tokens`, `budget`, `concurrency`, `overload`, `bodies` or `not_in_time`."""
         self._series.limited.labels(reason).inc()
 
     def unchecked(self) -> None:

@@ -331,6 +331,25 @@ class TestARequestThatDoesNotFit:
         assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
         assert not world.main.received
 
+    @pytest.mark.parametrize("world", [(1, 60)], indirect=True)
+    async def test_which_503_it_was_is_told_by_the_metrics(self, world: World) -> None:
+        world.main.respond = error(503, "down", "engine_busy")
+        talk = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
+        asked = {
+            'penstock_limited_requests_total{reason="not_in_time"}': ("late", RECORDS, "server_is_overloaded"),
+            "penstock_requests_without_state_total": ("unkept", [*talk, RECORDS[0]], "state_unavailable"),
+            'penstock_upstream_errors_total{reason="engine_busy",upstream="main"}': ("alone", talk, "engine_busy"),
+            'penstock_upstream_errors_total{reason="upstream_unavailable",upstream="main"}': ("alone", talk, "upstream_unavailable"),
+        }  # fmt: skip
+        for number, (model, messages, code) in enumerate(asked.values(), 1):
+            answer = await world.ask(model, messages=messages)
+            assert (answer.status, answer.code) == (503, code)
+            expected = [1.0] * number + [0.0] * (len(asked) - number)
+            async with asyncio.timeout(60):  # a request is counted behind its answer
+                while [await world.metric(name) for name in asked] != expected:
+                    await asyncio.sleep(0.02)
+        assert await world.metric("penstock_context_overflows_total") == 0
+
     async def test_one_that_fits_stays(self, world: World) -> None:
         assert (await world.ask("small")).fallback is None
         assert len(world.main.received) == 1

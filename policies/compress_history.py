@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from proxy.chat import ChatRequest, split_head
 from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
+from proxy.history.newest import newest
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite
@@ -24,7 +25,9 @@ class CompressHistory(Policy):
     The summary stands behind the system messages, in the user's role, as data. It is made of the conversation's own
     sentences and values: what the user laid down (constraints, facts, goals, decisions), the open plan, the course in
     lines of twenty turns, and values with their labels. It ends in the handles of what left. A last user message that
-    stands before the cut stays, whole.
+    stands before the cut stays, whole. Where the last exchanges alone are over `cut_to`, the newest that leave have the
+    room that the summary does not use: the assistant's words whole, what it got in short. So does a short opening of
+    the conversation.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.2
@@ -120,7 +123,8 @@ class CompressHistory(Policy):
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.needs_writer:
             await prepare(sent[: ahead.start], leaving.since(ahead.start), made.messages, measure, ctx)
-        after = request.with_messages([*head, *made.messages, *talk[leaving.start :]])
+        short = await newest(leaving, made, measure, ctx) if last.is_tight else []
+        after = request.with_messages([*head, *made.messages, *short, *talk[leaving.start :]])
         why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts), **made.facts})
 

@@ -52,7 +52,7 @@ class RecallHistory(Policy):
     needs_embedding: ClassVar[bool] = True
 
     share: float = Field(default=0.3, gt=0, le=0.8)
-    """The share of the usable window that passages may take."""
+    """The share of the usable window that passages may take, less what the message takes that they stand in front of."""
 
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
@@ -174,7 +174,8 @@ class _Recollection:
         total = (await self._ctx.tokens.count(self._request)).total
         came = (await self._ctx.tokens.count(self._ctx.incoming)).total
         room = min(int(self._usable * self._policy.ceiling), came)
-        each = min(int(self._usable * self._policy.share), self._policy.max_tokens, self._worth(came - total))
+        share = int(self._usable * self._policy.share) - sizes[asked]  # what is new goes before what was
+        each = min(share, self._policy.max_tokens, self._worth(came - total))
         budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
         blocks = await self._earlier(before)
         choice, how = await self._choice(asked, budget, blocks, sizes)

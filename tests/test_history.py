@@ -60,6 +60,17 @@ def test_a_jump_over_the_critical_mark_leaves_the_last_exchanges_only() -> None:
     assert found == [Cut(5, 6)]
 
 
+def test_a_tight_cut_carries_a_short_opening() -> None:
+    """Tight is a cut whose last exchanges alone are over the low mark."""
+    small = room(40, 15, summary=8)
+    (cut,) = cuts("u1 a1 u2 a2 u3", [4, 1, 20, 1, 20], small)
+    assert (cut, cut.is_tight) == (Cut(3, 4, 0), True)
+    (cut,) = cuts("u1 a1 u2 a2 u3", [5, 1, 20, 1, 20], small)
+    assert (cut, cut.is_tight) == (Cut(3, 4), True)
+    (cut,) = cuts("u1 a1 u2 a2 u3", [4, 1, 34, 1, 1], small)
+    assert (cut, cut.is_tight) == (Cut(3, 4), False)
+
+
 def test_a_result_counts_in_full_until_the_model_has_read_it() -> None:
     conversation, settled = "u1 a1 u2 a2 u3 a3! t3", [10] * 7
     assert cuts(conversation, settled, room(100, 40)) == []

@@ -70,7 +70,9 @@ class _Walk:
             if is_user:
                 self._user, carried = places[0], 0
             past = before[start] - (0 if self._user is None or is_user else sizes[self._user - self._head])
-            budget = self._room.high - min(self._room.summary, past) - (self._tools if is_user else carried)
+            # beside a user's message stands what it answers, and what the conversation began with
+            beside = max(self._tools, min(self._least, past)) if is_user else carried
+            budget = self._room.high - min(self._room.summary, past) - beside
             most = max(self._least, budget)
             tokens = before[end] - before[start]
             if tokens > most:

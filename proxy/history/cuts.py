@@ -75,7 +75,9 @@ class Cut:
     at: int
     """The index of the message that crossed the mark: what stands behind it did not count."""
     carried: int | None = None
-    """The index of a message that stays although it stands before the cut: the last user message."""
+    """The index of a message that stays although it stands before the cut: the last user message, else the opening."""
+    is_tight: bool = field(default=False, compare=False)
+    """Whether the last exchanges alone take more than a cut is to leave."""
     foreseen: int = field(default=0, compare=False)
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
@@ -168,12 +170,12 @@ class _Walk:
             found = next((start for start in fits if start is not None), one if total > room.high else None)
         if found == one and (answered := self._answered(one, last_user)) is not None:
             # what the user answers stays too, where there is room for it
-            cut = Cut(answered, index)
+            cut = self._made(answered, index, None)
             if answered > self.last.start and self._after(cut, index) + unread <= room.high:
                 return cut
         if found is None or found <= self.last.start:
             return None
-        cut = Cut(found, index, last_user if last_user is not None and last_user < found else None)
+        cut = self._made(found, index, last_user if last_user is not None and last_user < found else None)
         gain = total - unread - self._after(cut, index)
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
 
@@ -182,6 +184,18 @@ class _Walk:
         place = bisect_left(self._starts, start)
         before = self._starts[place - 1] if place else 0
         return before if start == last_user and before == start - 1 > 0 and before in self._assistants else None
+
+    def _made(self, start: int, index: int, carried: int | None) -> Cut:
+        """A cut at a place; a tight one carries the conversation's opening, where that is short."""
+        cut = Cut(start, index, carried)
+        after = self._after(cut, index) + self._unread
+        if after <= self._room.low:
+            return cut
+        opening = next(iter(self._users), start)
+        if carried is None and opening < start:
+            size = self._sizes[opening]
+            carried = opening if size <= self._room.summary // 2 and after + size <= self._room.high else None
+        return Cut(start, index, carried, is_tight=True)
 
     def _after(self, cut: Cut, index: int) -> int:
         return self._room.summary + self._carried(cut.carried) + self.before[index + 1] - self.before[cut.start]

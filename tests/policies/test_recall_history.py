@@ -179,6 +179,18 @@ async def test_the_passages_keep_within_their_tokens() -> None:
         assert 0.5 * share * 8000 < added <= share * 8000
 
 
+async def test_a_long_last_message_leaves_them_less() -> None:
+    """What an agent was told last is new; what left was there before."""
+    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
+    for times, most in ((1, 2400), (400, 900), (500, 525)):
+        incoming, request = cut("Biscuit facts? " * times, past=past)
+        ctx = context(incoming, window=8000)
+        decision = await RecallHistory().apply(request, ctx)
+        assert isinstance(decision, Rewrite)
+        added = (await ctx.tokens.count(decision.request)).total - (await ctx.tokens.count(request)).total
+        assert most / 2 < added <= most, times
+
+
 async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling() -> None:
     past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
     sizes = []

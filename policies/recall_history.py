@@ -52,7 +52,7 @@ class RecallHistory(Policy):
     needs_embedding: ClassVar[bool] = True
 
     share: float = Field(default=0.3, gt=0, le=0.8)
-    """The share of the usable window that passages may take, less what the message takes that they stand in front of."""
+    """The share of the usable window that passages and the message that they stand in front of may take."""
 
     max_tokens: int = Field(default=12_000, ge=100)
     """The most tokens that passages may take, however large the window is."""

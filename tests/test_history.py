@@ -61,7 +61,7 @@ def test_a_jump_over_the_critical_mark_leaves_the_last_exchanges_only() -> None:
 
 
 def test_a_tight_cut_carries_a_short_opening() -> None:
-    """Tight is a cut whose last exchanges alone are over the low mark."""
+    """Tight is a cut where what the model was told last is alone over the low mark."""
     small = room(40, 15, summary=8)
     (cut,) = cuts("u1 a1 u2 a2 u3", [4, 1, 20, 1, 20], small)
     assert (cut, cut.is_tight) == (Cut(3, 4, 0), True)

@@ -77,7 +77,7 @@ class Cut:
     carried: int | None = None
     """The index of a message that stays although it stands before the cut: the last user message, else the opening."""
     is_tight: bool = field(default=False, compare=False)
-    """Whether the last exchanges alone take more than a cut is to leave."""
+    """Whether what the model was told last is alone more than a cut is to leave."""
     foreseen: int = field(default=0, compare=False)
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
@@ -187,14 +187,13 @@ class _Walk:
 
     def _made(self, start: int, index: int, carried: int | None) -> Cut:
         """A cut at a place; a tight one carries the conversation's opening, where that is short."""
-        cut = Cut(start, index, carried)
-        after = self._after(cut, index) + self._unread
-        if after <= self._room.low:
-            return cut
+        room, said = self._room, index - (index in self._assistants)
+        if self._sizes[said] + self._unread <= room.low - room.summary:
+            return Cut(start, index, carried)
         opening = next(iter(self._users), start)
-        if carried is None and opening < start:
-            size = self._sizes[opening]
-            carried = opening if size <= self._room.summary // 2 and after + size <= self._room.high else None
+        if carried is None and opening < start and self._sizes[opening] <= room.summary // 2:
+            whole = self._after(Cut(start, index, opening), index) + self._unread
+            carried = opening if whole <= room.high else None
         return Cut(start, index, carried, is_tight=True)
 
     def _after(self, cut: Cut, index: int) -> int:

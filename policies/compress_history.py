@@ -25,8 +25,8 @@ class CompressHistory(Policy):
     The summary stands behind the system messages, in the user's role, as data. It is made of the conversation's own
     sentences and values: what the user laid down (constraints, facts, goals, decisions), the open plan, the course in
     lines of twenty turns, and values with their labels. It ends in the handles of what left. A last user message that
-    stands before the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges that
-    leave have the room that the summary does not use: the assistant's words whole, what it got in short. A short
+    stands before the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges
+    that leave have the room that the summary does not use: the assistant's words whole, what it got in short. A short
     opening of the conversation stays, too.
     """
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
@@ -55,7 +56,7 @@ def vectors(model: Sentences, texts: list[str]) -> np.ndarray:
 
 def fitted(rows: np.ndarray, kinds: list[str], freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """The weights of each kind, in the order of `KINDS`, and their biases."""
-    found: Any = LogisticRegression(C=freedom, max_iter=5000).fit(rows, kinds)
+    found: Any = LogisticRegression(C=freedom, max_iter=5000).fit(csr_matrix(rows), kinds)
     order = [list(found.classes_).index(kind) for kind in KINDS]
     return found.coef_[order], found.intercept_[order]
 

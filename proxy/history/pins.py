@@ -21,11 +21,17 @@ _SURE = 0.8
 """How likely it must be a goal or a constraint to stand under that heading."""
 _BANDS = (0.9, 0.7, KEPT)
 """The likelier go first; within a band the newer."""
+_ALIKE = 2 / 3
+"""The share of their words that two sentences have in common from which on the older repeats the newer."""
 _JUDGED = 300
 """Sentences whose vectors are asked for at a cut: the likeliest by their form and words."""
 _HOPELESS = 0.03
 """A sentence that is less likely than this by its form and words is not looked at again."""
 
+_LAST = 1 + len(_BANDS)
+"""The rank behind all others."""
+
+_WORD = re.compile(r"[\w'’]+")
 _ITEM = re.compile(r"^[ \t]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]*+)?\[([ xX✓✔~>-])\][ \t]+\S.*$", re.MULTILINE)
 _STATUS = re.compile(r'\\?"status\\?"\s*:\s*\\?"(pending|in_progress|todo|open|not_started|completed|done)')
 _CLOSED = frozenset({"x", "X", "✓", "✔", "completed", "done"})
@@ -38,6 +44,10 @@ MARKER = 'recall("'
 
 Place = tuple[int, int]
 """A sentence: its message, and its place in the message."""
+
+
+Judged = tuple[Place, Sentence, Verdict]
+"""A sentence, where it stands, and what it is taken for."""
 
 
 class Statement(NamedTuple):
@@ -144,23 +154,53 @@ def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sent
     return {place: each for _, place, each in sorted(found, reverse=True)[:_JUDGED]}
 
 
-def chosen(verdicts: Sequence[tuple[Place, Sentence, Verdict]], size: int) -> tuple[Statement, ...]:
-    """What is kept of the sentences in about so many bytes, the most important first."""
-    kept = [each for each in verdicts if each[2].kept >= KEPT]
-    goals = [place for place, _, verdict in kept if verdict.kind == "goal" and verdict.sure >= _SURE]
-    newest = max(goals, default=None)
+def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
+    """What is kept of the sentences in about so many bytes, the most important first.
+
+    Sure constraints and goals come first, then the likelier, then the newer. Of sentences that are nearly alike the
+    newest counts for all of them; the others come last, and those that say nothing else are left out.
+    """
+    kept = sorted((each for each in verdicts if each[2].kept >= KEPT), reverse=True)
+    newest = next((place for place, _, verdict in kept if _is_sure(verdict, "goal")), None)
     found: list[Statement] = []
-    for place, sentence, verdict in sorted(kept, key=lambda each: (_band(each[2]), (-each[0][0], -each[0][1]))):
-        size -= len(sentence.text.encode(errors="surrogatepass")) + 3
-        if size < 0:
-            break
-        is_rule = verdict.kind == "rule" and verdict.sure >= _SURE
-        found.append(Statement(place, sentence.text, "goal" if place == newest else "rule" if is_rule else "said"))
+    for _, (place, sentence, verdict) in sorted(_ranked(kept), key=lambda each: each[0]):
+        needed = len(sentence.text.encode(errors="surrogatepass")) + 3
+        if needed <= size:
+            size -= needed
+            is_rule = _is_sure(verdict, "rule")
+            found.append(Statement(place, sentence.text, "goal" if place == newest else "rule" if is_rule else "said"))
     return tuple(found)
 
 
-def _band(verdict: Verdict) -> int:
-    return next(place for place, least in enumerate(_BANDS) if verdict.kept >= least)
+def _is_sure(verdict: Verdict, *kinds: str) -> bool:
+    return verdict.kind in kinds and verdict.sure >= _SURE
+
+
+def _ranked(newest_first: Sequence[Judged]) -> list[tuple[int, Judged]]:
+    """Each sentence with its rank, the lowest first; without those whose words all stand in a newer one like it."""
+    ranks: dict[int, int] = {}
+    words: dict[int, frozenset[str]] = {}
+    repeats: list[Judged] = []
+    for place, each in enumerate(newest_first):
+        own = frozenset(_WORD.findall(each[1].text.casefold()))
+        newer = next((other for other, others in words.items() if _is_alike(own, others)), None)
+        if newer is None:
+            ranks[place], words[place] = _rank(each[2]), own
+            continue
+        ranks[newer] = min(ranks[newer], _rank(each[2]))
+        if not own <= words[newer]:
+            repeats.append(each)
+    return [*((rank, newest_first[place]) for place, rank in ranks.items()), *((_LAST, each) for each in repeats)]
+
+
+def _is_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= _ALIKE * len(one | other)
+
+
+def _rank(verdict: Verdict) -> int:
+    if verdict.kept >= _SURE and _is_sure(verdict, "rule", "goal"):
+        return 0
+    return 1 + next(place for place, least in enumerate(_BANDS) if verdict.kept >= least)
 
 
 def standing(

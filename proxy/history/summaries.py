@@ -19,6 +19,8 @@ from proxy.lineage import of_client
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
+_PARTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.75, 0.0), (0.5, 0.0), (0.25, 0.0), (0.0, 0.0))
+"""What is tried of the room of the pinned texts and of the extracts' until all fits: the extracts give way first."""
 WRITTEN = 0.75
 """The share of the extracts' room that a model's text may take."""
 _TOGETHER = 4
@@ -176,9 +178,9 @@ async def summarised(
     room = int(measure.size * measure.pins)
     pins = await select(gone, staying, measure.patterns, room, ctx, wait=measure.wait)
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
-    for part in (1.0, 0.75, 0.5, 0.25, 0.0):
-        fitting = pins.within(int(measure.size * measure.pins * part))
-        room = int(measure.size * (1 - measure.pins) * part)
+    for pinned, told in _PARTS:
+        fitting = pins.within(int(measure.size * measure.pins * pinned))
+        room = int(measure.size * (1 - measure.pins) * told)
         used = written if written is not None and len(written.text.encode()) <= room * WRITTEN else Written()
         rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
         telling = partial(summary, rest, fitting, room, handles, len(gone), used.text)
@@ -186,7 +188,7 @@ async def summarised(
         # first the carried one, because it outlasts the summary in the cache
         made = [*carried, Message({"role": "user", "content": text})]
         taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
-        if taken < replaced and (taken <= max(measure.tokens, 1) or not part):
+        if taken < replaced and (taken <= max(measure.tokens, 1) or not pinned):
             return Summarised(tuple(made), len(fitting.texts()), len(pins.texts()) - len(fitting.texts()))
     return None
 

@@ -98,6 +98,35 @@ def test_the_likelier_go_first_then_the_newer_and_the_newest_goal_stands_as_the_
     assert [each.text for each in chosen(rows, 20)] == ["text 2", "text 1"]
 
 
+def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, int], Sentence, Verdict]:
+    return (place, 0), Sentence(text, (), (), 0), Verdict(kind, kept, kept)
+
+
+def test_sure_constraints_and_goals_leave_last() -> None:
+    rows = [judged(0, "The old rule.", "rule", 0.85), judged(1, "The old goal.", "goal", 0.81)]
+    rows += [judged(place, f"Fact number {'x' * place}.", "fact", 0.99) for place in range(2, 9)]
+    assert [each.text for each in chosen(rows, 40)] == ["The old goal.", "The old rule."]
+    assert [each.text for each in chosen(rows, 60)][2:] == ["Fact number xxxxxxxx."]
+
+
+def test_of_sentences_that_are_nearly_alike_the_newest_counts() -> None:
+    rule = "You must always give prices in kroner"
+    rows = [judged(0, f"{rule}.", "rule", 0.99), judged(1, "Something else is kept.", "fact", 0.6)]
+    rows += [judged(2, f"{rule}, please.", "rule", 0.9), judged(3, f"{rule}, my friend, please!", "fact", 0.55)]
+    kept = [each.text for each in chosen(rows, 1000)]
+    assert kept == [f"{rule}, my friend, please!", "Something else is kept."], "the newest has the rank of the surest"
+    other = judged(4, f"{rule} and cents, please.", "rule", 0.95)
+    assert [each.text for each in chosen([*rows[:3], other], 1000)] == [other[1].text, "Something else is kept."]
+    rows = [judged(0, "My son Leo is allergic to cats.", "fact", 0.99), judged(1, "Never call.", "rule", 0.55)]
+    rows.append(judged(2, "My son Leo is allergic to nuts.", "fact", 0.99))
+    assert [each.text for each in chosen(rows, 1000)] == [rows[2][1].text, "Never call.", rows[0][1].text]
+
+
+def test_a_sentence_too_long_for_the_room_makes_way_to_the_next() -> None:
+    rows = [judged(1, "A very long sentence " * 9, "rule", 0.99), judged(0, "A short one.", "fact", 0.6)]
+    assert [each.text for each in chosen(rows, 30)] == ["A short one."]
+
+
 class Vectors:
     """Takes all texts that are prepared for goals, once they were asked for."""
 

@@ -49,7 +49,7 @@ def summary(
     newest come first, so that reading stops when the share is full, however long the conversation was.
     """
     size -= len(written.encode(errors="surrogatepass"))
-    course = _course(gone, int(size * 0.55))
+    course = tuple(_until(reversed(_course(gone, int(size * 0.55))), size))[::-1]
     room = size - sum(map(_bytes, course))
     inside = "\n".join((*pins.texts(), *course))
     sections = [

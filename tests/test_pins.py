@@ -102,10 +102,11 @@ def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, in
     return (place, 0), Sentence(text, (), (), 0), Verdict(kind, kept, kept)
 
 
-def test_sure_constraints_and_goals_leave_last() -> None:
-    rows = [judged(0, "The old rule.", "rule", 0.85), judged(1, "The old goal.", "goal", 0.81)]
+def test_sure_constraints_and_the_newest_goal_leave_last() -> None:
+    rows = [judged(0, "The old rule.", "rule", 0.85), judged(1, "The goal.", "goal", 0.81)]
+    rows.append(((0, 1), Sentence("Another goal.", (), (), 0), Verdict("goal", 0.85, 0.85)))
     rows += [judged(place, f"Fact number {'x' * place}.", "fact", 0.99) for place in range(2, 9)]
-    assert [each.text for each in chosen(rows, 40)] == ["The old goal.", "The old rule."]
+    assert [each.text for each in chosen(rows, 40)] == ["The goal.", "The old rule."]
     assert [each.text for each in chosen(rows, 60)][2:] == ["Fact number xxxxxxxx."]
 
 

@@ -157,13 +157,13 @@ def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sent
 def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
     """What is kept of the sentences in about so many bytes, the most important first.
 
-    Sure constraints and goals come first, then the likelier, then the newer. Of sentences that are nearly alike the
+    Sure constraints and the newest goal come first, then the likelier, then the newer. Of sentences that are nearly alike the
     newest counts for all of them; the others come last, and those that say nothing else are left out.
     """
     kept = sorted((each for each in verdicts if each[2].kept >= KEPT), reverse=True)
     newest = next((place for place, _, verdict in kept if _is_sure(verdict, "goal")), None)
     found: list[Statement] = []
-    for _, (place, sentence, verdict) in sorted(_ranked(kept), key=lambda each: each[0]):
+    for _, (place, sentence, verdict) in sorted(_ranked(kept, newest), key=lambda each: each[0]):
         needed = len(sentence.text.encode(errors="surrogatepass")) + 3
         if needed <= size:
             size -= needed
@@ -172,11 +172,11 @@ def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
     return tuple(found)
 
 
-def _is_sure(verdict: Verdict, *kinds: str) -> bool:
-    return verdict.kind in kinds and verdict.sure >= _SURE
+def _is_sure(verdict: Verdict, kind: str) -> bool:
+    return verdict.kind == kind and verdict.sure >= _SURE
 
 
-def _ranked(newest_first: Sequence[Judged]) -> list[tuple[int, Judged]]:
+def _ranked(newest_first: Sequence[Judged], goal: Place | None) -> list[tuple[int, Judged]]:
     """Each sentence with its rank, the lowest first; without those whose words all stand in a newer one like it."""
     ranks: dict[int, int] = {}
     words: dict[int, frozenset[str]] = {}
@@ -185,9 +185,9 @@ def _ranked(newest_first: Sequence[Judged]) -> list[tuple[int, Judged]]:
         own = frozenset(_WORD.findall(each[1].text.casefold()))
         newer = next((other for other, others in words.items() if _is_alike(own, others)), None)
         if newer is None:
-            ranks[place], words[place] = _rank(each[2]), own
+            ranks[place], words[place] = _rank(each, goal), own
             continue
-        ranks[newer] = min(ranks[newer], _rank(each[2]))
+        ranks[newer] = min(ranks[newer], _rank(each, goal))
         if not own <= words[newer]:
             repeats.append(each)
     return [*((rank, newest_first[place]) for place, rank in ranks.items()), *((_LAST, each) for each in repeats)]
@@ -197,10 +197,11 @@ def _is_alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) >= _ALIKE * len(one | other)
 
 
-def _rank(verdict: Verdict) -> int:
-    if verdict.kept >= _SURE and _is_sure(verdict, "rule", "goal"):
+def _rank(each: Judged, goal: Place | None) -> int:
+    place, _, verdict = each
+    if verdict.kept >= _SURE and (place == goal or _is_sure(verdict, "rule")):
         return 0
-    return 1 + next(place for place, least in enumerate(_BANDS) if verdict.kept >= least)
+    return 1 + next(band for band, least in enumerate(_BANDS) if verdict.kept >= least)
 
 
 def standing(

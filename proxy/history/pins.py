@@ -157,8 +157,8 @@ def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sent
 def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
     """What is kept of the sentences in about so many bytes, the most important first.
 
-    Sure constraints and the newest goal come first, then the likelier, then the newer. Of sentences that are nearly alike the
-    newest counts for all of them; the others come last, and those that say nothing else are left out.
+    Sure constraints and the newest goal come first, then the likelier, then the newer. Of sentences that are nearly
+    alike the newest counts for all; the others come last, and those that say nothing else are left out.
     """
     kept = sorted((each for each in verdicts if each[2].kept >= KEPT), reverse=True)
     newest = next((place for place, _, verdict in kept if _is_sure(verdict, "goal")), None)

@@ -25,7 +25,7 @@ from proxy.history.statements import KINDS, SIZE, features
 
 DATA = Path(__file__).parent.parent / "proxy" / "data"
 FORMS = 13
-ALONE, BESIDE = 16.0, 4.0
+ALONE, BESIDE = 16.0, 2.0
 """How little the weights are held back (scikit-learn's C) without and with vectors."""
 
 

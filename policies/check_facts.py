@@ -10,15 +10,15 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, injected, is_block, spans
+from proxy.chat.edits import Change, Stretch, changed
+from proxy.chat.texts import texts_of, with_text
 from proxy.claims.facts_file import read_facts
 from proxy.claims.json_strings import is_json
-from proxy.claims.marks import checked, note
-from proxy.claims.trusted import Fact, Finding, Trusted
+from proxy.claims.marks import Finding, checked, note
+from proxy.claims.trusted import Fact, Trusted
 from proxy.context import Context, Judge, Memo
-from proxy.forms import texts_of, with_text
 from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
-from proxy.quality import Change, Stretch, changed
 from proxy.stretches import found_in_each
 
 Result = TypeVar("Result")

@@ -8,24 +8,12 @@ from pydantic import Field
 
 from proxy import gists
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import MARKER_TOKENS, reference, shortened
+from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.fitting import is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
-from proxy.forms import (
-    MARKER_TOKENS,
-    Text,
-    Treatment,
-    compact,
-    minified,
-    payloads,
-    reference,
-    shortened,
-    texts_of,
-    treated,
-    weight,
-    with_payloads,
-    with_text,
-)
+from proxy.forms import Treatment, compact, minified, payloads, treated, weight, with_payloads
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION as RECALL
 from proxy.tool_search import DEFINITION as SEARCH_TOOLS

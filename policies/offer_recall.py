@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.history.pins import MARKER
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.recall import DEFINITION
 

@@ -8,10 +8,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat.markers import MARKER_TOKENS, shortened
+from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.fitting import forced, is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
-from proxy.forms import MARKER_TOKENS, Text, shortened, texts_of, weight, with_text
+from proxy.forms import weight
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
 from proxy.lineage import of_client

@@ -7,18 +7,16 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message
+from proxy.chat.edits import Change, Stretch, changed
+from proxy.chat.markers import MARKER
+from proxy.chat.texts import Text, texts_of, with_text
 from proxy.context import Context
-from proxy.forms import Text, texts_of, with_text
-from proxy.history.pins import MARKER
 from proxy.policy import SETTINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
 from proxy.quality import (
     HOUR,
-    Change,
     Content,
     Item,
-    Stretch,
     Verdict,
-    changed,
     freshness,
     injected,
     items,

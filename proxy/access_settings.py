@@ -30,6 +30,9 @@ LENT = ("/completions", "/embeddings", "/responses", "/messages", "/messages/cou
 PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
 """A path that reads the same however an upstream decodes it."""
 
+BYPASS = "bypass"
+"""What stands among a key's chains where it may skip them."""
+
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """What a key may be called."""
 

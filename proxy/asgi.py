@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import BadRequest, Overloaded
-from proxy.headers import Headers, request_id
-from proxy.upstream import ByteStream
-from proxy.windows import retry_after
+from proxy.headers import Headers, request_id, retry_after
+from proxy.held import ByteStream
 
 if TYPE_CHECKING:
     from proxy.callers import Caller

@@ -21,9 +21,6 @@ _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
 _OF_ACCOUNT = (b"openai-organization", b"openai-project")
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
-BYPASS = "bypass"
-"""What stands among a key's chains where it may skip them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import inf
 
 from proxy.chat import Message
-from proxy.forms import headline, is_to_fit
-from proxy.history.pins import MARKER, arguments
+from proxy.chat.markers import MARKER, is_to_fit
+from proxy.forms import headline
+from proxy.history.pins import arguments
 
 LINE = 48
 """The tokens that a cleared result takes, about."""

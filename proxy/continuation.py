@@ -9,7 +9,8 @@ import orjson
 from proxy.deltas import Deltas
 from proxy.dialogue import Dialogue
 from proxy.errors import UpstreamFailed
-from proxy.upstream import ByteStream, Reply
+from proxy.held import ByteStream
+from proxy.upstream import Reply
 
 _PASSED_ON = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 """Headers of an error that tell SDKs what to do."""

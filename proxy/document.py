@@ -1,4 +1,4 @@
-"""A YAML file with its variables filled in, and the line on which each value stands. The only file that knows yaml."""
+"""A YAML file with its variables filled in, and the line on which each value stands."""
 
 import hashlib
 import re

@@ -16,9 +16,10 @@ from proxy.chain import Outcome
 from proxy.context import ModelProfile
 from proxy.errors import NotFound, NotInTime, NotKept, PenstockError, Rejected, UpstreamFailed, error_body
 from proxy.headers import impersonal, relayed
+from proxy.held import ByteStream
 from proxy.routing import Route, Routes
 from proxy.telemetry.observation import OVERFLOW, Observation
-from proxy.upstream import ByteStream, Call, Reply, Upstream
+from proxy.upstream import Call, Reply, Upstream
 from proxy.upstreams.overflow import Overflow, find_overflow, openai_body, read_refusal
 
 _MOST = 5

@@ -7,11 +7,11 @@ from proxy.access_settings import Allowance, KeysAuth
 from proxy.asgi import ClientGone, Exchange
 from proxy.callers import Caller, Callers, without_account, without_secrets
 from proxy.errors import Overloaded, PenstockError, RateLimited
+from proxy.headers import retry_after
 from proxy.limits import Admission, Limits, Terms
 from proxy.metering import Meter
 from proxy.settings import Settings
 from proxy.telemetry.observation import Observation
-from proxy.windows import retry_after
 
 _SOON = retry_after(1.0)
 """When a place may be free again: nobody knows."""

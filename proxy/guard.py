@@ -10,7 +10,8 @@ from typing import Any
 from proxy.breaker import Breaker
 from proxy.context import ModelProfile
 from proxy.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
-from proxy.upstream import ByteStream, Call, Reply, Upstream
+from proxy.held import ByteStream
+from proxy.upstream import Call, Reply, Upstream
 from proxy.upstream_settings import Guarded
 from proxy.upstreams.masking import Mask, keys_of
 

@@ -1,5 +1,6 @@
-"""Which headers travel on, in both directions."""
+"""Which headers travel on, in both directions, and what says when to try again."""
 
+import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -97,3 +98,9 @@ def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers
 def request_id(sent: str | None) -> str:
     """The client's own request id where it is harmless to echo and log, else a new one."""
     return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else f"req_{_process}{next(_count):08x}"
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The headers that tell a client when to try again; at least a moment from now."""
+    milliseconds = max(1, math.ceil(seconds * 1000))
+    return {"retry-after": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}

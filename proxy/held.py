@@ -1,4 +1,7 @@
-"""How much of a stream may be held in memory, where an event, or all of them, must be whole before anything is done."""
+"""Streams of bytes, and how much of one may be held in memory where an event, or all of them, must be whole."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 from proxy.errors import UpstreamFailed
 
@@ -10,3 +13,13 @@ def check_held(size: int) -> None:
     """Raises `UpstreamFailed` where a server sends so many bytes without an end."""
     if size > MOST:
         raise UpstreamFailed(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
+
+
+class ByteStream(Protocol):
+    """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The chunks in order; to be asked for once."""
+
+    async def aclose(self) -> None:
+        """Drop the rest."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from proxy.access_settings import KeySettings
-from proxy.callers import BYPASS
+from proxy.access_settings import BYPASS, KeySettings
 from proxy.document import Document, Place
 from proxy.settings import ForeignUpstream, OpenAIUpstream, Settings
 
@@ -47,7 +46,5 @@ def _has_its_own(upstream: object) -> bool:
         named = {header.lower() for header in upstream.headers}
         return upstream.keyless or upstream.api_key is not None or bool(named & _CREDENTIAL_HEADERS)
     if isinstance(upstream, ForeignUpstream):
-        from proxy.upstreams.foreign import has_own_key
-
-        return has_own_key(upstream)
+        return upstream.has_own_key
     return True  # an echo has no use for a key, and Ollama is never sent the client's

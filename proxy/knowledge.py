@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.forms import Text, texts_of, with_text
-from proxy.history.pins import MARKER
+from proxy.chat.markers import MARKER
+from proxy.chat.texts import Text, texts_of, with_text
 
 _DEPTH = 0.5
 """What a batch leaves of the limit, so that the next one, which breaks the provider's prompt cache again, is far."""

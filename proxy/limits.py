@@ -18,11 +18,12 @@ from proxy.counters import Counters
 from proxy.demand import Demand, check_caps, demand_of
 from proxy.economics import money, reported_cost
 from proxy.errors import RateLimited
+from proxy.headers import retry_after
 from proxy.stores import StoreError
 from proxy.telemetry.service_metrics import LimitMetrics
 from proxy.upstream import Call
 from proxy.usage import Usage
-from proxy.windows import MINUTE, Window, duration, retry_after
+from proxy.windows import MINUTE, Window, duration
 
 _MINUTES_TTL = 3 * MINUTE
 DAY = 86400.0

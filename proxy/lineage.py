@@ -7,7 +7,8 @@ adds in the user's role, such as a summary, is told from what the user said and 
 from collections.abc import Mapping, Sequence
 
 from proxy.chat import Message
-from proxy.forms import is_shortened, is_to_fit, texts_of
+from proxy.chat.markers import is_shortened, is_to_fit
+from proxy.chat.texts import texts_of
 
 
 def of_client(messages: Sequence[Message], incoming: Sequence[Message]) -> dict[int, int]:

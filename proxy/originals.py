@@ -8,12 +8,11 @@ import orjson
 
 from proxy.chat import ROLES, Message, called_name
 from proxy.forms import arguments_of, callers
+from proxy.forms.lines import WIDEST
 from proxy.lexical import Lexical, counted, fits
 
 READ = 8 * 2**20
 """Characters of one content that are read; what is behind them is only to be had as a whole."""
-WIDEST = 1000
-"""Characters of a line; a longer one becomes several, so that any place of minified JSON has a line number."""
 _ORIGIN = 200
 """Characters of a call that say where a content came from."""
 _TALLEST = 12

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from proxy.chat.markers import MARKER
 from proxy.forms import compact, weight
 from proxy.forms.html import visible
 from proxy.forms.outline import outline
 from proxy.forms.prose import parts
-from proxy.history.pins import MARKER, laid_down
+from proxy.history.pins import laid_down
 
 _SMALL = 2500
 """A part of so many characters stays whole."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
+from proxy.access_settings import BYPASS
 from proxy.archive import Archives, BoundArchive
 from proxy.asgi import Exchange
 from proxy.body import Body
-from proxy.callers import BYPASS
 from proxy.chain import Outcome, guards, with_guards
 from proxy.chat import ChatRequest
 from proxy.chat.reasoning import may_be_signed, signed_places
@@ -21,7 +21,7 @@ from proxy.embedding import EmbeddingService
 from proxy.errors import BadRequest, NotInTime, NotKept, PenstockError, Rejected
 from proxy.gateway import bound
 from proxy.gateway.settled import Prefixes
-from proxy.headers import without_credentials
+from proxy.headers import retry_after, without_credentials
 from proxy.identity import identify
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.memory import Memos
@@ -35,7 +35,6 @@ from proxy.step import context_header, findings_header, server_timing
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.tokens import BoundTokens, TokenService
 from proxy.verdicts import BoundJudge, VerdictService
-from proxy.windows import retry_after
 from proxy.writer import Writer
 
 _log = logging.getLogger("penstock.api")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Protocol
 
-from proxy.callers import Caller
 from proxy.context import ModelProfile
 from proxy.errors import NotFound
 from proxy.settings import ModelSettings, Settings
@@ -32,6 +32,13 @@ class Route:
     settings: ModelSettings
 
 
+class Asker(Protocol):
+    """Whoever asks for a model."""
+
+    def may_use(self, model: str) -> bool:
+        """Whether a model exists for it."""
+
+
 class Routes:
     """The table of models."""
 
@@ -44,7 +51,7 @@ class Routes:
         self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
         """The upstream of requests that name no model."""
 
-    def of(self, model: str, caller: Caller | None = None) -> Route:
+    def of(self, model: str, caller: Asker | None = None) -> Route:
         """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
         if caller is not None and not caller.may_use(model):
             raise _unknown(model)

@@ -1,5 +1,6 @@
 """The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
@@ -84,6 +85,13 @@ class Server(Base):
     """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""
 
 
+_SELF_SIGNED = frozenset(
+    {"bedrock", "bedrock_converse", "oci", "sagemaker", "sagemaker_chat", "vertex_ai", "vertex_ai_beta"}
+)
+"""Providers whose requests are signed with the operator's account: a client's key has no place there."""
+_CREDENTIAL = re.compile(r"key|token|secret|credential|password")
+
+
 class EchoUpstream(Base):
     """Answers by itself with a report of what reached it. Needs nothing; for demos and tests."""
 
@@ -149,6 +157,12 @@ class ForeignUpstream(Guarded):
 
     timeout: Seconds = 600.0
     """Seconds for a whole answer."""
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether requests go out with a key or an account of the operator's, and never with the client's key."""
+        own = self.api_key is not None or self.provider in _SELF_SIGNED
+        return own or any(_CREDENTIAL.search(key) for key in self.options)
 
 
 UpstreamSettings = Annotated[

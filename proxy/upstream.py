@@ -1,11 +1,12 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from proxy.chat import ChatRequest
 from proxy.context import ModelProfile, TokenCount, Tokens
+from proxy.held import ByteStream
 
 
 class Counter(Tokens, Protocol):
@@ -16,16 +17,6 @@ class Counter(Tokens, Protocol):
 
     def refused(self, counted: TokenCount, least: int) -> None:
         """Learn that a request which was refused as too long had at `least` so many tokens."""
-
-
-class ByteStream(Protocol):
-    """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """The chunks in order; to be asked for once."""
-
-    async def aclose(self) -> None:
-        """Drop the rest."""
 
 
 @dataclass(frozen=True, slots=True)

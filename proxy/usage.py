@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from proxy.held import check_held
-from proxy.upstream import ByteStream
+from proxy.held import ByteStream, check_held
 
 _TAIL = 8192
 """Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""

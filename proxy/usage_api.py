@@ -8,12 +8,13 @@ from proxy.asgi import Exchange
 from proxy.callers import Caller
 from proxy.chat import encode
 from proxy.errors import BadRequest, Overloaded
+from proxy.headers import retry_after
 from proxy.limits import DAY, Limits, Terms, day_key, minute_key
 from proxy.metering import ALL, Meter
 from proxy.settings import Settings
 from proxy.stores import StoreError
 from proxy.telemetry.observation import Observation
-from proxy.windows import MINUTE, Window, retry_after
+from proxy.windows import MINUTE, Window
 
 _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 

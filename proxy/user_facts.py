@@ -3,23 +3,21 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.chat.blocks import FACTS, build, items
 from proxy.claims.sentences import is_stated, sentences
-from proxy.document import Document
 from proxy.literals import Needs, may_match, needs, small
+from proxy.tables import table
 
 _LONGEST = 8000
 """Characters of a message that are read: more is a pasted document, which is not about the user."""
 _LONGEST_VALUE = 120
 
 _PART = re.compile(r"<([A-Z_]+)>")
-_FILE = "user_facts.yaml"
+_FILE = "user_facts"
 
 Patterns = Mapping[str, Sequence[str]]
 """Regular expressions by the name of what they find. A name may have a group of the pattern in braces."""
@@ -34,7 +32,7 @@ class _Shipped(NamedTuple):
 @cache
 def _shipped() -> _Shipped:
     """What `data/user_facts.yaml` says, each part without others in it."""
-    read: Any = Document(Path(_FILE), (files("proxy") / "data" / _FILE).read_text(encoding="utf-8"), {}).data
+    read = table(_FILE)
     parts: dict[str, str] = {}
     for name, part in read["parts"].items():
         parts[name] = _filled(part, parts)

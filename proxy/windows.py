@@ -54,9 +54,3 @@ def duration(seconds: float) -> str:
         return f"{math.ceil(seconds * 1000)}ms"
     minutes, rest = divmod(math.ceil(seconds * 10) / 10, MINUTE)
     return (f"{minutes:.0f}m" if minutes else "") + f"{rest:g}s"
-
-
-def retry_after(seconds: float) -> dict[str, str]:
-    """The headers that tell a client when to try again; at least a moment from now."""
-    milliseconds = max(1, math.ceil(seconds * 1000))
-    return {"retry-after": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}

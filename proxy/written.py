@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from proxy.chat import Message
+from proxy.chat.markers import MARKER
 from proxy.history.extract import TELLING, TOKEN, closed
-from proxy.history.pins import MARKER, arguments
+from proxy.history.pins import arguments
 
 SECTIONS = ("Goal", "Constraints", "Decisions", "Facts and identifiers", "Open items")
 """What a summary has, in this order."""

@@ -7,7 +7,7 @@ import pytest
 from proxy import held
 from proxy.deltas import Deltas
 from proxy.errors import UpstreamFailed
-from proxy.upstream import ByteStream
+from proxy.held import ByteStream
 from proxy.upstreams.ollama.answer import lines
 from proxy.usage import without_usage
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from proxy.archive import Archives
 from proxy.chat import Message, encode
-from proxy.originals import WIDEST, lines_of, readable
+from proxy.forms.lines import WIDEST
+from proxy.originals import lines_of, readable
 from proxy.recall import DEFINITION, MOST_SEARCHED, Recall
 from proxy.slicing import LONGEST
 from proxy.stores import MemoryStore

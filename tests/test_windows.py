@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.windows import MINUTE, Window, duration, retry_after
+from proxy.headers import retry_after
+from proxy.windows import MINUTE, Window, duration
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,24 @@
 import json
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from proxy.chat import Message
+from proxy.chat.markers import MARKER
 from proxy.claims.json_strings import is_json
-from proxy.claims.trusted import Finding
-from proxy.history.pins import MARKER
 
 TAG = "trusted_facts"
 _LONGEST = 300
 _INCORRECT = "[incorrect: contradicts the trusted fact"
 _NEXT_SENTENCE = re.compile(r"[.!?]\s|\n")
+
+
+class Finding(NamedTuple):
+    """A sentence that says otherwise than a fact."""
+
+    start: int
+    end: int
+    fact: str
 
 
 def checked(text: str, found: Sequence[Finding], handle: str | None) -> str:

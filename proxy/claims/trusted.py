@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from proxy.claims.json_strings import is_json, strings
+from proxy.claims.marks import Finding
 from proxy.claims.places import lies
 from proxy.claims.plain import Plain, compare
 from proxy.claims.plain_reading import plain
@@ -43,14 +44,6 @@ class Fact(NamedTuple):
     relation: str = ""
     object: str = ""
     language: str = ""
-
-
-class Finding(NamedTuple):
-    """A sentence that says otherwise than a fact."""
-
-    start: int
-    end: int
-    fact: str
 
 
 class _Mention(NamedTuple):

@@ -3,17 +3,15 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.clashes.comparison import clash
 from proxy.clashes.reading import statements
 from proxy.clashes.statements import Statement
-from proxy.document import Document
+from proxy.tables import table
 from proxy.user_facts import facts_in, single
 
-_FILE = "remembered.yaml"
+_FILE = "remembered"
 
 
 class _Read(NamedTuple):
@@ -65,5 +63,5 @@ def _holds_no_longer(old: Statement, new: Statement) -> bool:
 
 @cache
 def _forms() -> tuple[tuple[re.Pattern[str], str], ...]:
-    read: Any = Document(Path(_FILE), (files("proxy") / "data" / _FILE).read_text(encoding="utf-8"), {}).data
+    read = table(_FILE)
     return tuple((re.compile(pattern, re.IGNORECASE), said) for pattern, said in read)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from proxy.chat import Message
+from proxy.chat.markers import MARKER
 from proxy.clashes.dialogue import Clash
-from proxy.history.pins import MARKER
 
 _MARK = "[Penstock: "
 _BRIEF = 100

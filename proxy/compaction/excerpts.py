@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from proxy.forms import condensed, json_value, readable, rendered
 from proxy.forms.json_values import Pairs
+from proxy.forms.lines import WIDEST
 from proxy.lexical import Lexical, terms
-from proxy.originals import WIDEST
 from proxy.passages import Passage, passages
 
 _OUTLINE = 3

@@ -7,6 +7,9 @@ from proxy.forms.identifiers import gathered
 from proxy.forms.limits import Limits, gap
 from proxy.forms.prose import cut
 
+WIDEST = 1000
+"""Characters of a line; a longer one becomes several, so that any place of minified JSON has a line number."""
+
 _NOTE = 20
 _SAMPLE = 200
 _WIDTH = 300

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from proxy.chat import Message, legal_cuts
-from proxy.forms import is_to_fit
+from proxy.chat.markers import is_to_fit
 
 _STEPS = 32
 """The usable window is rounded down to so many steps of the whole one, so that a client that asks for a slightly longer

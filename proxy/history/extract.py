@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from proxy.chat import Message, turns
+from proxy.chat.markers import MARKER
 from proxy.forms.json_values import Pairs, parsed
-from proxy.history.pins import MARKER, Pins, arguments
+from proxy.history.pins import Pins, arguments
 from proxy.history.statements import is_prose, split
 
 TAG = "conversation_summary"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.chat.blocks import PINNED, wrap
+from proxy.chat.markers import MARKER
 from proxy.history.statements import Sentence, Verdict, sentences
 
 _LONGEST = 600
@@ -39,8 +40,6 @@ _FEW = 10
 """Sentences that are kept of a text that takes a short form."""
 
 _NESTED = re.compile(r"\([^()]*[+*}][^()]*\)\s*[+*{]|\\[1-9]|\(\?P=")
-MARKER = 'recall("'
-"""How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
 
 Place = tuple[int, int]
 """A sentence: its message, and its place in the message."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from proxy.chat import Message, split_head
+from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import turns_to_pay
-from proxy.history.pins import MARKER, note
+from proxy.history.pins import note
 
 
 async def earlier_copies(messages: Sequence[Message], ctx: Context) -> dict[int, Message]:

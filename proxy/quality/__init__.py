@@ -14,20 +14,17 @@ from proxy.quality.completeness import completeness
 from proxy.quality.consistency import consistency
 from proxy.quality.content import Content, Finding
 from proxy.quality.freshness import HOUR, freshness, present, stated
-from proxy.quality.injected import Change, Stretch, changed, injected, passages, told
+from proxy.quality.injected import injected, passages, told
 from proxy.quality.items import Item, items, standing
 from proxy.quality.relevance import relevance
 
 __all__ = [
     "HOUR",
     "MEASURES",
-    "Change",
     "Content",
     "Finding",
     "Item",
-    "Stretch",
     "Verdict",
-    "changed",
     "freshness",
     "injected",
     "items",

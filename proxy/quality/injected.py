@@ -1,11 +1,11 @@
 """What earlier steps of a chain have put into a request from outside: single memories, texts that other agents gave."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from proxy import recalled
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, is_block, spans
+from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, spans
+from proxy.chat.edits import Stretch
 from proxy.lineage import of_client
 from proxy.quality.content import Content
 from proxy.quality.items import Item, data_in, new_from, standing
@@ -15,24 +15,6 @@ _SPANS: Mapping[str, Callable[[str], list[tuple[int, int]]]] = {
     SHARED: lambda text: [content(text)],
 }
 """Where the items of a block stand, by its tag; a block of any other tag is one item."""
-
-
-class Stretch(NamedTuple):
-    """A part of the text of a message that an earlier step has made."""
-
-    place: int
-    """The message's place in the request."""
-    start: int
-    end: int
-    may_leave: bool = False
-    """Whether it is a line that may go without a word, because its text stays where it came from."""
-
-
-class Change(NamedTuple):
-    """What is sent in place of a stretch; None where it leaves."""
-
-    stretch: Stretch
-    sent: str | None
 
 
 def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[Item, Stretch]]:
@@ -65,21 +47,6 @@ def told(text: str) -> str:
     if not text.startswith("[quality check: "):
         return text
     return text[end + 1 :].lstrip() if (end := text.find("]", 0, 400)) > 0 else text
-
-
-def changed(messages: Sequence[Message], changes: Iterable[Change]) -> tuple[list[Message], frozenset[int]]:
-    """The messages with these changes in them, and the places of those of which nothing is left."""
-    made, gone = list(messages), set[int]()
-    # from the end of each text, so that places in front hold
-    for (place, start, end, _), sent in sorted(changes, key=lambda each: each.stretch, reverse=True):
-        text = made[place].text
-        if sent is None:
-            start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
-        text = text[:start] + sent + text[end:]
-        made[place] = Message({"role": "user", "content": text})
-        if is_block(made[place], MEMORIES) and not spans(text):
-            gone.add(place)
-    return made, frozenset(gone)
 
 
 def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, Message, str]]:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message
-from proxy.forms import texts_of
+from proxy.chat.texts import texts_of
 from proxy.knowledge import blocks
 from proxy.lineage import of_client
 from proxy.quality.content import Content, required_of

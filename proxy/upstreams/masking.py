@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from pydantic import SecretStr
 
-from proxy.upstream import ByteStream, Reply
+from proxy.held import ByteStream
+from proxy.upstream import Reply
 
 _MASK = b"[key]"
 _SECRET = re.compile(r"auth|cookie|key|password|secret|token", re.IGNORECASE)

@@ -10,8 +10,8 @@ from policies.pin_context import PinContext
 from policies.reject_oversize import RejectOversize
 from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import is_shortened, is_to_fit
 from proxy.context import Context
-from proxy.forms import is_shortened, is_to_fit
 from proxy.once import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
 

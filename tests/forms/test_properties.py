@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.forms import compact, is_shortened, shortened, unwrapped
+from proxy.chat.markers import is_shortened, shortened
+from proxy.forms import compact, unwrapped
 from proxy.forms.escapes import unescaped
 from proxy.forms.identifiers import gathered, identifiers
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import is_shortened
 from proxy.context import CacheRules
-from proxy.forms import is_shortened
 from proxy.once import OnceService
 from proxy.policy import Rewrite
 from proxy.recall import DEFINITION

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, encode
+from proxy.chat.markers import is_shortened, shortened
 from proxy.context import CacheRules, Context
-from proxy.forms import is_shortened, shortened
 from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile

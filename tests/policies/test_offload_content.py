@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from policies.offload_content import OffloadContent
 from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import is_shortened
 from proxy.config import policy_class
 from proxy.context import CacheRules
-from proxy.forms import is_shortened
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
 from proxy.wire import damage

@@ -1,7 +1,6 @@
 """Every provider that does not speak OpenAI's wire form, through litellm."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -35,21 +34,8 @@ PROVIDERS = {
 }
 """litellm's names of providers, where `gen_ai.provider.name` has another."""
 
-SELF_SIGNED = frozenset(
-    {"bedrock", "bedrock_converse", "oci", "sagemaker", "sagemaker_chat", "vertex_ai", "vertex_ai_beta"}
-)
-"""Providers whose requests are signed with the operator's account: a client's key has no place there."""
-
 NO_KEY = "none"
 """Sent where the client gave no key: for want of any, litellm would take one from the environment."""
-
-_CREDENTIAL = re.compile(r"key|token|secret|credential|password")
-
-
-def has_own_key(settings: ForeignUpstream) -> bool:
-    """Whether requests go out with a key or an account of the operator's, and never with the client's key."""
-    own = settings.api_key is not None or settings.provider in SELF_SIGNED
-    return own or any(_CREDENTIAL.search(key) for key in settings.options)
 
 
 class Foreign:
@@ -152,7 +138,7 @@ class Foreign:
         orders: dict[str, Any] = {key: value.get_secret_value() for key, value in settings.options.items()}
         if settings.api_key is not None:
             orders["api_key"] = settings.api_key.get_secret_value()
-        elif not has_own_key(settings):
+        elif not settings.has_own_key:
             kind, _, key = headers.get("authorization", "").partition(" ")
             orders["api_key"] = (key.strip() if kind.lower() == "bearer" else "") or NO_KEY
         if settings.base_url is not None:

@@ -9,8 +9,7 @@ import orjson
 
 from proxy.chat import encode
 from proxy.errors import UpstreamFailed
-from proxy.held import check_held
-from proxy.upstream import ByteStream
+from proxy.held import ByteStream, check_held
 from proxy.upstreams.completion import DONE, Completion, usage
 
 Facts = dict[str, str | int | float | bool]

@@ -5,6 +5,8 @@ import re
 _MARKER = re.compile(
     r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("([^"\n]{1,256})"\) has the whole\]'
 )
+MARKER = 'recall("'
+"""How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
 _LONGEST = 400
 MARKER_TOKENS = 28
 """About the tokens of the line that ends a form."""

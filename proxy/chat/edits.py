@@ -1,0 +1,40 @@
+"""Parts of texts that earlier steps have put into a request, and what is sent in their place."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.chat.blocks import MEMORIES, is_block, spans
+
+
+class Stretch(NamedTuple):
+    """A part of the text of a message that an earlier step has made."""
+
+    place: int
+    """The message's place in the request."""
+    start: int
+    end: int
+    may_leave: bool = False
+    """Whether it is a line that may go without a word, because its text stays where it came from."""
+
+
+class Change(NamedTuple):
+    """What is sent in place of a stretch; None where it leaves."""
+
+    stretch: Stretch
+    sent: str | None
+
+
+def changed(messages: Sequence[Message], changes: Iterable[Change]) -> tuple[list[Message], frozenset[int]]:
+    """The messages with these changes in them, and the places of those of which nothing is left."""
+    made, gone = list(messages), set[int]()
+    # from the end of each text, so that places in front hold
+    for (place, start, end, _), sent in sorted(changes, key=lambda each: each.stretch, reverse=True):
+        text = made[place].text
+        if sent is None:
+            start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
+        text = text[:start] + sent + text[end:]
+        made[place] = Message({"role": "user", "content": text})
+        if is_block(made[place], MEMORIES) and not spans(text):
+            gone.add(place)
+    return made, frozenset(gone)

@@ -209,7 +209,7 @@ class Api:
     ) -> None:
         """Send a call and relay its answer, observed from the first byte to the last."""
         if http.admission is not None:
-            await http.admission.reserve(call, http)
+            await http.admission.reserve(call, http.own_headers)
         fields: Mapping[str, object] = {}
         if seen.trace_id is not None:
             fields = call.request.rest if call.request is not None else body.rest() if body is not None else {}

@@ -8,17 +8,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
+from proxy.callers import Caller
 from proxy.errors import BadRequest, Overloaded
 from proxy.headers import Headers, request_id, retry_after
 from proxy.held import ByteStream
-
-if TYPE_CHECKING:
-    from proxy.callers import Caller
-    from proxy.limits import Admission
+from proxy.limits import Admission
 
 _MOMENT = 0.05
 """Seconds before a request begins to listen for its client's leaving."""

@@ -78,7 +78,7 @@ class Gate:
         try:
             # the place is free before the use is counted: its client may come again as soon as it has its answer
             with self._place(caller, terms):
-                await admission.begin(http, spends=spends)
+                await admission.begin(http.own_headers, spends=spends)
                 http.admission = admission
                 await handler(http, seen)
         except PenstockError:

@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 
 from proxy.access_settings import LimitsSettings
-from proxy.asgi import Exchange
 from proxy.callers import Caller
 from proxy.counters import Counters
 from proxy.demand import Demand, check_caps, demand_of
 from proxy.economics import money, reported_cost
 from proxy.errors import RateLimited
-from proxy.headers import retry_after
+from proxy.headers import Headers, retry_after
 from proxy.stores import StoreError
 from proxy.telemetry.service_metrics import LimitMetrics
 from proxy.upstream import Call
@@ -145,17 +144,17 @@ class Admission:
         self._usage: Usage | None = Usage()
         self._cost: float | None = None
 
-    async def begin(self, http: Exchange, *, spends: bool = True) -> None:
+    async def begin(self, headers: Headers, *, spends: bool = True) -> None:
         """Take the request's place. Raises `RateLimited` where there is none, or it `spends` and the day is used up."""
         terms = self._terms
         if terms.has_day and spends:
             await self._check_day(terms)
         if terms.requests_per_minute is not None:
-            taken = await self._take("requests", 1, terms.requests_per_minute, http)
+            taken = await self._take("requests", 1, terms.requests_per_minute, headers)
             if taken is not None:
                 raise taken
 
-    async def reserve(self, call: Call, http: Exchange) -> None:
+    async def reserve(self, call: Call, headers: Headers) -> None:
         """Take what a call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it ever may."""
         terms = self._terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
@@ -167,7 +166,7 @@ class Admission:
         demand = demand_of(call)
         minute, _ = divmod(self._limits.clock(), MINUTE)
         if terms.tokens_per_minute is not None:
-            refused = await self._take("tokens", demand.total, terms.tokens_per_minute, http)
+            refused = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
             if refused is not None:
                 raise refused
         self._reserved, self._call = (self._key("tokens", minute), demand), call
@@ -196,7 +195,7 @@ class Admission:
             used = {self._day("tokens"): float(tokens), self._day("usd"): cost or 0.0}
             await self._limits.add(used, ttl=_DAYS_TTL)
 
-    async def _take(self, what: str, amount: float, limit: int, http: Exchange) -> RateLimited | None:
+    async def _take(self, what: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
         """Take so much of a minute's limit, and tell the client what is left; the refusal where it does not fit."""
         minute, elapsed = divmod(self._limits.clock(), MINUTE)
         current, before = self._key(what, minute), self._key(what, minute - 1)
@@ -212,7 +211,7 @@ class Admission:
         if refused:
             window = Window(window.before, max(0.0, window.current - amount), elapsed)
         told_headers = _told(what, window, limit)
-        http.own_headers += [(name.encode(), value.encode()) for name, value in told_headers.items()]
+        headers += [(name.encode(), value.encode()) for name, value in told_headers.items()]
         if not refused:
             return None
         message = f"Rate limit reached for {what} per minute: limit {limit:,}, used {window.used:,.0f}"

@@ -17,7 +17,7 @@ HEAVY = {
     "litellm": "proxy/upstreams/foreign/library.py",
     "numpy": "proxy/embedding/vectors.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
-    "prometheus_client": "proxy/telemetry/metrics.py",
+    "prometheus_client": "proxy/telemetry/metrics.py proxy/telemetry/series.py",
     "qdrant_client": "proxy/index/qdrant.py",
     "redis": "proxy/redis_server.py",
     "referencing": "proxy/schema_check.py",
@@ -29,7 +29,7 @@ HEAVY = {
     "torch": "proxy/embedding/sentences.py",
     "transformers": "proxy/tokens/tokenizer_files.py",
     "uvicorn": "proxy/serve.py",
-    "yaml": "proxy/document.py",
+    "yaml": "proxy/document.py proxy/tables.py",
 }
 
 
@@ -43,10 +43,10 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("library", "file"), HEAVY.items())
-def test_a_large_library_has_one_importing_file(library: str, file: str) -> None:
+@pytest.mark.parametrize(("library", "files"), HEAVY.items())
+def test_a_large_library_has_one_importing_file(library: str, files: str) -> None:
     importing = {str(path.relative_to(ROOT)) for path in FILES if library in imports(path)}
-    assert importing <= {file}
+    assert importing <= set(files.split())
 
 
 def test_chat_needs_nothing_but_the_standard_library() -> None:

@@ -12,6 +12,7 @@ from proxy.callers import Caller
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
 from proxy.counters import MemoryCounters
 from proxy.errors import RateLimited
+from proxy.headers import Headers
 from proxy.limits import Admission, Limits, Terms
 from proxy.stores import StoreError
 from proxy.telemetry.metrics import Metrics
@@ -53,14 +54,14 @@ class World:
     async def ask(
         self, prompt: int | None = None, answer: int = 0, caller: Caller = SOMEBODY
     ) -> tuple[Admission, dict[str, str]]:
-        http = exchange()
+        headers: Headers = []
         admission = Admission(self.limits, caller)
-        await admission.begin(http)
+        await admission.begin(headers)
         if prompt is not None:
             counted = TokenCount(0, 0, prompt, exact=True)
             body = b'{"max_tokens":%d}' % answer
-            await admission.reserve(Call("/c", "m", body, {}, counted=counted, profile=PROFILE), http)
-        return admission, {name.decode(): value.decode() for name, value in http.own_headers}
+            await admission.reserve(Call("/c", "m", body, {}, counted=counted, profile=PROFILE), headers)
+        return admission, {name.decode(): value.decode() for name, value in headers}
 
     async def refused(self, *arguments: Any, **more: Any) -> RateLimited:
         with pytest.raises(RateLimited) as caught:

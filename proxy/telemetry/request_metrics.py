@@ -1,13 +1,11 @@
 """What requests tell metrics: where they went, what steps did to them."""
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from proxy.step import Step
 from proxy.telemetry.mitigations import COUNTED, HAPPENED, NEW, READ, SCORED
+from proxy.telemetry.series import Series
 from proxy.usage import Usage
-
-if TYPE_CHECKING:
-    from proxy.telemetry.metrics import Series
 
 _MOST_REASONS = 50
 """Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""

@@ -1,12 +1,9 @@
 """What services tell metrics: small models, limits, the index, memories, the archive, and what each key used."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from proxy.telemetry.series import Series
 from proxy.usage import Usage
-
-if TYPE_CHECKING:
-    from proxy.telemetry.metrics import Series
 
 
 class WriterMetrics:

@@ -91,7 +91,12 @@ def test_an_empty_key_is_none(tmp_path: Path) -> None:
 
 SHIPPED = ROOT / "config.yaml"
 VARIABLES = sorted(set(re.findall(r"\$\{([A-Z_]+)", SHIPPED.read_text(encoding="utf-8"))))
-VALUES = {"PENSTOCK_PORT": "8080", "OPENAI_BASE_URL": "http://h:1/v1", "OLLAMA_HOST": "http://h:2", "PENSTOCK_WARM": "true"}
+VALUES = {
+    "PENSTOCK_PORT": "8080",
+    "OPENAI_BASE_URL": "http://h:1/v1",
+    "OLLAMA_HOST": "http://h:2",
+    "PENSTOCK_WARM": "true",
+}
 
 
 def test_the_shipped_configuration_needs_no_environment() -> None:

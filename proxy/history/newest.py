@@ -4,8 +4,10 @@ from functools import partial
 from itertools import pairwise
 
 from proxy.chat import Message, legal_cuts
+from proxy.chat.markers import shortened
+from proxy.chat.texts import texts_of, with_text
 from proxy.context import Archive, Context
-from proxy.forms import condensed, shortened, texts_of, with_text
+from proxy.forms import condensed
 from proxy.history.summaries import Leaving, Measure, Summarised
 
 _PART = 8

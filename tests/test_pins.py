@@ -265,10 +265,10 @@ def test_an_image_is_no_reason_to_stumble() -> None:
     ("text", "wanted"),
     [
         ("Día 1. Comemos en la Ribera. Día 2. Playa.", ["Día 1. Comemos en la Ribera.", "Día 2. Playa."]),
-        ("Er kommt am 3. März. Bitte warten.", ["Er kommt am 3. März.", "Bitte warten."]),
+        ("Move it to eu-7. Never touch db-2. Pay 20. Go.", ["Move it to eu-7.", "Never touch db-2.", "Pay 20. Go."]),
         ("1. Buy milk. 2. Call Bob.", ["Buy milk.", "Call Bob."]),
         ("It was in 1990. I left.", ["It was in 1990.", "I left."]),
     ],
 )
-def test_a_short_number_with_a_full_stop_ends_no_sentence(text: str, wanted: list[str]) -> None:
+def test_an_ordinal_begins_the_sentence_behind_it(text: str, wanted: list[str]) -> None:
     assert list(split(text)) == wanted

@@ -28,8 +28,9 @@ _READ = 4000
 _USUAL = 500
 """Characters of a message up to which all of it counts as the user's own words."""
 _IDEOGRAMS = "\u2e80"
-_END = re.compile(r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)\s+|(?<=[。！？])|\n+")
-"""Where a sentence ends: not behind `1.`, which is an ordinal or the number of an item."""
+_END = re.compile(r"(?<=[.!?])(?<!^\d\.)(?<!^\d\d\.)\s+|(?<=[。！？])|\n+", re.MULTILINE)
+_ORDINAL = re.compile(r"(?:\w+ )?\d{1,2}\.")
+"""`Day 1.`: it begins the sentence behind it."""
 _FENCED = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*+•>]|\d{1,2}[.)])\s+")
 _CODE = re.compile(r"^\[.*\]$|[{}<>=;|\\`]|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")
@@ -131,10 +132,14 @@ def sentences(text: str) -> tuple[Sentence, ...]:
 def split(text: str, most: int = _READ) -> Iterator[str]:
     """The sentences of both ends of a text, without what stands in fences of code, and without bullets."""
     for part in (text,) if len(text) <= 2 * most else (text[:most], text[-most:]):
+        begun = ""
         for one in _END.split(_FENCED.sub("\n", part)):
-            stripped = _BULLET.sub("", one.strip())
-            if stripped:
+            stripped = _BULLET.sub("", f"{begun} {one}".strip())
+            begun = stripped if _ORDINAL.fullmatch(stripped) else ""
+            if stripped and not begun:
                 yield stripped
+        if begun:
+            yield begun
 
 
 def is_prose(sentence: str) -> bool:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+import proxy
 from proxy.access_settings import KeysAuth
 from proxy.errors import BadRequest, error_body
 from proxy.forgetting import Forgetting
@@ -26,7 +27,7 @@ from proxy.records import Records
 from proxy.reload import Reloading
 from proxy.telemetry.metrics import Metrics
 
-_PAGE = Path(__file__).parent / "data" / "ui.html"
+_PAGE = Path(proxy.__file__).parent / "data" / "ui.html"
 _NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
 """Requests that are listed where nobody says how many."""

@@ -227,9 +227,9 @@ async def test_an_edited_message_counts_as_it_is_now(added: list[list[Message]],
     places = [place for place, message in enumerate(messages) if message.role == "user"]
     place = places[at % len(places)]
     edited = list(messages)
-    edited[place] = messages[place].with_changes(content="Always wear a hat_42. And now?")
+    edited[place] = messages[place].with_changes(content="Never touch account acct_991. And now?")
     outcome = await proxy.sends(edited)
     assert raws(outcome) == raws(await Proxy(LAYOUT).sends(edited)), "nothing of the old text lingers"
     readable = await proxy.everything(outcome.request)
-    assert "Always wear a hat_42." in "\n".join(message.text for message in outcome.request.messages)
+    assert "Never touch account acct_991." in "\n".join(message.text for message in outcome.request.messages)
     assert messages[place].text not in readable

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.models import Models
-from proxy.tokens import TokenService
+from proxy.models.tokens import TokenService
 
 TEXT = "the order of a customer was shipped on time because our depot in the north had stock of every size"
 WORDS = TEXT.split()

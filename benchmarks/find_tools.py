@@ -20,13 +20,13 @@ from typing import Any
 
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Embedder
-from proxy.embedding import EmbeddingService
-from proxy.embedding.sentences import Sentences
-from proxy.embedding_settings import SentenceTransformersEmbedding
 from proxy.policy import Rewrite
 from proxy.testing import context, profile
-from proxy.tool_search import FURTHER, MOST, by_relevance, by_words, left_out
+from proxy.tools.search_tools import FURTHER, MOST, by_relevance, by_words, left_out
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.sentence_transformers import Sentences
 
 
 def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, str]]]:

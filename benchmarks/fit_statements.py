@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from proxy.embedding.sentences import Sentences
-from proxy.embedding.vectors import pack
-from proxy.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.history.statements import KINDS, SIZE, features
+from proxy.vectors.packing import pack
+from proxy.vectors.sentence_transformers import Sentences
 
 DATA = Path(__file__).parent.parent / "proxy" / "data"
 FORMS = 13

@@ -15,21 +15,21 @@ from time import perf_counter, process_time
 
 from policies.select_memories import SelectMemories
 from proxy.chat import ChatRequest, Message
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Identity
-from proxy.disk import DiskStore
-from proxy.embedding import EmbeddingService
-from proxy.embedding.sentences import Sentences
-from proxy.embedding_settings import SentenceTransformersEmbedding
-from proxy.index.embedded import Embedded
-from proxy.index.points import Bounds
-from proxy.index.service import IndexService
-from proxy.lexical import counted, fits
 from proxy.memories import Draft, Owner
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
-from proxy.memory import Memos
+from proxy.state.decisions import Memos
+from proxy.state.sqlite import DiskStore
 from proxy.testing import context
+from proxy.text.bm25 import counted, fits
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.points import Bounds
+from proxy.vectors.sentence_transformers import Sentences
 
 OWNER = Owner("t", "user-1")
 WHO = ["The user", "The user's sister", "The user's manager", "Their team", "The customer", "Her brother", "The dog"]

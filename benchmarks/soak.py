@@ -29,7 +29,7 @@ import aiohttp
 from aiohttp import web
 
 from benchmarks.soak_load import KEYS, Clients, Upstream
-from proxy.keys import hash_of
+from proxy.config.keys import hash_of
 
 ROOT = Path(__file__).parent.parent
 ADMIN = "soak-admin"

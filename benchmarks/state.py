@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
 
-from proxy.archive import Archives
-from proxy.disk import DiskStore
-from proxy.redis_server import RedisServer
-from proxy.redis_state import RedisStore
-from proxy.stores import Store
+from proxy.state.archive import Archives
+from proxy.state.redis import RedisStore
+from proxy.state.redis_server import RedisServer
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import Store
 
 TIMES = 1000
 SMALL = 2048

@@ -25,18 +25,18 @@ from typing import Any
 
 from benchmarks.reload import LENGTH, Upstream
 from policies.filter_tools import FilterTools
-from proxy.body import Body
 from proxy.chat import ChatRequest
+from proxy.chat.parse import Body
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import CacheRules, Context
-from proxy.embedding import EmbeddingService
-from proxy.embedding.sentences import Sentences
-from proxy.embedding_settings import SentenceTransformersEmbedding
-from proxy.memory import Memos
-from proxy.once import OnceService
+from proxy.models.tokens import TokenService
 from proxy.policy import Rewrite
-from proxy.stores import MemoryStore
+from proxy.state.cache import OnceService
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import context, profile
-from proxy.tokens import TokenService
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.sentence_transformers import Sentences
 
 ROOT = Path(__file__).parent.parent
 _VERBS = "create list delete update find send book cancel convert summarize archive export share rename check"

@@ -22,12 +22,12 @@ from policies.check_facts import CheckFacts
 from policies.inject_facts import InjectFacts
 from policies.resolve_clashes import ResolveClashes
 from policies.validate_content import ValidateContent
-from proxy.body import Body
 from proxy.chat import ChatRequest
-from proxy.memory import Memos
-from proxy.once import OnceService
+from proxy.chat.parse import Body
 from proxy.policy import Policy
-from proxy.stores import MemoryStore
+from proxy.state.cache import OnceService
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import context
 
 _FIRST = "Ada Bruno Carla Dario Elena Felix Greta Hugo Irma Jonas Klara Luca Mona Nils Olga Pablo Rita Sven Tara Ugo"

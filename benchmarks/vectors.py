@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proxy.embedding import EmbeddingService
-from proxy.embedding.vectors import pack
-from proxy.index import Point, Scope
-from proxy.index.embedded import Embedded
-from proxy.index.points import Bounds
-from proxy.index.service import IndexService
+from proxy.vectors.base import Point, Scope
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.packing import pack
+from proxy.vectors.points import Bounds
 
 WIDTH = 384
 BOUNDS = Bounds(200_000, 20_000, 30 * 86400.0)

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import ANSWER
+from proxy.chat.provenance import of_client
 from proxy.context import Context
-from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
 

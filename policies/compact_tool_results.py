@@ -6,17 +6,17 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from proxy import gists
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import MARKER_TOKENS, reference, shortened
 from proxy.chat.texts import Text, texts_of, with_text
+from proxy.compaction import Treatment, compact, minified, payloads, treated, weight, with_payloads
+from proxy.compaction import gist as gists
 from proxy.compaction.fitting import is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
-from proxy.forms import Treatment, compact, minified, payloads, treated, weight, with_payloads
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recall import DEFINITION as RECALL
-from proxy.tool_search import DEFINITION as SEARCH_TOOLS
+from proxy.tools.recall import DEFINITION as RECALL
+from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
 _REPEAT = 300
 """Below this many characters a reference is hardly shorter than what it stands for."""

@@ -5,9 +5,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, split_head
+from proxy.compaction.newest import newest
 from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
-from proxy.history.newest import newest
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite

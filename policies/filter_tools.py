@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
-from proxy.deferral import OURS, deferred
 from proxy.policy import SETTINGS, Decision, Keep, Policy, Rewrite
-from proxy.sections import sections_of, without_sections
-from proxy.tool_groups import named
-from proxy.tool_offer import Finding, Wishes, clients_tools, matches
-from proxy.tool_text import told
+from proxy.text.sections import sections_of, without_sections
+from proxy.tools.deferral import OURS, deferred
+from proxy.tools.groups import named
+from proxy.tools.offer import Finding, Wishes, clients_tools, matches
+from proxy.tools.texts import told
 
 
 class ToolGroup(BaseModel):

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from proxy.chat import ChatRequest
+from proxy.chat.injected_data import Block, blocks, leaving, without
 from proxy.context import Context
-from proxy.knowledge import Block, blocks, leaving, without
 from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 
 Kind = Literal["system", "tools", "knowledge", "conversation", "output"]

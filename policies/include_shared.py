@@ -7,10 +7,10 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import SHARED, injected, placed
+from proxy.chat.provenance import of_client
+from proxy.chat.shared import block, digest, marks, place_of_new, standing
 from proxy.context import Archive, Context, Memo, Share
 from proxy.economics import room
-from proxy.given import block, digest, marks, place_of_new, standing
-from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _BYTES = 3

@@ -8,8 +8,8 @@ from proxy.chat import ChatRequest, split_head
 from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.notes import DEFINITION, block, is_taken, left, within
 from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.tools.note import DEFINITION, block, is_taken, left, within
 
 _BYTES = 3
 """Bytes that a token of a note takes at least, in nearly any language. A measure that does not depend on the model, or

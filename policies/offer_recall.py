@@ -7,7 +7,7 @@ from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.recall import DEFINITION
+from proxy.tools.recall import DEFINITION
 
 _NAME = MARKER.rstrip('"').encode()
 

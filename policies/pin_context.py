@@ -7,12 +7,12 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat.provenance import standing_users
 from proxy.context import Context
 from proxy.history.pins import arguments, block, compiled
 from proxy.history.plans import earlier_copies
 from proxy.history.selection import select
 from proxy.history.summaries import is_summarised
-from proxy.lineage import standing_users
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
 _FULL = 0.80

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from proxy.arrivals import arrived
 from proxy.chat import ChatRequest, Message
+from proxy.chat.arrivals import arrived
+from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
-from proxy.lineage import of_client
 from proxy.policy import Decision, Keep, Policy, Rewrite, Watching
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 
 from proxy import __version__
-from proxy.config import Config, load
-from proxy.errors import ConfigError, PenstockError
+from proxy.chat.errors import ConfigError, PenstockError
+from proxy.config.load import Config, load
 
 _CONFIG = "config.yaml"
 _SHOWN = "# the key; it is shown this once and kept nowhere:\n"
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _key_name(text: str) -> str:
-    from proxy.access_settings import KEY_NAME
+    from proxy.config.access_settings import KEY_NAME
 
     if not re.fullmatch(KEY_NAME, text):
         told = "a name has at most 64 letters, digits and any of . _ @ -, a letter or digit first"
@@ -93,7 +93,7 @@ def _command(
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from proxy.serve import serve
+    from proxy.server.serve import serve
 
     config = load(options.config)
     return serve(config, host=options.host, port=options.port, workers=options.workers)
@@ -114,7 +114,7 @@ def _summary(config: Config) -> str:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.explain import explain, render_json, render_table
+    from proxy.server.explain import explain, render_json, render_table
 
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
     explained = asyncio.run(explain(load(options.config), raw, chain_name=options.chain))
@@ -123,15 +123,15 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
-    from proxy.explain import render_models
+    from proxy.server.explain import render_models
 
     print(render_models(load(options.config)))
     return 0
 
 
 def _new_key(options: argparse.Namespace) -> int:
-    from proxy.keys import entry_of, new_key
-    from proxy.keys_file import add_entry
+    from proxy.config.keys import entry_of, new_key
+    from proxy.config.keys_file import add_entry
 
     name = options.name or options.named
     key = new_key()
@@ -169,7 +169,7 @@ def _new_policy(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from proxy.reference import config_markdown, config_schema
+    from proxy.server.reference import config_markdown, config_schema
 
     print(config_markdown() if options.markdown else config_schema(), end="")
     return 0

@@ -11,8 +11,8 @@ from itertools import takewhile
 
 from proxy.chat import ChatRequest
 from proxy.chat.blocks import CEILING, SHARE, injected
+from proxy.chat.provenance import of_client
 from proxy.context import CacheRules, Context, Prices
-from proxy.lineage import of_client
 
 UNCACHED = CacheRules()
 """No prompt cache: every token costs the same in every request."""

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest
+from proxy.chat.names import first_of, key_of, tag_of, text_of
 from proxy.context import Identity
-from proxy.names import first_of, key_of, tag_of, text_of
 
 ANONYMOUS = Identity(tenant="anonymous")
 """A client without a key; all of them share one tenant."""

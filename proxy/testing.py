@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from proxy.chain import count_checked, run
 from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
 from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
-from proxy.once import OnceService
+from proxy.gateway.chain import count_checked, run
 from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.state.cache import OnceService
 
 _ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
 

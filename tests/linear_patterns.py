@@ -24,31 +24,31 @@ UNITS = (
 )
 """Each is repeated, with a character behind it that nothing expects."""
 WORST = (
-    ("proxy.api:_FORM_MODEL", "", 'name="model"\r\n'),
-    ("proxy.claims.measures:_CODE", "", "a-"),
-    ("proxy.claims.sentences:_ENCLITIC", "", "é"),
-    ("proxy.clashes.clauses:_JOINT", "", "\n"),
-    ("proxy.clashes.values:_EMAIL", "", "1."),
+    ("proxy.server.api.chat:_FORM_MODEL", "", 'name="model"\r\n'),
+    ("policies.check_facts.measures:_CODE", "", "a-"),
+    ("proxy.text.sentences:_ENCLITIC", "", "é"),
+    ("policies.resolve_clashes.clauses:_JOINT", "", "\n"),
+    ("policies.resolve_clashes.values:_EMAIL", "", "1."),
     ("proxy.history.extract:TOKEN", "", ".:"),
-    ("proxy.quality.freshness:_STATED", "as of", " "),
-    ("proxy.sections:_MARK", "", "#  "),
-    ("proxy.sections:_MARK", "<", "a"),
+    ("policies.validate_content.age:_STATED", "as of", " "),
+    ("proxy.text.sections:_MARK", "", "#  "),
+    ("proxy.text.sections:_MARK", "<", "a"),
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),
 )
 """What took a pattern long once: what is repeated, and what stands in front of it. These texts are four times as long."""
-JSON = ("proxy.forms.arguments:_STRING", "proxy.forms.json_values:_STRING_OR_SPACE")
+JSON = ("proxy.compaction.arguments:_STRING", "proxy.text.json_values:_STRING_OR_SPACE")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
-    "proxy.claims.quantities:_AMOUNT": 60,
-    "proxy.claims.quantities:_DATES": 60,
-    "proxy.claims.plain_reading:_TITLE": 160,
-    "proxy.claims.reading:_PRONOUNCED": 400,
-    "proxy.claims.sentences:_BREAK": 60,
-    "proxy.clashes.cues:PASSIVE": 1000,
-    "proxy.clashes.relations:_SUBJECT": 1000,
-    "proxy.forms.listings:_ENTRY": 300,
-    "proxy.forms.logs:_LINE": 300,
+    "policies.check_facts.quantities:_AMOUNT": 60,
+    "policies.check_facts.quantities:_DATES": 60,
+    "policies.check_facts.plain_reading:_TITLE": 160,
+    "policies.check_facts.reading:_PRONOUNCED": 400,
+    "proxy.text.sentences:_BREAK": 60,
+    "policies.resolve_clashes.cues:PASSIVE": 1000,
+    "policies.resolve_clashes.relations:_SUBJECT": 1000,
+    "proxy.compaction.listings:_ENTRY": 300,
+    "proxy.compaction.logs:_LINE": 300,
 }
 """Patterns that are not linear, and the most characters that they are given."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from yarl import URL
 
-from proxy.transport import Timeouts, Transport
+from proxy.http.client import Timeouts, Transport
 
 LONG = 60.0
 """Seconds that no test waits for: what must happen happens at once, and what must not is told by an event."""

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.redis_server import RedisServer
-from proxy.redis_state import RedisStore
+from proxy.state.redis import RedisStore
+from proxy.state.redis_server import RedisServer
 
 
 def binary() -> str:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from proxy.body import Body
-from proxy.errors import BadRequest
+from proxy.chat.errors import BadRequest
+from proxy.chat.parse import Body
 
 HI = b'[{"role":"user","content":"hi"}]'
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
 from proxy.context import ModelProfile
-from proxy.stores import MemoryStore, StoreError
+from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat, tool
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 
 LOOK_UP = tool()
 RECALL = tool("recall", "Brings back what left the context.")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.body import Body
 from proxy.chat import encode
-from proxy.errors import BadRequest
-from proxy.wire import flaws
+from proxy.chat.errors import BadRequest
+from proxy.chat.parse import Body
+from proxy.chat.wire import flaws
 from tests.refused_bodies import HI, refusal
 
 

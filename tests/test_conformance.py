@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chain import BrokenRequest, run
 from proxy.chat import ChatRequest, Message
-from proxy.config import policy_class, policy_names
+from proxy.chat.wire import flaws
+from proxy.config.load import policy_class, policy_names
 from proxy.context import Context
+from proxy.gateway.chain import BrokenRequest, run
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.testing import Example, chat, check, conform, context, dump, lifelike, prefixes
-from proxy.wire import flaws
 
 POLICIES = policy_names()
 WINDOW = 700

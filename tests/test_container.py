@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 import proxy
-from proxy.config import load
-from proxy.state_settings import StateSettings
+from proxy.config.load import load
+from proxy.config.state_settings import StateSettings
 from tests.e2e.served import served
 
 ROOT = Path(__file__).parent.parent

@@ -7,18 +7,18 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message, split_head
-from proxy.config import load
+from proxy.chat.wire import flaws
+from proxy.config.load import load
+from proxy.config.settings import Chain
 from proxy.context import CacheRules
+from proxy.gateway.chain import Outcome, run
 from proxy.history.cuts import Marks, Room
 from proxy.history.pins import arguments
-from proxy.memory import Memos
-from proxy.once import OnceService
-from proxy.settings import Chain
-from proxy.stores import MemoryStore
+from proxy.state.cache import OnceService
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import CharTokens, MemoryArchive, chat, context, profile, tool
-from proxy.wire import flaws
 
 CHAIN = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
 LAYOUT = tuple(step for step in CHAIN if step[0] != "recall_history")

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from policies.clear_tool_results import ClearToolResults
 from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.wire import flaws
+from proxy.gateway.chain import run
 from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee, replay
 from proxy.policy import Rewrite
 from proxy.testing import MemoryArchive, chat, context
-from proxy.wire import flaws
 
 HANDLE = re.compile(r'recall\("([0-9a-f]+)"\)')
 

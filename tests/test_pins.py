@@ -7,7 +7,7 @@ from proxy.chat import Message
 from proxy.history.pins import Pins, Statement, arguments, block, chosen, compiled, laid_down, note, standing
 from proxy.history.selection import prepare_vectors, select
 from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences, split
-from proxy.once import OnceService
+from proxy.state.cache import OnceService
 from proxy.testing import context
 
 

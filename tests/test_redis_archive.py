@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.archive import HANDLE, Archives
-from proxy.redis_state import RedisStore
+from proxy.state.archive import HANDLE, Archives
+from proxy.state.redis import RedisStore
 from tests.redis_process import RedisProcess, redis_process
 
 ROOT = Path(__file__).parent.parent
@@ -96,8 +96,8 @@ async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(
     stores: list[RedisStore], running: RedisProcess
 ) -> None:
     script = (
-        "import asyncio, os, signal, sys\nfrom proxy.archive import Archives\n"
-        "from proxy.redis_server import RedisServer\nfrom proxy.redis_state import RedisStore\n"
+        "import asyncio, os, signal, sys\nfrom proxy.state.archive import Archives\n"
+        "from proxy.state.redis_server import RedisServer\nfrom proxy.state.redis import RedisStore\n"
         "async def main():\n"
         "    archive = Archives(RedisStore(RedisServer(sys.argv[1], timeout=30))).bound('t', 's')\n"
         "    print(*[await archive.keep(f'{n} ' * 20_000) for n in range(5)], flush=True)\n"

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from benchmarks.soak_load import Clients, Upstream
-from proxy.errors import NotInTime, PenstockError, UpstreamFailed
+from proxy.chat.errors import NotInTime, PenstockError, UpstreamFailed
 
 ANSWERS: dict[str, Callable[[], PenstockError]] = {
     "late": lambda: NotInTime("a step that shortens was late"),

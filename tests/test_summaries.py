@@ -3,7 +3,7 @@ import pytest
 from proxy.chat import Message
 from proxy.history.selection import fingerprint
 from proxy.history.summaries import Leaving, Measure, archived, levels, summarised
-from proxy.once import OnceService
+from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context
 
 

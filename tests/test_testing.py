@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.chat.wire import flaws
 from proxy.testing import CharTokens, chat, context, message, profile, script, tool
-from proxy.wire import flaws
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.errors import UpstreamFailed, UpstreamTimeout
-from proxy.transport import Transport
+from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.http.client import Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
 

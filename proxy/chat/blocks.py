@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from proxy.chat import Message
-from proxy.lexical import terms
+from proxy.text.bm25 import terms
 
 RECALLED = "recalled_context"
 """Passages of what left the conversation."""

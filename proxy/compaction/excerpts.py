@@ -9,11 +9,11 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from proxy.forms import condensed, json_value, readable, rendered
-from proxy.forms.json_values import Pairs
-from proxy.forms.lines import WIDEST
-from proxy.lexical import Lexical, terms
-from proxy.passages import Passage, passages
+from proxy.chat.passages import Passage, passages
+from proxy.compaction import condensed, json_value, readable, rendered
+from proxy.compaction.lines import WIDEST
+from proxy.text.bm25 import Lexical, terms
+from proxy.text.json_values import Pairs
 
 _OUTLINE = 3
 """Beside passages, the outline takes at most this part of the room."""

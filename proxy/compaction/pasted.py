@@ -9,9 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from proxy.compaction import parts
 from proxy.compaction.excerpts import excerpt, line_starts
-from proxy.forms import parts
-from proxy.preview import divided
+from proxy.compaction.preview import divided
 
 _OWN = 1500
 """A part of so many characters stays whole."""

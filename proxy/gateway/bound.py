@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 
-from proxy import chain
-from proxy.chain import Outcome
 from proxy.chat import ChatRequest, Message
 from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.context import Context
-from proxy.deferral import CALL_TOOL, through_call_tool
+from proxy.gateway import chain
+from proxy.gateway.chain import Outcome
 from proxy.gateway.settled import Settled
 from proxy.history.cuts import Marks, Room
 from proxy.policy import Guard, Policy
+from proxy.tools.deferral import CALL_TOOL, through_call_tool
 
 Steps = Sequence[tuple[str, Policy]]
 

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from proxy.errors import BadRequest
-from proxy.settings import Server
+from proxy.chat.errors import BadRequest
+from proxy.config.settings import Server
 
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]@,/]+)(?::\d*)?")
 _SIMPLE = ("text/plain", "application/x-www-form-urlencoded")

@@ -18,9 +18,9 @@ from urllib.parse import quote
 from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.reasoning import without_reasoning
 from proxy.context import Outage
-from proxy.fingerprint import Trail
-from proxy.replay import Memory
-from proxy.stores import StoreError
+from proxy.gateway.fingerprint import Trail
+from proxy.gateway.replay import Memory
+from proxy.state.store import StoreError
 
 _log = logging.getLogger("penstock.api")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from proxy.chat import Message, turns
 from proxy.chat.markers import MARKER
-from proxy.forms.json_values import Pairs, parsed
 from proxy.history.pins import Pins, arguments
 from proxy.history.statements import is_prose, split
+from proxy.text.json_values import Pairs, parsed
 
 TAG = "conversation_summary"
 

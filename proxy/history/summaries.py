@@ -10,11 +10,11 @@ from hashlib import blake2b
 from itertools import pairwise
 
 from proxy.chat import Message
+from proxy.chat.provenance import of_client
 from proxy.context import Archive, Context, Material
 from proxy.history.extract import TAG, summary
 from proxy.history.pins import note
 from proxy.history.selection import fingerprint, prepare_vectors, select
-from proxy.lineage import of_client
 
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""

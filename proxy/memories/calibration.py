@@ -13,7 +13,7 @@ from math import exp, sqrt
 from statistics import fmean, pvariance
 from typing import NamedTuple
 
-from proxy.embedding.vectors import similarities
+from proxy.vectors.packing import similarities
 
 _LEAST_GAP = 0.5
 """Standard deviations by which what helps must lie above what does not, or the figures say nothing."""
@@ -59,7 +59,7 @@ def figure(cosine: float, base: float, share: float) -> float:
 
 
 WORDS = Calibration(0.2, 6.0)
-"""For the share of a question's words that a memory has (`proxy.lexical.Fit.share`): 0.34 scores 0.7. By words alone
+"""For the share of a question's words that a memory has (`proxy.text.bm25.Fit.share`): 0.34 scores 0.7. By words alone
 half of what helps is not found at all, so there is no curve that fits them better."""
 
 

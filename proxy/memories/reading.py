@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from proxy.errors import BadRequest
+from proxy.chat.errors import BadRequest
 from proxy.memories import KIND, SOURCES, Draft
 
 _NAMES = ("user", "session", "agent", "task")

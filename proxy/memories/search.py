@@ -7,12 +7,12 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Literal, NamedTuple
 
-from proxy.index import Near
-from proxy.lexical import Counted, counted, fits
 from proxy.memories import Memory, Owner, is_over
 from proxy.memories.calibration import WORDS, Calibration
 from proxy.memories.shelves import Shelf
 from proxy.memories.vectors import MemoryVectors
+from proxy.text.bm25 import Counted, counted, fits
+from proxy.vectors.base import Near
 
 How = Literal["meaning", "words"]
 

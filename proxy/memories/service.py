@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 
+from proxy.chat.remembered import Remembered, RememberedItem
 from proxy.context import Outage
-from proxy.embedding.vectors import alike
 from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
 from proxy.memories.change import Added, Change
 from proxy.memories.merging import made
 from proxy.memories.search import Hit, How, Search
 from proxy.memories.shelves import Shelf, Shelves
 from proxy.memories.vectors import MemoryVectors
-from proxy.remembered import Remembered, RememberedItem
-from proxy.stores import StoreError
+from proxy.state.store import StoreError
+from proxy.vectors.packing import alike
 
 CHUNK = 100
 """Memories that are added in one step."""

@@ -20,9 +20,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from proxy.lexical import Counted
 from proxy.memories import Memory, Owner, Told, Untold
-from proxy.stores import Store, StoreError
+from proxy.state.store import Store, StoreError
+from proxy.text.bm25 import Counted
 
 logger = logging.getLogger("penstock.memories")
 

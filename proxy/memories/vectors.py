@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from proxy.embedding import EmbeddingService, vectors
-from proxy.index import IndexFailed, Near, Point, Scope, VectorIndex
-from proxy.lexical import counted, fits
 from proxy.memories import Memory, Owner
 from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
 from proxy.memories.pairs import PAIRS
+from proxy.text.bm25 import counted, fits
+from proxy.vectors import packing as vectors
+from proxy.vectors.base import IndexFailed, Near, Point, Scope, VectorIndex
+from proxy.vectors.embedding import EmbeddingService
 
 logger = logging.getLogger("penstock.memories")
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
+from proxy.models.encodings import canonical_encoding
 from proxy.models.names import canonical
 from proxy.models.price_list import Listed, PriceList
 from proxy.models.table import Row, Table, load_table
-from proxy.settings import ModelSettings
-from proxy.tokens.encodings import canonical_encoding
 
 UNKNOWN_WINDOW = 128_000
 """The window of an unknown hosted model. Too small would cut and refuse requests that the provider takes; too large

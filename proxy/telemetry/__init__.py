@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from proxy import __version__
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
 from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation

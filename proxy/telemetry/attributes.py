@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.step import Step
-from proxy.usage import Usage
 
 Value = str | bool | int | float | list[str]
 

@@ -13,7 +13,7 @@ from traceback import extract_tb
 from types import TracebackType
 from typing import Any, TextIO
 
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
 
 _NOISY = (
     "LiteLLM",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
 
-from proxy.errors import ConfigError
+from proxy.chat.errors import ConfigError
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry.mitigations import CALLS, READS, WRITES

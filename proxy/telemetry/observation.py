@@ -8,9 +8,10 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING
 
 from proxy.chat import ChatRequest
+from proxy.chat.errors import NotInTime, NotKept, PenstockError
 from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
-from proxy.errors import NotInTime, NotKept, PenstockError
+from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
@@ -19,7 +20,6 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent import Recent, Record
 from proxy.telemetry.request_metrics import Level, RouteMetrics
 from proxy.telemetry.service_metrics import KeyMetrics
-from proxy.usage import Usage
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import CallSpan, RequestSpan

@@ -2,10 +2,10 @@
 
 from typing import Literal, Protocol
 
+from proxy.models.usage import Usage
 from proxy.step import Step
 from proxy.telemetry.mitigations import COUNTED, HAPPENED, NEW, READ, SCORED
 from proxy.telemetry.series import Series
-from proxy.usage import Usage
 
 _MOST_REASONS = 50
 """Upstreams choose their error codes; beyond so many of one upstream, reasons are counted as `other`."""

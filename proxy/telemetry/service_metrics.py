@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from proxy.models.usage import Usage
 from proxy.telemetry.series import Series
-from proxy.usage import Usage
 
 
 class WriterMetrics:

@@ -17,12 +17,12 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy import __version__
-from proxy.errors import ConfigError
+from proxy.chat.errors import ConfigError
+from proxy.config.settings import TelemetrySettings
+from proxy.models.usage import Usage
 from proxy.policy import Fact
-from proxy.settings import TelemetrySettings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
-from proxy.usage import Usage
 
 _LONGEST_VALUE = 1024
 """Characters kept of an attribute: some values are the client's or the upstream's to choose."""

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from proxy.chat import ChatRequest
+from proxy.chat.errors import BadRequest, NotFound
 from proxy.context import ModelProfile, TokenCount
-from proxy.errors import BadRequest, NotFound
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
 from proxy.upstreams.request_fields import check_fields
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from proxy.errors import BadRequest
+from proxy.chat.errors import BadRequest
 
 _INT64 = range(-(2**63), 2**63)
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from pydantic import SecretStr
 
-from proxy.held import ByteStream
-from proxy.upstream import Reply
+from proxy.chat.sse import ByteStream
+from proxy.upstreams.base import Reply
 
 _MASK = b"[key]"
 _SECRET = re.compile(r"auth|cookie|key|password|secret|token", re.IGNORECASE)

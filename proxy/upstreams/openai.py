@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 from yarl import URL
 
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
-from proxy.errors import UpstreamFailed
-from proxy.headers import CREDENTIALS, without_credentials
+from proxy.http.client import Timeouts, Transport
+from proxy.http.headers import CREDENTIALS, without_credentials
 from proxy.models import with_window
-from proxy.settings import OpenAIUpstream
-from proxy.transport import Timeouts, Transport
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.overflow import openai_body, read_refusal
 
 _CHAT = "/chat/completions"

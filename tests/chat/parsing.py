@@ -2,8 +2,8 @@
 
 from hypothesis import settings
 
-from proxy.body import Body
 from proxy.chat import ChatRequest
+from proxy.chat.parse import Body
 
 thorough = settings(max_examples=150, deadline=None)
 

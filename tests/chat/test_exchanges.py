@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, exchanges, legal_cuts, split_head, turns
+from proxy.chat.wire import damage, flaws
 from proxy.testing import chat, script
-from proxy.wire import damage, flaws
 from tests.chat.parsing import thorough
 
 

@@ -8,11 +8,11 @@ from policies.compress_history import CompressHistory
 from policies.offload_content import OffloadContent
 from policies.pin_context import PinContext
 from policies.reject_oversize import RejectOversize
-from proxy.chain import Outcome, run
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened, is_to_fit
 from proxy.context import Context
-from proxy.once import OnceService
+from proxy.gateway.chain import Outcome, run
+from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
 
 CHAIN = [

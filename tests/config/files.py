@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Config, load
-from proxy.errors import ConfigError
+from proxy.chat.errors import ConfigError
+from proxy.config.load import Config, load
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import load
-from proxy.settings import OpenAIUpstream
+from proxy.config.load import load
+from proxy.config.settings import OpenAIUpstream
 from tests.config.files import BASE, ROOT, loaded
 
 # --- what holds -------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import load
-from proxy.errors import ConfigError
+from proxy.chat.errors import ConfigError
+from proxy.config.load import load
 from tests.config.files import BASE, loaded, refusal
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from proxy.settings import ForeignUpstream, OpenAIUpstream
+from proxy.config.settings import ForeignUpstream, OpenAIUpstream
 from tests.config.files import loaded, refusal
 
 WITH_SECRETS = """

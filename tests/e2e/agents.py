@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from proxy.names import TAG
+from proxy.chat.names import TAG
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
 
 CONFIG = """

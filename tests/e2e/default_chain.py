@@ -9,9 +9,9 @@ from typing import Any
 
 import aiohttp
 
-from proxy.archive import handle_of
-from proxy.body import Body
-from proxy.wire import damage
+from proxy.chat.parse import Body
+from proxy.chat.wire import damage
+from proxy.state.archive import handle_of
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Respond, Upstream, send
 
 Message = dict[str, Any]

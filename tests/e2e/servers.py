@@ -11,8 +11,8 @@ import aiohttp
 import uvicorn
 import yaml
 
-from proxy.app import build
-from proxy.config import load
+from proxy.config.load import load
+from proxy.server.app import build
 
 DEFAULT_ANSWER = (
     b'{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m-2025","choices":[{"index":0,"message":'

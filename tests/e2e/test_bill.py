@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.tokens.encodings import load_encoder
+from proxy.models.encodings import load_encoder
 from tests.e2e.servers import proxy, upstream
 
 CONFIG = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.disk import DiskStore
-from proxy.rows import DATABASE
-from proxy.stores import StoreError
+from proxy.state.rows import DATABASE
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import StoreError
 from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, reading, result, working
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy

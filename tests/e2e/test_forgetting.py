@@ -8,8 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.config.keys import hash_of
 from proxy.identity import tenant_named
-from proxy.keys import hash_of
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy, upstream
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in

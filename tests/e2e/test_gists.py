@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.disk import DiskStore
+from proxy.state.sqlite import DiskStore
 from tests.e2e.servers import Upstream, proxy, upstream
 from tests.e2e.test_summaries import CONFIG, answering, saying
 
@@ -83,8 +83,8 @@ async def test_a_gist_is_settled_when_the_form_is_first_sent(tmp_path: Path, lat
 
 
 async def test_gists_need_a_writer(tmp_path: Path) -> None:
-    from proxy.config import load
-    from proxy.errors import ConfigError
+    from proxy.chat.errors import ConfigError
+    from proxy.config.load import load
 
     config = GISTS.format(main="http://a", small="http://a", folder=tmp_path, timeout=1)
     path = tmp_path / "config.yaml"

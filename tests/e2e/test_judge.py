@@ -331,8 +331,8 @@ async def test_the_clients_key_goes_along_to_the_upstream_that_gets_it_anyway(ru
 
 
 def refused(tmp_path: Path, change: Callable[[str], str]) -> str:
-    from proxy.config import load
-    from proxy.errors import ConfigError
+    from proxy.chat.errors import ConfigError
+    from proxy.config.load import load
 
     known = {"main": "http://a", "small": "http://a", "folder": tmp_path, "which": "open", "model": "tiny-judge"}
     path = tmp_path / "config.yaml"

@@ -12,7 +12,7 @@ import aiohttp
 import openai
 import pytest
 
-from proxy.keys import hash_of
+from proxy.config.keys import hash_of
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, proxy, send, send_chunk
 
 ANN, ANNS_OTHER, BOB, OLD, TIGHT, SINGLE = (

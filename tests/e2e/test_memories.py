@@ -10,7 +10,7 @@ import aiohttp
 import openai
 import pytest
 
-from proxy.keys import hash_of
+from proxy.config.keys import hash_of
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy, upstream
 from tests.redis_process import redis_process

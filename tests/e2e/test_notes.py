@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from proxy.notes import block
+from proxy.tools.note import block
 from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
 
 CONFIG = """

@@ -10,7 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy import health, redis_server
+from proxy.server import health
+from proxy.state import redis_server
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, plainly, proxy, until_ready

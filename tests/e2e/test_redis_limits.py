@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.keys import hash_of
+from proxy.config.keys import hash_of
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Upstream
 from tests.redis_process import RedisProcess, redis_process

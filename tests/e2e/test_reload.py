@@ -129,7 +129,7 @@ async def _more_than(seen: list[str], many: int) -> bool:
 
 
 def _version(path: Path) -> str:
-    from proxy.config import load
+    from proxy.config.load import load
 
     return load(path, {}).version
 

@@ -9,10 +9,10 @@ import aiohttp
 import openai
 import pytest
 
-from proxy.disk import DiskStore
-from proxy.shares import MOST
-from proxy.sharing import LARGEST
-from proxy.stores import StoreError
+from proxy.server.api.share import LARGEST
+from proxy.state.inbox import MOST
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import StoreError
 from tests.e2e.agents import CONFIG, HANDLE
 from tests.e2e.servers import Upstream, proxy
 

@@ -13,9 +13,9 @@ import pytest
 from policies.consolidate_system import ConsolidateSystem
 from proxy.chat import ChatRequest
 from proxy.context import Context
+from proxy.models.encodings import Encoder, characters
+from proxy.models.tokens import TokenService
 from proxy.policy import Decision, Keep
-from proxy.tokens import TokenService
-from proxy.tokens.encodings import Encoder, characters
 from tests.e2e.servers import Upstream, proxy, until_ready
 
 CONFIG = """
@@ -48,7 +48,7 @@ class Loading:
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Generator[Loading, None, None]:
     made = Loading()
-    monkeypatch.setattr("proxy.app.TokenService", partial(TokenService, load=made))
+    monkeypatch.setattr("proxy.server.app.TokenService", partial(TokenService, load=made))
     yield made
     made.go.set()
 

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.disk import DiskStore
+from proxy.state.sqlite import DiskStore
 from tests.e2e.servers import Received, Upstream, proxy, send, upstream
 
 CONFIG = """
@@ -271,8 +271,8 @@ async def test_the_next_cut_is_written_of_the_summary_before_and_what_came_since
 
 
 async def test_no_step_may_ask_for_a_writer_that_is_not_there(tmp_path: Path) -> None:
-    from proxy.config import load
-    from proxy.errors import ConfigError
+    from proxy.chat.errors import ConfigError
+    from proxy.config.load import load
 
     config = CONFIG.format(main="http://a", small="http://a", folder=tmp_path, timeout=1)
     path = tmp_path / "config.yaml"

@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from proxy.disk import DiskStore
-from proxy.keys import hash_of
-from proxy.once import OnceService
+from proxy.config.keys import hash_of
+from proxy.state.cache import OnceService
+from proxy.state.sqlite import DiskStore
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, recalling, result, working
 from tests.e2e.servers import Upstream, proxy
 

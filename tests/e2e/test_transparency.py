@@ -324,7 +324,7 @@ class TestOtherPaths:
         async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr("proxy.catalogue._PATIENCE", 0.1)
+        monkeypatch.setattr("proxy.server.api.models._PATIENCE", 0.1)
         setup.upstream.respond = answer
         for path in ("/v1/models", "/v1/models/alias"):
             async with setup.session.get(setup.base + path) as response:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.keys import hash_of
+from proxy.config.keys import hash_of
 from tests.e2e.servers import Received, Upstream, proxy, send
 
 ANN, BOB, POOR = "pk-ann", "pk-bob", "pk-poor"

@@ -12,15 +12,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.index.points import FILE
+from proxy.vectors.points import FILE
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, send, upstream
-from tests.index.qdrant_server import QdrantServer
+from tests.vectors.qdrant_server import QdrantServer
 
 CONFIG = """
 upstreams: {{echo: {{kind: echo}}}}
 models: [{{match: "*", upstream: echo, window: 10000}}]
-chains: {{default: [tests.embedding.nearest: {{timeout: 30}}]}}
+chains: {{default: [tests.vectors.nearest: {{timeout: 30}}]}}
 state: {{directory: "{state}"}}
 vectors: {vectors}
 embedding: {{kind: openai, model: nomic, base_url: "{embedding}"}}

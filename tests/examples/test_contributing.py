@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy import testing
-from proxy.config import policy_class
+from proxy.config.load import policy_class
 from proxy.testing import conform
 
 PAGE = (Path(__file__).parent.parent.parent / "CONTRIBUTING.md").read_text()

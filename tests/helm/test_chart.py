@@ -14,10 +14,10 @@ import yaml
 
 import proxy
 from proxy.__main__ import main
-from proxy.config import load
-from proxy.generation import FIXED
-from proxy.health import LONGEST_START
-from proxy.settings import Settings
+from proxy.config.load import load
+from proxy.config.settings import Settings
+from proxy.server.generation import FIXED
+from proxy.server.health import LONGEST_START
 from tests.helm import custom_resources, values_schema
 from tests.helm.cases import EVERYTHING, MATRIX, REDIS, REFUSED
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxy.reference import config_schema
+from proxy.server.reference import config_schema
 from tests.helm.helm import CHART
 
 PATH = CHART / "values.schema.json"

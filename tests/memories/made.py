@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zlib import crc32
 
-from proxy.embedding import EmbeddingService
-from proxy.embedding.backend import Backend
-from proxy.index.embedded import Embedded
-from proxy.index.points import Bounds
-from proxy.index.service import IndexService
-from proxy.lexical import terms
 from proxy.memories import Draft, Owner, Told
 from proxy.memories.calibration import Calibration
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
-from proxy.stores import MemoryStore, Store
-from tests.embedding.scripted import Scripted
+from proxy.state.store import MemoryStore, Store
+from proxy.text.bm25 import terms
+from proxy.vectors.backend import Backend
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.points import Bounds
+from tests.vectors.scripted import Scripted
 
 ANN, BOB, ALL, ELSE = Owner("t", "user-ann"), Owner("t", "user-bob"), Owner("t", ""), Owner("other", "user-ann")
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from proxy.embedding.vectors import alike, pack, similarities
 from proxy.memories.calibration import WORDS, Calibration, calibrated
 from proxy.memories.pairs import PAIRS
+from proxy.vectors.packing import alike, pack, similarities
 from tests.memories.made import Terms, remembering
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.chat.names import key_of
 from proxy.identity import session_key
 from proxy.memories import Owner, scope_of, scopes_seen
-from proxy.names import key_of
 from tests.memories.made import Terms, draft, remembering
 
 TENANTS = ("t", "t/user-x", "other", "a%2Fb")

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.memories import Owner, id_of, kinds_of, scope_of
 from proxy.memories.service import MemoryService
-from proxy.stores import MemoryStore
+from proxy.state.store import MemoryStore
 from tests.memories.made import ALL, ANN, Terms, Time, draft, found, remembering, texts
 
 PLANNER = ANN._replace(scope=scope_of(agent="agent-planner"))

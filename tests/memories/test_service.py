@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.disk import DiskStore
-from proxy.index import IndexFailed
-from proxy.index.service import IndexService
 from proxy.memories import Owner, id_of
 from proxy.memories.service import MemoryService
-from proxy.stores import MemoryStore, Store, StoreError
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import MemoryStore, Store, StoreError
+from proxy.vectors.base import IndexFailed
+from proxy.vectors.index import IndexService
 from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, Time, draft, found, remembering, texts
 from tests.redis_process import redis_process
 

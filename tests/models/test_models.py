@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, Prices
 from proxy.models import Models, with_window
 from proxy.models.names import canonical
 from proxy.models.price_list import PriceList
-from proxy.settings import ModelSettings
 from proxy.testing import chat
 
 TABLE = Models(PriceList(None))

@@ -10,12 +10,12 @@ from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
 from policies.recall_history import RecallHistory
 from policies.window_history import WindowHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, MEMORIES, build
+from proxy.chat.wire import flaws
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Policy, Rewrite
 from proxy.testing import MemoryArchive, chat, context
-from proxy.wire import flaws
 
 
 def said(role: str, text: str) -> Message:

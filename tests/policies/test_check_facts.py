@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from policies.check_facts import CheckFacts
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, NOTES, RECALLED, SHARED, build, items
-from proxy.config import load
-from proxy.errors import ConfigError
+from proxy.chat.errors import ConfigError
+from proxy.config.load import load
+from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from policies.compress_history import CompressHistory
 from policies.resolve_clashes import ResolveClashes
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
-from proxy.memory import Memos
+from proxy.gateway.chain import run
 from proxy.policy import Rewrite
-from proxy.stores import MemoryStore, Store
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore, Store
 from proxy.testing import context, profile
-from tests.clashes.conversation import assistant, user
+from tests.policies.resolve_clashes.conversation import assistant, user
 
 CACHE = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
 NOON = 43_200.0

@@ -2,10 +2,10 @@ import pytest
 
 from policies.clear_tool_results import ClearToolResults
 from proxy.chat import ChatRequest
+from proxy.chat.wire import damage
 from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
-from proxy.wire import damage
 
 WINDOW = 2000
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened
+from proxy.chat.wire import damage
 from proxy.context import CacheRules
-from proxy.once import OnceService
 from proxy.policy import Rewrite
-from proxy.recall import DEFINITION
+from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
-from proxy.wire import damage
-from tests.test_gists import PROSE, Drafts
+from proxy.tools.recall import DEFINITION
+from tests.compaction.test_gist import PROSE, Drafts
 
 GIST = "It was a quiet year."
 LINE = f"\n[gist by a model, may be wrong: {GIST}]\n[shortened: "

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.markers import is_shortened, shortened
+from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
-from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
+from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
-from proxy.wire import damage
 
 PROSE = "Nobody could say why the shop on the corner had closed so early that year. " * 40
 LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[: 300 + n]} for n in range(12)], indent=2)

@@ -5,12 +5,12 @@ import pytest
 from pydantic import ValidationError
 
 from policies.compress_history import CompressHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.wire import damage
 from proxy.context import CacheRules
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
-from proxy.wire import damage
 
 WINDOW = 2000
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.deferral import OURS
+from proxy.chat.wire import damage
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, tool
-from proxy.wire import damage
+from proxy.tools.deferral import OURS
 from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.filter_tools import FilterTools, ToolGroup
-from proxy.chain import run
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.context import CacheRules, Context
-from proxy.deferral import OURS
 from proxy.economics import Piece, request_cost
-from proxy.memory import Memos
+from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
-from proxy.sections import without_sections
-from proxy.stores import MemoryStore
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import context, profile, tool
+from proxy.text.sections import without_sections
+from proxy.tools.deferral import OURS
 
 SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ticket", "invoice", "calendar")
 ACTIONS = ("create", "list", "delete", "change")

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from policies.fit_budget import FitBudget
-from proxy.chain import run
 from proxy.chat import ChatRequest
+from proxy.chat.wire import damage
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, tool
-from proxy.wire import damage
 
 WINDOW = 10_000
 

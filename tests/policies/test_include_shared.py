@@ -4,14 +4,14 @@ import pytest
 
 from policies.compress_history import CompressHistory
 from policies.include_shared import IncludeShared
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.wire import damage
 from proxy.context import Context, Share
-from proxy.memory import Memos
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
-from proxy.stores import MemoryStore
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import Example, MemoryArchive, chat, context
-from proxy.wire import damage
 
 
 class Box:

@@ -5,12 +5,12 @@ import pytest
 from pydantic import ValidationError
 
 from policies.inject_facts import InjectFacts
+from policies.inject_facts.patterns import block, facts_in
 from policies.window_history import WindowHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.testing import chat, context, tool
-from proxy.user_facts import block, facts_in
 
 
 def talk(*messages: tuple[str, str], tools: bool = True) -> ChatRequest:

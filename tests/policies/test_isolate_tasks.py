@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from policies.isolate_tasks import IsolateTasks
 from policies.pin_context import PinContext
 from policies.recall_history import RecallHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.names import TAG, key_of
+from proxy.chat.wire import flaws
 from proxy.context import Context, Identity
-from proxy.names import TAG, key_of
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Policy, Reject, Rewrite
 from proxy.testing import Example, chat, context, message, script
-from proxy.wire import flaws
 
 
 def tagged(conversation: str) -> ChatRequest:

@@ -6,13 +6,13 @@ from pydantic import ValidationError
 from policies.compress_history import CompressHistory
 from policies.keep_notes import KeepNotes
 from policies.window_history import WindowHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
-from proxy.notes import DEFINITION, LONGEST
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, profile, tool
-from tests.test_notes import taking
+from proxy.tools.note import DEFINITION, LONGEST
+from tests.tools.test_note import taking
 
 
 def noting(call_id: str, text: str) -> list[Message]:

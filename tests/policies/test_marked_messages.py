@@ -17,13 +17,13 @@ from policies.select_memories import SelectMemories
 from policies.self_correct import SelfCorrect
 from policies.validate_content import ValidateContent
 from policies.window_history import WindowHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
+from proxy.chat.remembered import Remembered, RememberedItem
 from proxy.context import CacheRules, Context, Correction, Share
+from proxy.gateway.chain import run
 from proxy.policy import Policy
-from proxy.remembered import Remembered, RememberedItem
 from proxy.testing import context, profile
-from tests.clashes.conversation import assistant, user
+from tests.policies.resolve_clashes.conversation import assistant, user
 
 FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."

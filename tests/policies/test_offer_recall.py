@@ -6,8 +6,8 @@ from policies.offer_recall import OfferRecall
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
-from proxy.recall import DEFINITION
 from proxy.testing import Example, chat, context, profile, tool
+from proxy.tools.recall import DEFINITION
 
 
 def cached(request: ChatRequest, minimum: int = 0) -> Context:

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.offload_content import OffloadContent
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened
-from proxy.config import policy_class
+from proxy.chat.wire import damage
+from proxy.config.load import policy_class
 from proxy.context import CacheRules
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
-from proxy.wire import damage
 
 DOCUMENT = "# Report\n\n" + "\n\n".join(f"## Part {n}\n\n" + "All was quiet there for years. " * 20 for n in range(60))
 PASTED = f"What are the open points? Do not guess.\n\n{DOCUMENT}"

@@ -6,9 +6,9 @@ from pydantic import ValidationError
 from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
 from policies.window_history import WindowHistory
-from proxy.chain import run
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules
+from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, script
 

@@ -7,10 +7,10 @@ from policies.recall_history import RecallHistory
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
-from proxy.memory import Memos
-from proxy.once import OnceService
 from proxy.policy import Keep, Rewrite
-from proxy.stores import MemoryStore
+from proxy.state.cache import OnceService
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import Example, context, lifelike, profile, tool
 
 FACTS = (

@@ -5,17 +5,16 @@ from typing import Literal
 import pytest
 
 from policies import resolve_clashes
-from policies.resolve_clashes import ResolveClashes
+from policies.resolve_clashes import ResolveClashes, comparison
+from policies.resolve_clashes.dialogue import Clash
+from policies.resolve_clashes.wording import line
 from proxy.chat import ChatRequest, Message
-from proxy.clashes import comparison
-from proxy.clashes.dialogue import Clash
-from proxy.clashes.wording import line
+from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
+from proxy.context.services import Pair
 from proxy.policy import Keep, Rewrite
-from proxy.reach import Pair
 from proxy.testing import Example, MemoryArchive, context, profile
-from proxy.wire import damage
-from tests.clashes.conversation import assistant, user
+from tests.policies.resolve_clashes.conversation import assistant, user
 
 OLD, NEW = "I live in Leeds.", "Good news: we moved to Cardiff."
 SHORT = (user(OLD), assistant("Noted."), user(NEW))

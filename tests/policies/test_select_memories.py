@@ -8,17 +8,17 @@ import pytest
 from policies.fit_budget import FitBudget
 from policies.recall_history import RecallHistory
 from policies.select_memories import SelectMemories
-from proxy.chain import run
+from policies.select_memories.ranking import Bars, ranked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, RECALLED, build
+from proxy.chat.remembered import Remembered, RememberedItem
+from proxy.chat.wire import flaws
 from proxy.context import CacheRules, Context, Identity
-from proxy.memory import Memos
-from proxy.memory_ranking import Bars, ranked
+from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
-from proxy.remembered import Remembered, RememberedItem
-from proxy.stores import MemoryStore
+from proxy.state.decisions import Memos
+from proxy.state.store import MemoryStore
 from proxy.testing import Example, context, profile
-from proxy.wire import flaws
 
 SYSTEM = Message({"role": "system", "content": "Be brief."})
 CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from policies.self_correct import SelfCorrect
 from proxy.chat import ChatRequest
+from proxy.chat.wire import damage
 from proxy.context import Context, Correction
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, chat, context, script
-from proxy.wire import damage
 
 EMPTY = Correction("empty-1", "An answer was empty.")
 JSON = Correction("json-1", "An answer was no JSON.")

@@ -7,11 +7,11 @@ import pytest
 
 from policies.validate_content import Scores, ValidateContent
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat.wire import damage
 from proxy.context import Context
-from proxy.once import OnceService
 from proxy.policy import Decision, Keep, Reject, Rewrite
+from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, context
-from proxy.wire import damage
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
 WHOLE = '{"items": [{"name": "lamp"}]}'

@@ -9,13 +9,13 @@ from policies.recall_history import RecallHistory
 from policies.select_memories import SelectMemories
 from policies.validate_content import ValidateContent
 from policies.window_history import WindowHistory
-from proxy import given, remembered
-from proxy.chain import run
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, remembered
+from proxy.chat import shared as given
+from proxy.chat.wire import flaws
 from proxy.context import Context, Share
+from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.testing import MemoryArchive, context
-from proxy.wire import flaws
 from tests.policies.test_select_memories import Given, item, remembering
 from tests.policies.test_validate_content import Remembering
 

@@ -6,10 +6,10 @@ import pytest
 
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
+from proxy.chat.wire import damage
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile, script
-from proxy.wire import damage
 
 EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 

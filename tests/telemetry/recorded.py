@@ -6,12 +6,12 @@ from time import perf_counter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
+from proxy.models.usage import Usage
 from proxy.step import Step
 from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.tracing import Tracing
-from proxy.usage import Usage
 
 Spans = dict[str, ReadableSpan]
 

@@ -17,10 +17,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from proxy.errors import ConfigError
-from proxy.settings import TelemetrySettings
+from proxy.chat.errors import ConfigError
+from proxy.config.settings import TelemetrySettings
+from proxy.models.usage import Usage
 from proxy.telemetry import Telemetry
-from proxy.usage import Usage
 from tests.telemetry.recorded import request, step
 
 
@@ -152,7 +152,7 @@ async def test_an_unreachable_collector_does_not_hold_up_the_exit(
 
 OFF = """
 import sys
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
 from proxy.telemetry import Telemetry
 
 telemetry = Telemetry.open(TelemetrySettings())

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from proxy.errors import UpstreamFailed
-from proxy.settings import TelemetrySettings
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.settings import TelemetrySettings
 from proxy.step import Step
 from proxy.telemetry import Telemetry
 from proxy.telemetry.logs import configure

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from proxy.chat.errors import ConfigError, UpstreamTimeout
+from proxy.config.settings import TelemetrySettings
 from proxy.context import CacheRules, ModelProfile, Prices
-from proxy.errors import ConfigError, UpstreamTimeout
-from proxy.settings import TelemetrySettings
+from proxy.models.usage import Usage
 from proxy.step import Step, Verdict
 from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import MOST_MODELS, Metrics
 from proxy.telemetry.observation import Observation
 from proxy.testing import profile
-from proxy.usage import Usage
 
 GPT = 'model="gpt-4o",upstream="openai"'
 
@@ -283,7 +283,7 @@ async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> No
 
 WORKER = """
 import asyncio, sys
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
 from proxy.telemetry import Telemetry
 
 telemetry = Telemetry.open(TelemetrySettings())

@@ -6,13 +6,13 @@ from time import perf_counter
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
+from proxy.chat.errors import UpstreamTimeout
 from proxy.context import CacheRules, Prices
-from proxy.errors import UpstreamTimeout
+from proxy.models.usage import Usage
 from proxy.telemetry import Telemetry
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import ObservedCall
 from proxy.testing import profile
-from proxy.usage import Usage
 from tests.telemetry.recorded import Recorded, request, step
 
 SECRET = "the-prompt-text"

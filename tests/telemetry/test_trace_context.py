@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.settings import TelemetrySettings
+from proxy.config.settings import TelemetrySettings
 from tests.telemetry.recorded import Recorded, request, step
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

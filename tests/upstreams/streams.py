@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from proxy.upstream import Reply
+from proxy.upstreams.base import Reply
 
 
 async def read(reply: Reply) -> bytes:

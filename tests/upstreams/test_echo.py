@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from proxy.chat import ChatRequest
-from proxy.errors import BadRequest, NotFound
+from proxy.chat.errors import BadRequest, NotFound
 from proxy.testing import CharTokens, chat, profile, tool
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS
 from proxy.upstreams.echo import Echo
 

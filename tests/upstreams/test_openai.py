@@ -12,10 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from proxy.errors import UpstreamFailed
-from proxy.settings import OpenAIUpstream
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.settings import OpenAIUpstream
 from proxy.testing import profile
-from proxy.upstream import Call, Upstream
+from proxy.upstreams.base import Call, Upstream
 from proxy.upstreams.openai import OpenAI
 
 LONG = 60.0

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import BadRequest
+from proxy.chat.errors import BadRequest
 from proxy.upstreams.request_fields import CHECKS, check_fields
 
 GOOD: dict[str, list[Any]] = {

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from proxy.chat import encode
+from proxy.chat.errors import NotFound, PenstockError, UpstreamFailed
+from proxy.config.settings import ForeignUpstream
 from proxy.context import ModelProfile
-from proxy.errors import NotFound, PenstockError, UpstreamFailed
 from proxy.models.price_list import PriceList
-from proxy.settings import ForeignUpstream
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
 from proxy.upstreams.foreign.answer import Chunks, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.chat import ChatRequest
-from proxy.errors import NotFound
+from proxy.chat.errors import NotFound
 
 FIELDS = frozenset({
     "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens",

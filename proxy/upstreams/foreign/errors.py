@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from proxy.errors import PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamTimeout
 from proxy.upstreams.overflow import CODE, Overflow, find_overflow, sentence
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})

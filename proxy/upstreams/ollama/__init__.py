@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Any
 
 from proxy.chat import encode
+from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed
+from proxy.config.settings import OllamaUpstream
 from proxy.context import ModelProfile
-from proxy.errors import BadRequest, PenstockError, UpstreamFailed
+from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.settings import OllamaUpstream
-from proxy.transport import Response
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
 from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse
 from proxy.upstreams.ollama.errors import broken, refusal

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from proxy.chat import encode
-from proxy.errors import UpstreamFailed
-from proxy.held import ByteStream, check_held
+from proxy.chat.errors import UpstreamFailed
+from proxy.chat.sse import ByteStream, check_held
 from proxy.upstreams.completion import DONE, Completion, usage
 
 Facts = dict[str, str | int | float | bool]

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from proxy.errors import PenstockError, UpstreamFailed
-from proxy.upstream import Call
+from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.upstreams.base import Call
 from proxy.upstreams.ollama.answer import parse
 from proxy.upstreams.overflow import CODE, find_overflow, sentence
 

@@ -6,9 +6,9 @@ from typing import Any
 from yarl import URL
 
 from proxy.chat import encode
-from proxy.errors import PenstockError
-from proxy.settings import OllamaUpstream
-from proxy.transport import Response, Timeouts, Transport
+from proxy.chat.errors import PenstockError
+from proxy.config.settings import OllamaUpstream
+from proxy.http.client import Response, Timeouts, Transport
 from proxy.upstreams.ollama.answer import parse
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")

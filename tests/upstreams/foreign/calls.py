@@ -5,7 +5,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.testing import chat
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 
 KEY = "sk-ant-client-key"
 MODEL = "claude-sonnet-4-5"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.settings import ForeignUpstream
+from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign import Foreign
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 

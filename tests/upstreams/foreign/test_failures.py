@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from proxy.chat import ChatRequest, Message
-from proxy.errors import UpstreamFailed, UpstreamTimeout
-from proxy.settings import ForeignUpstream
+from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign import Foreign
 from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proxy.chat import ChatRequest, Message
-from proxy.errors import UpstreamFailed
-from proxy.settings import ForeignUpstream
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign import library as foreign_library
 from tests.upstreams.foreign.calls import KEY, MODEL, ask, call

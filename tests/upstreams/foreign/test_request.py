@@ -7,10 +7,10 @@ import pytest
 from pydantic import SecretStr
 
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
-from proxy.errors import NotFound, UpstreamFailed
-from proxy.settings import ForeignUpstream
+from proxy.chat.errors import NotFound, UpstreamFailed
+from proxy.config.settings import ForeignUpstream
 from proxy.testing import tool
-from proxy.upstream import Call
+from proxy.upstreams.base import Call
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign import library as foreign_library
 from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error

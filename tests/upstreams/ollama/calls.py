@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from proxy.chat import ChatRequest
+from proxy.config.settings import OllamaUpstream
 from proxy.context import TokenCount
-from proxy.settings import OllamaUpstream
 from proxy.testing import chat
-from proxy.upstream import Call, Reply
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.ollama import Ollama
 
 KEY = "sk-client-key"

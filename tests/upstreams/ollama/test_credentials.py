@@ -2,7 +2,7 @@
 
 from pydantic import SecretStr
 
-from proxy.upstream import Call
+from proxy.upstreams.base import Call
 from proxy.upstreams.ollama import Ollama
 from tests.upstreams.ollama.calls import KEY, ask, body, call, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.chat import ChatRequest
-from proxy.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout
 from proxy.testing import profile
 from proxy.upstreams.ollama import Ollama
 from tests.upstreams.ollama.calls import ask, call, counted, ollama, streamed

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
-from proxy.errors import BadRequest
+from proxy.chat.errors import BadRequest
 from proxy.testing import chat, tool
 from proxy.upstreams.ollama.request import OPTIONS, READ, translate
 

@@ -1,0 +1,168 @@
+"""Relations: how facts state them, and how sentences of any form speak of them. English and Spanish. Pure."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from policies.check_facts.quantities import value
+from proxy.text.fold import folded
+from proxy.text.vocabulary import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
+
+IN = "in"
+"""The relation of what lies in a place."""
+
+_NAME = r"[^,;:]{2,60}?"
+_RELATION = r"[^\W\d_][\w-]*(?: [^\W\d_][\w-]*){0,2}?"
+_LONGEST = 160
+"""Characters of a sentence that may be a claim as a whole."""
+_KIND = r"(?:[\w-]+ ){0,3}?(?P<k>[^\W\d_]+) "
+_WAS = r"(?:is|was|are|were|remains|equals)"
+_ES = r"(?:es|era|fue|son|sigue siendo)"
+_MADE_EN = "(?P<author>written)|(?P<director>directed)|(?P<founder>founded)"
+_MADE_ES = "(?P<author>escrit[oa])|(?P<director>dirigid[oa])|(?P<founder>fundad[oa])"
+_FORMS = {
+    "en": (
+        rf"(?:the |its )?(?P<r>{_RELATION}) (?:of|for) (?P<s>{_NAME}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
+        rf"(?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
+        rf"(?P<o>{_NAME}) (?:is|was|serves as|acts as|remains) the (?P<r>{_RELATION}) of (?P<s>{_NAME})",
+        rf"(?P<o>{_NAME}) (?:is|was|serves as|remains) (?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION})",
+        rf"(?P<s>{_NAME}) (?:is|was|lies) (?:an?|one of the) {_KIND}(?:located )?(?:in|of) (?P<p>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:is (?:located |situated |found )?in|lies in|belongs to) (?P<p>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:has|had|uses) (?:the )?(?P<o>{_NAME}) (?:as|for) (?:its|a|the) (?P<r>{_RELATION})",
+        rf"(?P<s>{_NAME}) was (?:{_MADE_EN}) by (?P<o>{_NAME})",
+        rf"(?P<o>{_NAME}) (?:(?P<author>wrote)|(?P<director>directed)|(?P<founder>founded)) (?P<s>{_NAME})",
+        rf"(?P<s>{_NAME}) has (?:a|an|the) (?P<r>{_RELATION}) of (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?P<price>costs|sells for|is priced at) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:listens on|runs on|uses) (?P<port>port) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:has|is home to) (?P<v>{_NAME}(?P<population> (?:people|inhabitants|residents)))",
+        rf"(?P<s>{_NAME}) is (?P<deadline>due) (?:on|by) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:is|was|starts|begins|takes place|is scheduled|happens) (?P<date>on|for|by) (?P<v>{_NAME})",
+    ),
+    "es": (
+        rf"(?:el |la |su )?(?P<r>{_RELATION}) (?:de|del|para) (?P<s>{_NAME}) (?:{_ES}|se llama) (?P<o>{_NAME})",
+        rf"(?P<o>{_NAME}) (?:{_ES}|sirve (?:de|como)) (?:el |la )?(?P<r>{_RELATION}) (?:de|del) (?P<s>{_NAME})",
+        rf"(?P<s>{_NAME}) {_ES} (?:un|una) {_KIND}(?:situad[oa] )?(?:de|en|del) (?P<p>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:está|queda|se encuentra|se ubica|se halla|se sitúa|pertenece) (?:en|a|al) (?P<p>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:tiene|usa|utiliza) (?:a |el |la )?(?P<o>{_NAME}) (?:como|por) (?:su )?(?P<r>{_RELATION})",
+        rf"(?P<s>{_NAME}) fue (?:{_MADE_ES}) por (?P<o>{_NAME})",
+        rf"(?P<o>{_NAME}) (?:(?P<author>escribió)|(?P<director>dirigió)|(?P<founder>fundó)) (?P<s>{_NAME})",
+        rf"(?P<s>{_NAME}) tiene (?:un|una) (?P<r>{_RELATION}) de (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?P<price>cuesta|vale|se vende por|se vende a) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:escucha en|usa|corre en) (?:el )?(?P<port>puerto) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:tiene|cuenta con) (?P<v>{_NAME}(?P<population> (?:de )?(?:habitantes|personas)))",
+        rf"(?P<s>{_NAME}) (?P<deadline>vence|se entrega) (?:el|en) (?P<v>{_NAME})",
+        rf"(?P<s>{_NAME}) (?:es|será|fue|empieza|comienza|tiene lugar|se celebra) (?P<date>el|en) (?P<v>{_NAME})",
+    ),
+}
+_BY_VERB = ("price", "port", "population", "date", "deadline", "author", "director", "founder")
+"""Relations that a verb or a unit tells: `costs`."""
+_COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d),(?=\s\d{4}\b)")
+"""A comma within a number or a date."""
+_PATTERNS = [
+    (language, re.compile(f"^(?:{form})$", re.IGNORECASE)) for language, forms in _FORMS.items() for form in forms
+]
+
+_NAMES = frozenset(RELATIONS.values())
+_HEAD = re.compile(
+    r"^(?:(?:the |an? |el |la |los |las |un |una )?(?:(?:city|town|country|state|continent|island|region|ciudad|pueblo"
+    r"|pais|estado|continente|isla|region) (?:of |de |del )?(?=\S))?)"
+)
+
+
+class Claim(NamedTuple):
+    """That the relation of a subject is this object: `armenia`, `capital`, `yerevan`. All folded."""
+
+    subject: str
+    relation: str
+    object: str
+    language: str
+    """`en` or `es`: the names of one thing differ between them."""
+    kind: str = ""
+    """What the subject is said to be: `city`, in `Khulna is a city in Bangladesh`."""
+
+
+@lru_cache(maxsize=4096)
+def claim(sentence: str) -> Claim | None:
+    """The claim of a sentence, where all of it is one."""
+    if len(sentence) > _LONGEST:
+        return None
+    text = " ".join(_COMMA.sub("", sentence.strip(" \t\n-*•").rstrip(".!… ")).split())
+    for language, pattern in _PATTERNS:
+        found = pattern.match(text)
+        made = _made(found.groupdict(), language) if found else None
+        if made is not None:
+            return made
+    return None
+
+
+def _made(part: dict[str, str | None], language: str) -> Claim | None:
+    subject, place = name(part["s"] or ""), part.get("p")
+    if place is not None:
+        if value(place) is not None:
+            return None
+        kind = folded(part.get("k") or "")
+        return Claim(subject, f"{IN} {kind}".strip(), name(place), language, kind)
+    said = part.get("v")
+    if said is not None and value(said) is None:
+        return None
+    found = part.get("r")
+    if found is None:
+        relation = next(each for each in _BY_VERB if part.get(each))
+        return Claim(subject, relation, name(said or part.get("o") or ""), language)
+    relation = folded(found)
+    if {relation.split()[0], relation.split()[-1]} & NOT_ONE and relation_named(relation) not in _NAMES:
+        return None
+    return Claim(subject, relation_named(relation), name(said or part.get("o") or ""), language)
+
+
+def given(sentence: str, subject: str, relation: str, language: str) -> str | None:
+    """The object, a proper name or a number that no fact knows, which a plain sentence gives a subject.
+
+    The sentence is a claim as a whole, or ends with `its capital, Name`.
+    """
+    text = sentence.rstrip(".!… ")
+    made = claim(text)
+    if made is not None:
+        is_it = (made.subject, made.relation, made.language) == (subject, relation, language)
+        found = made.object if is_it and not is_place(relation) else ""
+        return found if found and (value(found) is not None or _is_named(text, found)) else None
+    for cue in cues(relation):
+        ends = re.search(rf"\b(?:its|their|his|her|su)\s+{cue},?\s+(?:is\s+|es\s+)?(?P<o>{_NAME})$", folded(text))
+        if ends and _is_named(text, name(ends["o"])):
+            return name(ends["o"])
+    return None
+
+
+def _is_named(sentence: str, found: str) -> bool:
+    """Whether a found object is written like a name or a number, not like a description."""
+    plain = folded(sentence)
+    at = plain.find(found)
+    if at < 0 or found in NATIONS or len(plain) != len(sentence) or len(found.split()) > 4:
+        return False
+    return all(
+        each[0].isupper() or each[0].isdigit() or each in INNER for each in sentence[at : at + len(found)].split()
+    )
+
+
+def relation_named(text: str) -> str:
+    """One name for a relation, whatever a file or a sentence calls it."""
+    plain = folded(text).strip()
+    core = plain.removesuffix(" city").removeprefix("ciudad ")
+    return RELATIONS.get(plain) or RELATIONS.get(core) or plain
+
+
+def is_place(relation: str) -> bool:
+    """Whether a relation says where something lies: `in city`, `located_in`, `continent`."""
+    return relation in PLACE_RELATIONS or relation.startswith(f"{IN} ")
+
+
+def cues(relation: str) -> tuple[str, ...]:
+    """The words with which sentences speak of a relation."""
+    return tuple(word for word, name in RELATIONS.items() if name == relation) or (relation.replace("_", " "),)
+
+
+def name(text: str) -> str:
+    """A name as it is compared: folded, without articles and without saying what it is the name of."""
+    plain = re.sub(r"[()]", " ", folded(text))
+    plain = " ".join(plain.split()).strip(" .'\"")
+    return _HEAD.sub("", plain, count=1)

@@ -1,0 +1,157 @@
+"""Which old tool results are cleared, and when: replayed from the conversation, so that nothing is stored."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from proxy.chat import Message
+from proxy.chat.markers import MARKER, is_to_fit
+from proxy.compaction import headline
+from proxy.history.pins import arguments
+
+LINE = 48
+"""The tokens that a cleared result takes, about."""
+_WORTH = 80
+"""Smaller results are not worth a line that stands for them."""
+_VALUE = re.compile(r'[^\s"\\{}\[\],:]{4,80}')
+_VALUES = 64
+_RECENT = 64
+"""Results among which a batch that pays begins: what stands further back has too much behind it."""
+_LIKELY = 0.25
+"""Further requests to expect for each that there was: a long conversation goes on longer than a short one, and to be
+wrong costs more than to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """When results are cleared."""
+
+    mark: int
+    """Above so many tokens of conversation, a batch is cleared."""
+    stride: int
+    """The tokens that a batch must free, unless it pays for itself."""
+    keep: int
+    """The newest results stay."""
+    due: Callable[[int, int], float]
+    """After how many further requests a batch has paid that removes so many tokens, in front of so many that stay."""
+    ahead: float = 0.0
+    """The most further requests that are expected: below the mark, a batch is cleared that has paid before."""
+    spared: frozenset[str] = frozenset()
+    """Names of tools whose results stay: the model asked for them in full."""
+
+
+def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[int], batches: Batches) -> frozenset[int]:
+    """The indexes of the results to clear. What a shorter conversation cleared stays cleared in the longer one.
+
+    A batch leaves out what the model has not read yet and what the calls of the open exchange were made from: results
+    that hold a value of their arguments. Of what is left it takes all from a place on, since what follows a change is
+    sent anew: from the place where it costs least for what it frees.
+    """
+    walk = _Walk(messages, sizes, batches)
+    unread = requests = 0
+    for index, message in enumerate(messages):
+        walk.take(index)
+        if message.get("role") == "tool":
+            unread += 0 if is_to_fit(message.text) else max(0, born[index] - sizes[index])
+            continue
+        if message.get("role") == "assistant":
+            unread, requests = 0, requests + 1
+        walk.clear(index, unread, min(batches.ahead, requests * _LIKELY))
+    return frozenset(walk.gone)
+
+
+class _Walk:
+    """The conversation up to a message."""
+
+    def __init__(self, messages: Sequence[Message], sizes: Sequence[int], batches: Batches) -> None:
+        self._messages, self._sizes, self._batches = messages, sizes, batches
+        self._spared = {
+            call
+            for message in messages
+            for call, name in zip(message.call_ids, message.called_tools, strict=True)
+            if name in batches.spared
+        }
+        self._waiting: list[int] = []
+        self._before: list[int] = []
+        self._total = self._freed = self._tried = 0
+        self.gone: set[int] = set()
+
+    def take(self, index: int) -> None:
+        """Go on by one message."""
+        message, size = self._messages[index], self._sizes[index]
+        self._before.append(self._total)
+        self._total += size
+        if size > _WORTH and clearable(message) and message.get("tool_call_id") not in self._spared:
+            self._waiting.append(index)
+            if len(self._waiting) > self._batches.keep:
+                self._freed += self._sizes[self._waiting[-1 - self._batches.keep]] - LINE
+
+    def clear(self, index: int, unread: int, turns: float) -> None:
+        """Clear a batch behind this message, where the window forces it or it pays within so many further requests."""
+        forced = self._total + unread > self._batches.mark
+        least = self._batches.stride if forced or not turns else 1
+        if self._freed < max(least, self._tried):
+            return
+        turns = inf if forced else turns
+        old = self._waiting[: len(self._waiting) - self._batches.keep]
+        if not self._cheapest(old, least, turns):
+            return
+        used = _in_use(self._messages, index, old)
+        batch = self._cheapest([place for place in old if place not in used], least, turns)
+        if not batch:
+            self._tried = self._freed + self._freed // 4  # to look for values in use takes long
+            return
+        self._tried = 0
+        self.gone.update(batch)
+        self._waiting = [place for place in self._waiting if place not in self.gone]
+        self._forget(batch, index)
+
+    def _cheapest(self, places: Sequence[int], least: int, turns: float) -> Sequence[int]:
+        """The places from one on that have paid soonest for what they free; none where no such batch is worth it."""
+        removed, best, start = 0, turns, None
+        for at in reversed(range(0 if turns == inf else max(0, len(places) - _RECENT), len(places))):
+            removed += self._sizes[places[at]] - LINE
+            due = self._batches.due(removed, self._total - self._before[places[at]] - removed)
+            if removed >= least and due <= best:
+                best, start = due, at
+        return () if start is None else places[start:]
+
+    def _forget(self, batch: Sequence[int], index: int) -> None:
+        """Count the lines instead of the results."""
+        removed, left = 0, set(batch)
+        for place in range(batch[0], index + 1):
+            self._before[place] -= removed
+            removed += self._sizes[place] - LINE if place in left else 0
+        self._total -= removed
+        self._freed -= removed
+
+
+def clearable(message: Message) -> bool:
+    """Whether a message is a tool result of nothing but text."""
+    content = message.get("content")
+    return message.get("role") == "tool" and (
+        isinstance(content, str)
+        or (isinstance(content, list) and all(isinstance(part.get("text"), str) for part in message.parts))
+    )
+
+
+def line(message: Message, handle: str, call: str) -> Message:
+    """What stands for a cleared result: which call gave it and what it held, in one line. A pure function of both."""
+    text = message.text
+    said = f'[removed: {call or "a call"} gave {len(text)} characters, {headline(text)}; {MARKER}{handle}") has it]'
+    return message.with_changes(content=said)
+
+
+def _in_use(messages: Sequence[Message], index: int, old: Sequence[int]) -> Collection[int]:
+    """The newest results that hold a value of the calls of the open exchange, those of the last message that calls."""
+    caller = next((one for one in reversed(messages[: index + 1]) if one.get("tool_calls")), None)
+    if caller is None:
+        return ()
+    values = {value for text in arguments(caller) for value in _VALUE.findall(text[:4000])}
+    used: set[int] = set()
+    for value in sorted(values)[:_VALUES]:
+        holding = next((place for place in reversed(old) if value in messages[place].text), None)
+        if holding is not None:
+            used.add(holding)
+    return used

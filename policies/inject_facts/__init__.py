@@ -1,0 +1,184 @@
+"""Give the model what the user said about themselves, where tools are used."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import ClassVar, Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from policies.inject_facts.patterns import Ready, UserFact, block, found_in, merged, outline, ready, shipped, whole
+from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import FACTS, injected, placed
+from proxy.chat.provenance import of_client
+from proxy.context import Context
+from proxy.context.stretches import found_in_each
+from proxy.economics import room
+from proxy.history.pins import compiled
+from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.text.sentences import sentences
+
+
+class InjectFacts(Policy):
+    """Repeat names, user names, places, preferences and deadlines that the user stated, next to where they are needed.
+
+    Patterns find them in the user's own messages, in English and Spanish; no model is asked. The newest value of each
+    wins; of allergies, diets and preferences all are kept, in one line. A note goes in front of a user message when
+    facts were stated that no earlier note has, or when the message that stated them left the context: so a note never
+    changes, and the prompt cache holds. It is data in the user's role. What a summary or another block says already is
+    not repeated, and the notes keep to the budget of all that is injected.
+    """
+
+    may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
+    prefix_breaks_per_turn: ClassVar[float] = 0.1
+
+    patterns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Further patterns by the name of the fact: `Editor: ["\\bi use (?P<value>vim|emacs)"]`. The group `value` is what
+    is kept; another group can stand in the name in braces: `{service} username`."""
+
+    shipped: bool = True
+    """Whether the patterns that come with Penstock are used too."""
+
+    always: bool = False
+    """Whether requests without tools get the facts too."""
+
+    most: int = Field(default=20, ge=1, le=200)
+    """The most facts in a note; the newest are kept."""
+
+    _looked_for: tuple[str, Ready] = PrivateAttr()
+    """The patterns, and a name that stands for them."""
+
+    @field_validator("patterns")
+    @classmethod
+    def _patterns_have_a_value(cls, patterns: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for each in (pattern for every in patterns.values() for pattern in every):
+            compiled(outline(each))
+            if "value" not in _groups(whole(each)):
+                raise ValueError("each pattern needs a group (?P<value>...)")
+        return patterns
+
+    @model_validator(mode="after")
+    def _patterns_are_ready(self) -> Self:
+        """With the configuration, so that no request waits for the file."""
+        patterns = {**(shipped() if self.shipped else {}), **self.patterns}
+        digest = blake2b(repr(list(patterns.items())).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+        self._looked_for = f"user facts {digest}", ready(patterns)
+        return self
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Find what was stated, and place the notes."""
+        if not request.tools and not self.always:
+            return Keep("no tools are used")
+        said = await self._said(ctx)
+        sent = of_client(request.messages, ctx.incoming.messages)
+        if own := injected(request.messages, sent, FACTS):
+            request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
+            sent = of_client(request.messages, ctx.incoming.messages)
+        left = _left(said, sent)
+        known = merged(fact for place in left for fact in said[place])
+        told: dict[str, str] = {}
+        findings: list[str] = []
+        blocks: dict[int, list[Message]] = {}
+        where = _stated_last(left, said)
+        added = [(at, message.text) for at, message in enumerate(request.messages) if at not in sent]
+        for place in _places(request, ctx, sent, said) if said else ():
+            itself = merged(said.get(sent[place], ()))
+            shown = [text for at, text in added if at < place]
+            # what the message says anew is not told in its older form
+            due = {
+                name: value
+                for name, value in known.items()
+                if name not in itself
+                and told.get(name) != value
+                and not _stands(value, ctx.incoming.messages[where[name][0]].text, shown)
+            }
+            if request.messages[place].role == "user" and due:
+                mine = self._newest(due)
+                blocks[place] = [block(mine)]
+                findings += _findings(mine, sent[place], where, left)
+                told |= due
+            known = merged(said.get(sent[place], ()), known)
+            where |= _stated_last([sent[place]], said)
+        notes = await _within(await room(request, ctx), blocks, ctx) if blocks else {}
+        facts = {"user_facts": len(known), "user_fact_notes": len(notes)}
+        if not notes:
+            return Keep(f"{len(known)} facts, {'no room for them' if blocks else 'none to repeat'}", facts)
+        why = f"repeated {len(known)} facts in {len(notes)} notes"
+        return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
+
+    def _newest(self, due: Mapping[str, str]) -> dict[str, str]:
+        """What a note says: the last of what no earlier one did."""
+        return dict(list(due.items())[-self.most :])
+
+    async def _said(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
+        """What each user message of the client's states, by the message's place; only those that state anything."""
+        name, patterns = self._looked_for
+
+        def stated(message: Message) -> tuple[UserFact, ...]:
+            return found_in(message.text, patterns) if message.role == "user" else ()
+
+        return await found_in_each(ctx.once, name, stated, ctx.incoming.messages)
+
+
+async def _within(tokens: int, blocks: Mapping[int, list[Message]], ctx: Context) -> dict[int, list[Message]]:
+    """The latest notes that fit into so many tokens."""
+    kept: dict[int, list[Message]] = {}
+    for place, notes in sorted(blocks.items(), key=lambda each: -each[0]):
+        tokens -= sum(await ctx.tokens.sizes(notes))
+        if tokens < 0:
+            break
+        kept[place] = notes
+    return kept
+
+
+def _stands(value: str, stated: str, shown: Iterable[str]) -> bool:
+    """Whether the sentence that stated a value stands in a summary, or in a block that an earlier step has added."""
+    where = [text for text in shown if value in text]
+    return bool(where) and any(value in each.text and each.text in text for each in sentences(stated) for text in where)
+
+
+def _groups(pattern: str) -> Mapping[str, int]:
+    try:
+        return re.compile(pattern).groupindex
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r}: {error}") from None
+
+
+def _stated_last(places: Iterable[int], said: Mapping[int, Sequence[UserFact]]) -> dict[str, tuple[int, str]]:
+    """Where each fact was stated last, of some places in order, and its kind."""
+    return {fact.name: (place, fact.kind) for place in places for fact in said.get(place, ())}
+
+
+def _findings(
+    noted: Mapping[str, str], end: int, where: Mapping[str, tuple[int, str]], left: Collection[int]
+) -> list[str]:
+    """Where each fact of a note before the client's message `end` was last stated, and why it is repeated."""
+    told: list[str] = []
+    for place, kind in sorted(where[name] for name in noted if name in where):
+        why = "that message left the context" if place in left else "no earlier note has it"
+        told.append(f'messages[{place}] states "{kind}", repeated before messages[{end}]: {why}')
+    return told
+
+
+def _left(said: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
+    """The places of the client's messages that state something and no longer stand in the request, in order.
+
+    Of one that stands in a short form the facts are in the note in front of the next one, as of any other.
+    """
+    there = set(sent.values()) if said else set()
+    return dict.fromkeys(place for place in said if place not in there)
+
+
+def _places(
+    request: ChatRequest, ctx: Context, sent: Mapping[int, int], said: Mapping[int, Sequence[UserFact]]
+) -> Iterator[int]:
+    """Where something is stated, and the user's next message behind it: nowhere else a note may be due."""
+    is_open = True  # what was stated in messages that left is due before the first one
+    for place, at in sent.items():
+        if at in said:
+            yield place
+            is_open = True
+        elif is_open and request.messages[place].role == ctx.incoming.messages[at].role == "user":
+            yield place
+            is_open = False

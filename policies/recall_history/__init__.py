@@ -1,0 +1,318 @@
+"""Bring back what left the context, where it bears on what the user asks now."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import ClassVar, NamedTuple
+
+from pydantic import Field
+
+from policies.recall_history.search import Answer, Found, Place, Search, prepare
+from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import RECALLED, injected, placed
+from proxy.chat.departed import departed
+from proxy.chat.provenance import of_client
+from proxy.context import Context
+from proxy.economics import turns_to_pay
+from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.text.bm25 import terms
+
+_ASKED = 2
+"""Terms that a question has at least; where a shorter one finds nothing, the user's message before it is added."""
+_QUERY = 1500
+"""Characters of a question that are read: half from its beginning, half from its end."""
+_CORE = 0.5
+"""The relevance, as a share of the best one's, of a passage that a question cannot do without, if it is about it."""
+_TOGETHER = 1.5
+"""How much of what one message may have, it and the earlier ones may have together."""
+_SPENT = 0.15
+"""The part of what a cut saves in each request that passages may cost, where the provider has a prompt cache."""
+_LEVELS = 3
+_STAYS = 0.4
+"""The share of the usable window that a cut leaves, about: what is older than that will leave with it."""
+_EARLIER = 8
+"""Earlier user messages whose passages may still stand."""
+
+
+class RecallHistory(Policy):
+    """Put the passages of what left the conversation that bear on the last user message in front of it.
+
+    Small talk, thanks, "go on" and questions about something else get none: a passage must have words of the question
+    (BM25), or be nearer to it in meaning than small talk is (`Embedder.floor`), whatever the embedding model; until
+    that is loaded words do alone. Passages are added as long as the next one is `least` as relevant as the best. They
+    stand in the order of time, as data in the user's role. What was chosen for a message stays the same while the model
+    works on it. With the next user message it stays if it holds at least half of what that one needs,
+    and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
+    Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
+    which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.
+    """
+
+    may_grow: ClassVar[bool] = True
+    prefix_breaks_per_turn: ClassVar[float] = 1.0
+    needs_embedding: ClassVar[bool] = True
+
+    share: float = Field(default=0.3, gt=0, le=0.8)
+    """The share of the usable window that passages and the message that they stand in front of may take."""
+
+    max_tokens: int = Field(default=12_000, ge=100)
+    """The most tokens that passages may take, however large the window is."""
+
+    beside_tools: int = Field(default=400, ge=100)
+    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`; the
+    best passage may be longer. With a prompt cache this many are always allowed, and more only as far as they cost at
+    most 15 % of what the cut saves in each request: passages are new text at full price, what left would have been read
+    from the cache."""
+
+    ceiling: float = Field(default=0.79, gt=0, le=1)
+    """The share of the usable window that the whole prompt may take with them: 80 %, less what counts may be wrong by.
+    Where a growing tool loop comes near, they are halved, and halved again."""
+
+    least: float = Field(default=0.4, ge=0, le=1)
+    """Passages whose relevance is below this share of the best one's stay out."""
+
+    turns: float = Field(default=10.0, ge=0)
+    """For how many further requests the passages of an earlier message are expected to be carried, if they stay."""
+
+    wait: float = Field(default=1.0, ge=0)
+    """Seconds to wait for vectors that are not there yet; they are made in the background, and the next request has
+    them."""
+
+    prepare_at: float = Field(default=0.70, gt=0, le=1)
+    """The share of the usable window from which on the vectors of what will leave with the next cut are made, in the
+    background; so the first question behind the cut need not wait for them. 1 means never."""
+
+    timeout: float = Field(default=4.0, gt=0)
+    """Seconds after which the step is given up."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Rank what left, and place what fits."""
+        gone = departed(ctx.incoming.messages, request.messages)
+        if ctx.embedder is not None:
+            await self._prepare(request, ctx)
+        if not gone:
+            return Keep("nothing left the context")
+        sent = of_client(request.messages, ctx.incoming.messages)
+        if injected(request.messages, sent, RECALLED):
+            return Keep("an earlier step has recalled already")
+        users = [place for place in sent if request.messages[place].get("role") == "user"]
+        if not users:
+            return Keep("no user message of the client's stands in the request")
+        return await _Recollection(self, request, ctx, sent, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
+
+    async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
+        """Begin to make the vectors of what will leave with the next cut, once that is near."""
+        usable = ctx.model.usable(request)
+        total = (await ctx.tokens.count(request)).total
+        if total < usable * self.prepare_at or self.prepare_at >= 1:
+            return
+        there = {id(message) for message in request.messages}
+        talk = [message for message in ctx.incoming.messages if id(message) in there and not message.is_system]
+        leaving, over = 0, total - usable * _STAYS
+        for size in await ctx.tokens.sizes(talk):
+            over -= size
+            if over < 0:
+                break
+            leaving += 1
+        await prepare(talk[: min(leaving, len(talk) - 1)], ctx)
+
+
+class _Choice(NamedTuple):
+    """What was chosen for a user message."""
+
+    places: tuple[Place, ...]
+    """The passages, the most relevant first."""
+    alone: bool
+    """Whether the passages of earlier messages left with it."""
+
+    @classmethod
+    def read(cls, value: str) -> "_Choice":
+        alone, places = json.loads(value)
+        return cls(tuple((int(message), int(part)) for message, part in places), bool(alone))
+
+    def written(self) -> str:
+        return json.dumps([int(self.alone), self.places], separators=(",", ":"))
+
+
+class _Block(NamedTuple):
+    """Passages as they stand in front of a user message."""
+
+    message: Message
+    tokens: int
+    places: tuple[Place, ...]
+
+
+class _Budget(NamedTuple):
+    """How many tokens passages may take."""
+
+    each: int
+    """For one message."""
+    free: int
+    """What the window leaves at the time of the message."""
+
+    def beside(self, blocks: dict[int, _Block]) -> int:
+        """What there is for a message beside the passages of earlier ones."""
+        carried = sum(block.tokens for block in blocks.values())
+        together = int(self.each * _TOGETHER) if blocks else self.each
+        return max(0, min(together - carried, self.each, self.free - carried))
+
+
+class _Recollection:
+    """The work on one request."""
+
+    def __init__(
+        self, policy: RecallHistory, request: ChatRequest, ctx: Context, sent: Mapping[int, int], gone: Sequence[int]
+    ) -> None:
+        self._policy, self._request, self._ctx, self._sent, self._gone = policy, request, ctx, sent, gone
+        self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
+        self._usable = ctx.model.usable(request)
+        self._seen: dict[int, str] = {}
+
+    async def decision(self, asked: int, before: Sequence[int]) -> Decision:
+        """The request with the passages of the last user message, and those of earlier ones that stay."""
+        self._seen = await self._hashes([*before, asked])
+        sizes = await self._ctx.tokens.sizes(self._request.messages)
+        total = (await self._ctx.tokens.count(self._request)).total
+        came = (await self._ctx.tokens.count(self._ctx.incoming)).total
+        room = min(int(self._usable * self._policy.ceiling), came)
+        share = int(self._usable * self._policy.share) - sizes[asked]  # what is new goes before what was
+        each = min(share, self._policy.max_tokens, self._worth(came - total))
+        budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
+        blocks = await self._earlier(before)
+        choice, how = await self._choice(asked, budget, blocks, sizes)
+        if choice.alone or total + sum(block.tokens for block in blocks.values()) > room:
+            blocks = {}
+        most = budget.beside(blocks)
+        for level in range(_LEVELS):
+            block = await self._block(choice.places, most >> level)
+            if block is None:
+                break
+            if total + block.tokens + sum(each.tokens for each in blocks.values()) <= room:
+                blocks[asked] = block
+                break
+        return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.places else how)
+
+    def _worth(self, gone: int) -> int:
+        """How many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
+        rules = self._ctx.model.cache
+        paid = int(gone * rules.read / max(rules.write, rules.read) * _SPENT) if rules.ttl else gone
+        return max(paid, self._policy.beside_tools)
+
+    def _placed(self, blocks: dict[int, _Block], how: str) -> Rewrite:
+        tokens = sum(block.tokens for block in blocks.values())
+        shown = {place: [block.message] for place, block in blocks.items()}
+        return Rewrite(
+            self._request.with_messages(placed(self._request.messages, shown)),
+            why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
+            facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
+        )
+
+    async def _earlier(self, places: Sequence[int]) -> dict[int, _Block]:
+        """The passages that stood in front of earlier user messages in the last request, by the messages' places."""
+        blocks: dict[int, _Block] = {}
+        if self._ctx.memo is None or not self._ctx.model.cache.ttl or not places:
+            return blocks
+        for place, value in zip(places, await self._ctx.memo.known([*map(self._key, places)]), strict=True):
+            if value is None:
+                continue
+            choice = _Choice.read(value)
+            if choice.alone:
+                blocks.clear()
+            block = await self._block(choice.places, self._policy.max_tokens)
+            if block is not None:
+                blocks[place] = block
+        return blocks
+
+    async def _hashes(self, asked: Sequence[int]) -> dict[int, str]:
+        """What had left before each of these messages, as a hash; by its place among the client's."""
+        policy, gone, incoming = self._policy, set(self._gone), self._ctx.incoming.messages
+        wanted = {self._sent[place] for place in asked}
+        read = sorted(gone | wanted)
+        digests = await self._ctx.once.of_each(_digest, [incoming[place] for place in read])
+        running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
+        hashes: dict[int, str] = {}
+        for place, digest in zip(read, digests, strict=True):
+            if place in wanted:
+                asking = running.copy()
+                asking.update(b"%d " % place + digest)  # the same words may be said twice
+                hashes[place] = asking.hexdigest()
+            if place in gone:
+                running.update(digest)
+        return hashes
+
+    def _key(self, asked: int) -> str:
+        return f"recalled-{self._seen[self._sent[asked]]}"
+
+    async def _choice(
+        self, asked: int, budget: "_Budget", earlier: dict[int, _Block], sizes: Sequence[int]
+    ) -> tuple[_Choice, str]:
+        """What bears on a message, from memory where it was worked out before; and how it was found."""
+        memo, key = self._ctx.memo, self._key(asked)
+        if memo is not None and (known := (await memo.known([key]))[0]) is not None:
+            return _Choice.read(known), "as before"
+        found, how, _ = await self._found(asked)
+        # the answer before the message was never sent: it is new whatever stands in front of it
+        end = asked - (self._request.messages[asked - 1].get("role") == "assistant")
+        choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
+        block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
+        choice = choice._replace(places=block.places if block is not None else ())
+        how = "no room for passages" if found and not choice.places else how
+        if memo is not None:
+            choice = _Choice.read(await memo.settle(key, choice.written()))
+        return choice, how
+
+    def _chosen(self, found: Sequence[Found], budget: "_Budget", earlier: dict[int, _Block], behind: int) -> _Choice:
+        """The passages to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
+        fresh = _fitting(found, budget.beside({}))
+        carried = sum(block.tokens for block in earlier.values())
+        there = {place for block in earlier.values() for place in block.places}
+        core = [each for each in fresh if each.share >= _CORE and each.is_about]
+        if self._request.tools:
+            core = _fitting(core, self._policy.beside_tools) or core[:1]
+        if self._request.tools or earlier:
+            fresh = core
+        missing = [each for each in core if each.place not in there]
+        needed, lacking = (sum(each.tokens for each in some) for some in (core, missing))
+        serves = 2 * lacking <= needed and lacking <= budget.beside(earlier)
+        leaving_costs_more = turns_to_pay(self._ctx.model.cache, carried, behind) > self._policy.turns
+        if earlier and (serves or leaving_costs_more):
+            return _Choice(tuple(each.place for each in missing), alone=False)
+        return _Choice(tuple(each.place for each in fresh), alone=True)
+
+    async def _found(self, asked: int) -> Answer:
+        """What a message asks for; one that says too little by itself is read with the user's message before it."""
+        question, policy = _ends(self._request.messages[asked].text), self._policy
+        answer = await self._search.find(question, least=policy.least, wait=policy.wait)
+        if answer.may_refer and len(terms(question)) < _ASKED:
+            before = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
+            question = f"{_ends(next(before, ''))}\n{question}"
+            answer = await self._search.find(question, least=max(policy.least, _CORE), wait=policy.wait)
+        return answer
+
+    async def _block(self, places: tuple[Place, ...], budget: int) -> _Block | None:
+        """As many of the passages as fit; None where none does."""
+        while places:
+            about = await self._search.shown(places)
+            (tokens,) = await self._ctx.tokens.sizes([about])
+            if tokens <= budget:
+                return _Block(about, tokens, places)
+            fitting = min(len(places) - 1, len(places) * max(budget, 0) // tokens)
+            places = places[:fitting] if fitting else places[1:]
+        return None
+
+
+def _digest(message: Message) -> bytes:
+    return blake2b(message.raw, digest_size=16).digest()
+
+
+def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:
+    """Those that fit into so many tokens, taken in their order; one that is too long is passed over."""
+    taken: list[Found] = []
+    for each in found:
+        if each.tokens <= tokens:
+            taken.append(each)
+            tokens -= each.tokens
+    return taken
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= _QUERY else f"{text[: _QUERY // 2]}\n{text[-_QUERY // 2 :]}"

@@ -1,0 +1,341 @@
+"""Which of a user's messages in a conversation are overtaken by later ones, turn by turn. Pure."""
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from policies.resolve_clashes.agreement import narrower
+from policies.resolve_clashes.comparison import LONG, TYPED, clash
+from policies.resolve_clashes.differing import comparable, differ
+from policies.resolve_clashes.statements import Said, Statement
+from policies.resolve_clashes.subjects import at_other_times, told_apart
+from policies.resolve_clashes.terms import terms
+from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
+
+_FAR = 10
+"""User messages that a value of a task is looked for in."""
+_MANY = frozenset({"part of the day", "colour", "programming language", "format", "length", "temperature"})
+"""Groups of which one message may name one for this, and the next another one for that."""
+_AT_ONCE = 3
+"""Messages of which a new one is said to overtake something."""
+_SHORT = 40
+"""Characters of a clause that says hardly more than a value."""
+_BRIEF = 80
+"""Characters of a clause that asks for what there is at a place, and no more."""
+_WEATHER = "weather"
+_WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast rain raining tiempo temperatura lluvia")
+_LOOKED_UP = frozenset({"place", "account"})
+_NEXT = 2
+"""User messages within which one member of a group takes the place of another without further signs."""
+_OF_GREETINGS = frozenset({"date", "time", "part of the day"})
+"""Kinds of values that stand in greetings too: `Hello, I need help today`."""
+_LATEST = 20
+"""Statements with the same term that a new one is compared with."""
+_NEAR = 4
+"""User messages within which a value is corrected without a word of what it is a value of."""
+
+
+class Clash(NamedTuple):
+    """A statement that a later one overtakes, or that the same message contradicts."""
+
+    older: int
+    """The place of the message among those that were given."""
+    older_start: int
+    older_end: int
+    newer: int
+    newer_start: int
+    newer_end: int
+    reason: str
+    solvable: bool
+    """Whether it is known which of the two holds: not where both stand in one message, or both are uncertain."""
+    was: str = ""
+    """The older statement, as it is quoted."""
+    now: str = ""
+    """The newer one."""
+
+    @property
+    def of(self) -> tuple[int, int]:
+        """Which statement is overtaken."""
+        return self.older, self.older_start
+
+
+class Turn(NamedTuple):
+    """A user's message and what the assistant had said before it."""
+
+    place: int
+    said: Said
+    heard: Said | None
+
+
+class Overtaken(NamedTuple):
+    """What one message overtakes in itself and in those before, given what each of those overtakes."""
+
+    clashes: tuple[Clash, ...] = ()
+    gone: frozenset[tuple[int, int]] = frozenset()
+    """What does not hold any more since then: the places of messages, and where the statement begins."""
+
+
+def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[Overtaken]:
+    """What each message overtakes of which `known` does not tell it.
+
+    Each statement is overtaken once: what held no longer can be overtaken no more.
+    """
+    wanted = [at for at, each in enumerate(known) if each is None]
+    looked_up = (one.keys for at in wanted for one in turns[at].said.statements)
+    index, gone, done = _Index(frozenset().union(*looked_up)), set[tuple[int, int]](), list[Overtaken]()
+    first = min(wanted, default=len(turns))
+    index.add_before(turns[:first])
+    for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
+        if each is None:
+            each = _first_only(_of_turn(turns, at, index, gone), gone)
+            done.append(each)
+        elif at > first:
+            index.add_all(turn)
+        gone |= each.gone
+    return done
+
+
+def _first_only(found: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
+    fresh = [each for each in found if each.of not in gone]
+    # of what one message overtakes, the latest tells most
+    taken = sorted({each.older for each in fresh})[-_AT_ONCE:]
+    kept = tuple(each for each in fresh if each.older in taken)
+    return Overtaken(kept, frozenset(each.of for each in fresh if each.solvable))
+
+
+class _Index:
+    """Statements by what they must share with one that clashes with them, of what is looked up: the latest for each."""
+
+    def __init__(self, looked_up: frozenset[str]) -> None:
+        self._looked_up = looked_up
+        self._by_key: dict[str, deque[tuple[int, Turn, Statement]]] = defaultdict(lambda: deque(maxlen=_LATEST))
+        self._count = 0
+
+    def add_before(self, turns: Sequence[Turn]) -> None:
+        """Add turns to an empty index, from the end: what is looked up is mostly there soon."""
+        wanted, number = set(self._looked_up), 0
+        for turn in reversed(turns):
+            for statement in reversed(turn.said.statements):
+                number -= 1
+                if wanted.isdisjoint(statement.keys):
+                    continue
+                for key in wanted & statement.keys:
+                    known = self._by_key[key]
+                    known.appendleft((number, turn, statement))
+                    if len(known) == _LATEST:
+                        wanted.remove(key)
+
+    def add_all(self, turn: Turn) -> None:
+        for statement in turn.said.statements:
+            self.add(turn, statement)
+
+    def add(self, turn: Turn, statement: Statement) -> None:
+        self._count += 1
+        entry = (self._count, turn, statement)
+        for key in statement.keys & self._looked_up:
+            self._by_key[key].append(entry)
+
+    def near(self, statement: Statement) -> list[tuple[Turn, Statement]]:
+        """Those that may clash with a statement, in their order."""
+        found = {entry[0]: entry for key in statement.keys for entry in self._by_key.get(key, ())}
+        return [found[number][1:] for number in sorted(found)]
+
+
+def _of_turn(turns: Sequence[Turn], last: int, index: _Index, gone: Collection[tuple[int, int]]) -> list[Clash]:
+    turn, found = turns[last], list[Clash]()
+    for new in turn.said.statements:
+        for where, old in index.near(new):
+            if (where.place, old.start) in gone:
+                continue
+            reason = clash(old, new)
+            if reason is not None:
+                found.append(_clash(where, old, turn, new, reason))
+        index.add(turn, new)
+    done = {each.of for each in found}
+    for each in _slots(turns, last):
+        if each.of not in done:
+            done.add(each.of)
+            found.append(each)
+    return found
+
+
+def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
+    solvable = where.place != turn.place and not (old.hedged and new.hedged)
+    return Clash(
+        where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable, old.quote, new.quote
+    )
+
+
+def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
+    """Values of a task that the user gives anew: the latest one of the same slot is overtaken."""
+    turn, found = turns[last], list[Clash]()
+    tone = _Tone.of(turn)
+    for new in turn.said.statements:
+        if _asks(new) or new.another or new.negative or new.end - new.start > LONG:
+            continue
+        short = new.end - new.start <= _SHORT
+        for value in new.values:
+            if new.kind == "question" and not _asked_with(new, value):
+                continue
+            if (
+                value.kind == "count"
+                and value.unit not in SLOT_UNITS
+                and not (short and (tone.correcting or new.correcting))
+            ):
+                continue
+            held = _held(turns, last, value)
+            if held is None or held.statement.terms == new.terms or not _taken_up(turns, last, held, new):
+                continue
+            if _overtakes(held, new, value, tone):
+                found.append(_clash(held.turn, held.statement, turn, new, "slot"))
+    return found
+
+
+def _asks(statement: Statement) -> bool:
+    """Whether it asks, other than to look something up: `what is the weather in Rome` is a request."""
+    if statement.kind != "question":
+        return False
+    return statement.end - statement.start > _BRIEF or not any(
+        _asked_with(statement, each) for each in statement.values
+    )
+
+
+def _asked_with(statement: Statement, value: Value) -> bool:
+    """Whether one asks with a value as one requests: what there is at a place or in an account, the weather."""
+    return value.kind in _LOOKED_UP or (value.kind == "date" and not _WEATHER_TERMS.isdisjoint(statement.about))
+
+
+class _Held(NamedTuple):
+    """The latest earlier statement that gave a slot a value."""
+
+    turn: Turn
+    statement: Statement
+    value: Value
+    distance: int
+    """How many user messages ago."""
+
+
+class _Tone(NamedTuple):
+    """How a message stands to what was said before it."""
+
+    heard: Said
+    correcting: bool
+    following: bool
+
+    @classmethod
+    def of(cls, turn: Turn) -> "_Tone":
+        said, heard = turn.said.statements, turn.heard or Said()
+        first = said[:1]
+        return cls(heard, any(each.correcting for each in first), any(each.following for each in first) or heard.failed)
+
+
+def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
+    for at in range(last - 1, max(-1, last - _FAR), -1):
+        for old in reversed(turns[at].said.statements):
+            if _asks(old) or old.negative or old.end - old.start > LONG:
+                continue
+            for held in reversed(old.values):
+                if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
+                    return _Held(turns[at], old, held, last - at)
+    return None
+
+
+def _taken_up(turns: Sequence[Turn], last: int, held: _Held, new: Statement) -> bool:
+    """Whether an earlier value is one of a task: the assistant took it up, or both are about the same."""
+    kind, at = held.value.kind, last - held.distance
+    before = turns[at].heard
+    return (
+        kind not in _OF_GREETINGS
+        or not held.statement.about.isdisjoint(new.about)
+        or (before is not None and kind in before.asked)
+        or _WEATHER in _topic(held.statement, held.value)
+        or (_is_wish(held.statement) and any(each.kind == "place" for each in held.statement.values))
+        or any(
+            turn.heard.failed or any(each[0] in _OF_GREETINGS and each[2] != "today" for each in turn.heard.named)
+            for turn in turns[at + 1 : last + 1]
+            if turn.heard
+        )
+    )
+
+
+def _is_wish(statement: Statement) -> bool:
+    return statement.wanting or statement.kind == "request"
+
+
+def _same_part(held: Value, value: Value) -> bool:
+    return held.part == value.part or "weak" in (held.part, value.part)
+
+
+def _same_unit(held: Value, value: Value) -> bool:
+    return held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""}
+
+
+def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+    """Whether a value is meant in the place of the one that is held."""
+    if not differ(held.value, value) or at_other_times(held.statement, new):
+        return False
+    near = held.distance <= _NEAR
+    if value.part == "weak" and not (_spoken_of(tone, value) or (near and _wanted(new, tone))):
+        return False
+    if tone.heard.confirming and _repeated(tone.heard, held.value, value):
+        return True
+    shared = bool(held.statement.about & new.about)
+    if new.correcting or tone.correcting:
+        return near or shared
+    if not comparable(held.value, value):
+        return near and (new.following or new.wanting)
+    if near and (new.following or tone.following):
+        return shared or value.kind not in NUMBERS
+    return _goes_on(held, new, value, tone)
+
+
+def _spoken_of(tone: _Tone, value: Value) -> bool:
+    return any(each[0] == value.kind for each in tone.heard.named)
+
+
+def _wanted(new: Statement, tone: _Tone) -> bool:
+    return new.wanting or new.correcting or new.following or tone.correcting or tone.following
+
+
+def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+    """Whether a value is meant so, though nothing says that it is changed."""
+    if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
+        return False
+    if held.statement.kind == new.kind == "statement" and not new.own and narrower(held.statement, new):
+        return False
+    if value.kind in TYPED:
+        bare = not new.about or (held.distance == 1 and not held.statement.about and new.wanting)
+        if _WEATHER in _topic(held.statement, value) & _topic(new, value):
+            return held.distance <= _NEAR and new.end - new.start <= _BRIEF
+        elliptic = bare and value.kind not in tone.heard.asked
+        return held.distance <= _NEAR and (elliptic or (bool(value.unit) and value.unit == held.value.unit))
+    lately = held.distance <= (_NEAR if _wanted(new, tone) else _NEXT)
+    if not (new.first or new.end - new.start <= _SHORT or new.kind == "request" or _wanted(new, tone)):
+        return False  # a statement about the world
+    return lately and not (held.statement.likes or new.likes) and value.kind not in _MANY
+
+
+def _of_another(held: _Held, new: Statement, value: Value) -> bool:
+    """Whether both say what they are about, and that is not the same."""
+    if value.part == "weak" and new.wanting:
+        return False
+    unit = unit_terms(value) if value.unit else frozenset()
+    mine, theirs = _topic(held.statement, value) - unit, _topic(new, value) - unit
+    shared = mine & theirs
+    return bool(mine) and bool(theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)
+
+
+def _topic(statement: Statement, value: Value) -> frozenset[str]:
+    """What a statement is about, with what it says besides the value: of a place, what is there."""
+    topic = frozenset(_WEATHER if each in _WEATHER_TERMS else each for each in statement.about)
+    if value.kind != "place":
+        return topic
+    return topic | {each.value for each in statement.values if each.kind not in TYPED and not each.part}
+
+
+def _repeated(heard: Said, held: Value, value: Value) -> bool:
+    """Whether the assistant had just named the value that was held, or one like it, and not the new one."""
+    named = [each for each in heard.named if each[0] == held.kind and (each[1] == held.unit or not held.unit)]
+    if not named or any(each[2] == value.value for each in named):
+        return False
+    return any(each[2] == held.value for each in named) or held.kind in ("date", "time")

@@ -1,0 +1,312 @@
+"""Dates, times, amounts and counts in a clause, in English and Spanish, in a form that can be compared. Pure."""
+
+import re
+from typing import NamedTuple
+
+from policies.resolve_clashes.terms import stem
+
+
+class Value(NamedTuple):
+    """Something that is one thing at a time: a later one of the same kind, part and unit takes its place."""
+
+    kind: str
+    """`date`, `time`, `count`, `money`, `percent`, `place`, or a group of `categories`."""
+    part: str
+    """What of it: `end` for a return or check-out, `from` and `to` of a journey; empty otherwise."""
+    unit: str
+    """Of what there are so many; empty where it is not said."""
+    value: str
+    """The same for equal values."""
+    start: int
+    """Where it stands in the text it was found in."""
+    end: int
+
+    @property
+    def slot(self) -> tuple[str, str]:
+        """What it is a value of."""
+        return (self.kind, self.unit)
+
+
+NUMBERS = frozenset({"count", "money", "percent"})
+"""Kinds of values that are amounts."""
+
+_NUMBERS = {
+    word: number
+    for number, names in enumerate(
+        (
+            "zero cero", "one un uno una", "two dos couple", "three tres", "four cuatro", "five cinco", "six seis",
+            "seven siete", "eight ocho", "nine nueve", "ten diez", "eleven once", "twelve doce dozen", "thirteen trece",
+            "fourteen catorce", "fifteen quince", "sixteen dieciseis", "seventeen diecisiete", "eighteen dieciocho",
+            "nineteen diecinueve", "twenty veinte",
+        )
+    )
+    for word in names.split()
+} | {"thirty": 30, "treinta": 30, "forty": 40, "cuarenta": 40, "fifty": 50, "cincuenta": 50}  # fmt: skip
+_UNCERTAIN = frozenset({"un", "una", "uno", "once", "one"})
+"""Numbers that are mostly something else: they count only in front of a unit that is counted."""
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january enero jan", "february febrero feb", "march marzo", "april abril apr", "may mayo", "june junio jun",
+            "july julio jul", "august agosto aug", "september septiembre setiembre sept sep", "october octubre oct",
+            "november noviembre nov", "december diciembre dec",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}  # fmt: skip
+_DAYS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "monday lunes", "tuesday martes", "wednesday miercoles", "thursday jueves", "friday viernes",
+            "saturday sabado", "sunday domingo",
+        )
+    )
+    for name in names.split()
+}  # fmt: skip
+_UNITS = {
+    word: unit
+    for unit, names in {
+        "people": "people person persons passenger passengers guest guests traveler travelers traveller travellers "
+        "adult adults friend friends attendees of persona personas pasajero pasajeros viajero viajeros huesped "
+        "huespedes comensal comensales invitados adulto adultos",
+        "room": "room rooms habitacion habitaciones cuarto cuartos",
+        "bedroom": "bedroom bedrooms bed dormitorio dormitorios",
+        "bath": "bath baths bathroom bathrooms bano banos",
+        "ticket": "ticket tickets seat seats entrada entradas billete billetes boleto boletos asiento asientos",
+        "day": "day days dia dias night nights noche noches",
+        "week": "week weeks semana semanas",
+        "month": "month months mes meses",
+        "year": "year years ano anos",
+        "hour": "hour hours hora horas",
+        "minute": "minute minutes min mins minuto minutos",
+        "star": "star stars estrella estrellas",
+        "bag": "bag bags suitcase suitcases maleta maletas",
+        "table": "table tables mesa mesas",
+    }.items()
+    for word in names.split()
+}
+SLOT_UNITS = frozenset(_UNITS.values())
+"""Units of what people order, book and stay."""
+_NUM = r"\d{1,3}(?: \d{3}){1,4}\b|\d[\d.,]{0,14}\d|\d|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
+_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_DAY = "|".join(_DAYS)
+_PART_OF_DAY = r"morning|afternoon|evening|night|manana|tarde|noche"
+
+_DATE = re.compile(
+    rf"\b(?:(?P<m1>{_MONTH})\s+(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?\b|"
+    rf"(?:el\s+)?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of|de)\s+(?P<m2>{_MONTH}|this month|este mes)\b|"
+    r"(?P<iso>\d{4}-\d\d-\d\d)\b|"
+    r"(?P<d3>\d{1,2})(?:st|nd|rd|th)\b(?!\s+(?:grade|floor|place|time|edition|anniversary|birthday|century|largest|"
+    r"biggest|street|avenue|version|attempt|year))|\bel\s+(?:dia\s+)?(?P<d4>\d{1,2})\b(?!\s*%)|"
+    rf"(?P<wd>{_DAY})s?\b(?:\s+(?P<nx>next week|of next week|que viene))?|"
+    r"(?P<rel>day after tomorrow|pasado manana|tomorrow|today|hoy|(?<!la )(?<!de )manana))",
+)
+_TIME = re.compile(
+    rf"\b(?:(?P<half>half past|quarter past|quarter to)\s+(?P<h1>{_NUM})|"
+    rf"(?P<h2>\d{{1,2}}|{'|'.join(_NUMBERS)})(?::(?P<n2>\d\d))?\s*(?P<ap>[ap]\.?m\b\.?)|"
+    rf"(?P<h3>[012]?\d):(?P<n3>[0-5]\d)(?!:)|"
+    rf"(?P<w4>noon|midday|midnight|mediodia|medianoche)|"
+    rf"(?:a|para|sobre) las?\s+(?P<h5>{_NUM})(?::(?P<n5>\d\d)| y (?P<f5>media|cuarto)| menos (?P<g5>cuarto))?|"
+    rf"(?:at\s+)?(?P<h6>{_NUM})\s+(?:o'?clock|in the (?:{_PART_OF_DAY})|de la (?:{_PART_OF_DAY}))|"
+    rf"at\s+(?P<h8>\d{{1,2}}|{'|'.join(_NUMBERS)})(?=\s*(?:$|[.,!?](?!\d)|now|please|instead|on\b|tomorrow|today|"
+    rf"tonight|in the))|"
+    rf"(?:{_PART_OF_DAY})\s+(?:at\s+)?(?P<h7>\d{{1,2}}(?::(?P<n7>\d\d))?|"
+    rf"{'|'.join(n for n in _NUMBERS if n not in _UNCERTAIN)})\b)"
+    rf"(?:\s*(?:in the|de la)\s+(?:{_PART_OF_DAY}))?"
+)
+_CURRENCY = r"dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$"
+_MONEY = re.compile(
+    r"(?P<s>[$€£])\s?(?P<a>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k>k|thousand|million|mil|millones)?\b|"
+    r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
+    rf"(?:de )?(?:{_CURRENCY})|"
+    r"\b(?:budget|presupuesto)\W{1,3}(?:(?:is|of|now|es|de|ahora|son|sera)\s+){0,3}"
+    r"(?P<c>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k3>k|mil)?\b"
+    rf"(?:\s?(?:{_CURRENCY}))?"
+)
+_EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w")
+_PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
+_COUNT = re.compile(
+    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d|(?<=[a-z])[a-z])"
+    r"(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|x)\b|(?=[ -]+(?P<a>[a-z']+)"
+    r"(?:[ -]+(?P<b>[a-z']+))?(?:[ -]+(?P<c>[a-z']+))?))?"
+)
+_NO_UNITS = """
+and or but of to in on at for from with the a an is are was were it that this i you we he she they please instead now
+long tall high wide deep old away left ago early late
+y o pero de en a al con para por que es son el la los las un una me am pm per more less most times th st nd rd than
+which what so if just because actually only total altogether tonight today tomorrow mejor ahora hoy manana solo maximo
+"""
+_NOT_UNITS = frozenset(_NO_UNITS.split())
+_END = re.compile(
+    r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]?out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
+    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due|plazo|entrega|acaba|termina|finaliza|vence)\b"
+    r"[^.]{0,36}$"
+)
+_WE_ARE = re.compile(r"\b(?:somos|seremos|eramos|we are|we're|we'll be|we will be|party of|mesa para|table for)\s+$")
+_GROUPED = re.compile(r"([1-9]\d{0,2}(?:(?:,\d{3})+|(?:\.\d{3})+|(?: \d{3})+))([.,]\d+)?")
+_NO_GROUPS = str.maketrans("", "", " ,.")
+_FOR = re.compile(r"\b(?:table|reservation|booking|dinner|lunch|mesa|reserva|cena)\b[^.]{0,30}\b(?:for|para)\s+$")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_BIRTH = re.compile(r"\b(?:born|birthday|anniversary|nac[ií]\w*|cumpleanos|aniversario)\b")
+
+
+def values(clause: str) -> tuple[Value, ...]:
+    """The values in a folded clause, in the order of the kinds; what one kind has read no other reads again."""
+    found, text = list[Value](), clause
+    for cue, read in _READERS:
+        for value in read(text) if cue.search(text) else ():
+            found.append(value)
+            text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
+    return tuple(found)
+
+
+def number(word: str) -> str | None:
+    """A number in digits or in words, as digits; None for what is none."""
+    if word in _NUMBERS:
+        return str(_NUMBERS[word])
+    grouped = _GROUPED.fullmatch(word)
+    digits = grouped[1].translate(_NO_GROUPS) + (grouped[2] or "").replace(",", ".") if grouped else word
+    digits = digits.replace(",", ".")
+    try:
+        return f"{float(digits):g}"
+    except ValueError:
+        return None
+
+
+def _emails(text: str) -> list[Value]:
+    return [Value("email", "", "", each[0], each.start(), each.end()) for each in _EMAIL.finditer(text)]
+
+
+def _money(text: str) -> list[Value]:
+    found = []
+    for match in _MONEY.finditer(text):
+        amount = number(match["a"] or match["b"] or match["c"])
+        if amount is None:
+            continue
+        times = {"k": 1e3, "thousand": 1e3, "mil": 1e3, "million": 1e6, "millones": 1e6}
+        scaled = float(amount) * times.get(match["k"] or match["k2"] or match["k3"] or "", 1)
+        start = match.start("c") if match["c"] else match.start()
+        found.append(Value("money", _part(text, start), "", f"{scaled:g}", start, match.end()))
+    return found
+
+
+def _percents(text: str) -> list[Value]:
+    return [
+        Value("percent", "", "", number(match[1]) or match[1], match.start(), match.end())
+        for match in _PERCENT.finditer(text)
+    ]
+
+
+def _times(text: str) -> list[Value]:
+    return [
+        Value("time", _part(text, match.start()), "", minutes, match.start(), match.end())
+        for match in _TIME.finditer(text)
+        if (minutes := _minutes(match)) is not None
+    ]
+
+
+def _minutes(match: re.Match[str]) -> str | None:
+    """Minutes from twelve o'clock: whether it is before or after noon is often not said."""
+    if match["w4"]:
+        return "0"
+    hour = number(
+        next(
+            h for h in (match["h1"], match["h2"], match["h3"], match["h5"], match["h6"], match["h7"], match["h8"]) if h
+        ).partition(":")[0]
+    )
+    if hour is None or "." in hour or int(hour) > 24:
+        return None
+    minutes = int(match["n2"] or match["n3"] or match["n5"] or match["n7"] or 0)
+    shift = {"half past": 30, "quarter past": 15, "quarter to": -15}.get(match["half"] or "", 0)
+    shift += {"media": 30, "cuarto": 15}.get(match["f5"] or "", 0) - (15 if match["g5"] else 0)
+    return str((int(hour) * 60 + minutes + shift) % 720)
+
+
+def _dates(text: str) -> list[Value]:
+    return [
+        Value("date", _part(text, match.start()), "", _day(match), match.start(), match.end())
+        for match in _DATE.finditer(text)
+        if not _BIRTH.search(text)
+    ]
+
+
+def _day(match: re.Match[str]) -> str:
+    """`m3d14`, `d14`, `w2`, or the word: a date as far as it was said."""
+    if match["iso"]:
+        _, month, day = match["iso"].split("-")
+        return f"m{int(month)}d{int(day)}"
+    day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
+    if day:
+        month = _MONTHS.get(match["m1"] or match["m2"] or "")
+        return f"m{month}d{int(day)}" if month else f"d{int(day)}"
+    if match["wd"]:
+        return f"w{_DAYS[match['wd']]}"
+    return {"hoy": "today", "manana": "tomorrow", "pasado manana": "day after tomorrow"}.get(match["rel"], match["rel"])
+
+
+def _counts(text: str) -> list[Value]:
+    found = []
+    for match in _COUNT.finditer(text):
+        count, following = number(match["n"]), [match["a"], match["b"], match["c"]]
+        unit = match["u0"] or _unit(following)
+        if not unit and (_WE_ARE.search(text[: match.start()]) or _FOR.search(text[: match.start()])):
+            unit = "people"
+        article = match["n"] in ("un", "una") and unit in ("day", "week", "month", "year", "hour", "room", "table")
+        uncertain = match["n"] in _UNCERTAIN and unit not in _UNITS.values()
+        if count is None or article or uncertain or (not unit and _YEAR.fullmatch(count)):
+            continue
+        unit, count = _in_bytes(unit, count)
+        found.append(Value("count", "", unit, count, match.start(), match.end("n")))
+    return found
+
+
+def _in_bytes(unit: str, count: str) -> tuple[str, str]:
+    """Sizes of data in one unit."""
+    times = {"gb": 1024.0, "mb": 1.0, "kb": 1 / 1024}.get(unit)
+    return (unit, count) if times is None else ("mb", f"{float(count) * times:g}")
+
+
+def _unit(following: list[str | None]) -> str:
+    """What is counted: the first word that is a unit, else the last of the words in front of a function word."""
+    if following[0] == "of" and following[1] in ("the", "my", "our", "these", "those"):
+        following = following[2:]
+    last = ""
+    for word in following:
+        if word is None or (word in _NOT_UNITS and word != "of"):
+            break
+        if word in _UNITS and not (word == "of" and following.index(word)):
+            return _UNITS[word] if word != "of" or "us" in following else ""
+        last = stem(word)
+    return last
+
+
+def _part(text: str, start: int) -> str:
+    return "end" if _END.search(text[max(0, start - 40) : start]) else ""
+
+
+_READERS = (
+    (re.compile("@"), _emails),
+    (re.compile(r"[$€£]|dolar|doll|euro|usd|eur|gbp|pound|buck|peso|budget|presupuesto"), _money),
+    (re.compile(r"%|percent|por ciento"), _percents),
+    (
+        re.compile(
+            r"\b(?:half past|quarter|noon|mid|medi[ao]|at\s|(?:a|para|sobre) las?\s|(?:in the|de la) |o'?clock|"
+            rf"{_PART_OF_DAY})|:\d|[ap]\.?m"
+        ),
+        _times,
+    ),
+    (re.compile(""), _dates),
+    (re.compile(""), _counts),
+)
+"""What stands wherever there is a value of a kind, and what reads these."""
+_OF_UNIT = {
+    unit: frozenset(stem(word) for word, named in _UNITS.items() if named == unit) | {unit} for unit in SLOT_UNITS
+} | {"year": frozenset({"year", "old", "ano", "edad"}), "people": frozenset({"peopl", "person"})}
+
+
+def unit_terms(value: Value) -> frozenset[str]:
+    """The stems of the words that name the unit of a value."""
+    return _OF_UNIT.get(value.unit) or frozenset({value.unit})

@@ -1,0 +1,67 @@
+"""Which of what is remembered of a user no longer holds, because something newer says otherwise. Pure."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from policies.inject_facts.patterns import facts_in, single
+from policies.resolve_clashes.comparison import clash
+from policies.resolve_clashes.reading import statements
+from policies.resolve_clashes.statements import Statement
+from proxy.text.tables import table
+
+_FILE = "remembered"
+
+
+class _Read(NamedTuple):
+    """What is known of a text."""
+
+    statements: tuple[Statement, ...]
+    facts: dict[str, str]
+    """What the user has one of: where they live, where they work."""
+
+
+def outdated(texts: Sequence[str]) -> dict[int, int]:
+    """The places of texts, the oldest first, that a newer one contradicts, each with that of the newest that does."""
+    read = [_read(first_person(text)) for text in texts]
+    found: dict[int, int] = {}
+    for newer in range(len(read)):
+        found |= {older: newer for older in range(newer) if _contradicts(read[older], read[newer])}
+    return found
+
+
+def first_person(text: str) -> str:
+    """A memory as the user would say it: `The user lives in Rome` as `I live in Rome`."""
+    for pattern, said in _forms():
+        text = pattern.sub(said, text, count=1)
+    return text
+
+
+def ways_to_say(text: str) -> list[str]:
+    """A memory in its own words, in the user's, and as facts: `Lives in: Rome`."""
+    said = first_person(text)
+    return [text, said, *(f"{fact.name}: {fact.value}" for fact in facts_in(said))]
+
+
+def _read(text: str) -> _Read:
+    return _Read(statements(text), single(facts_in(text)))
+
+
+def _contradicts(older: _Read, newer: _Read) -> bool:
+    if any(value.casefold() != newer.facts.get(name, value).casefold() for name, value in older.facts.items()):
+        return True
+    return any(_holds_no_longer(old, new) for old in older.statements for new in newer.statements)
+
+
+def _holds_no_longer(old: Statement, new: Statement) -> bool:
+    reason = clash(old, new)
+    if reason == "value":  # one travels to many places
+        return any(value.kind != "place" for value in new.values)
+    return reason is not None
+
+
+@cache
+def _forms() -> tuple[tuple[re.Pattern[str], str], ...]:
+    read = table(_FILE)
+    return tuple((re.compile(pattern, re.IGNORECASE), said) for pattern, said in read)

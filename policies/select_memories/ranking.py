@@ -1,0 +1,104 @@
+"""Which of the memories that were found are given to the model, and why others are not. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proxy.chat.remembered import RememberedItem
+from proxy.text.bm25 import terms
+
+_NAMED = 10
+"""Memories that are named in the figures, the nearest first."""
+_SHARED = 2
+"""Terms that a memory shares with a preference that it matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """What memories must reach; the fields are those of `select_memories`."""
+
+    top: int = 5
+    threshold: float = 0.7
+    fallback: float = 0.5
+    fallback_top: int = 3
+    floor: float = 0.4
+    recent: float = 3600.0
+    recent_bonus: float = 0.1
+    preference_bonus: float = 0.15
+    max_age: float | None = None
+    min_confidence: float = 0.3
+
+
+class Ranking(NamedTuple):
+    """What was chosen, the best first, and figures about it."""
+
+    chosen: tuple[RememberedItem, ...]
+    facts: dict[str, str | int | float | bool]
+
+    @property
+    def told(self) -> str:
+        """Why others stay out, as the end of a clause; empty where none does."""
+        told = [f"{self.facts[name]} {text}" for name, text in _WHY.items() if self.facts.get(name)]
+        return "".join(f", {each}" for each in told) + (", by the fallback" if self.facts.get("fallback") else "")
+
+
+def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:
+    """The memories to give."""
+    out = {item.id: reason for item in items if (reason := _reason(item, bars))}
+    fit = [item for item in items if item.id not in out]
+    scores = _scores(fit, bars)
+    order = sorted(fit, key=lambda item: (-scores[item.id], item.age, item.id))
+    passing = [item for item in order if scores[item.id] >= bars.threshold]
+    chosen = passing[: bars.top]
+    if not passing:
+        passing = [item for item in order if scores[item.id] > bars.fallback]
+        chosen = passing[: bars.fallback_top]
+    out |= {item.id: "left_rank" for item in passing[len(chosen) :]}
+    out |= {item.id: "left_relevance" for item in order[len(passing) :]}
+    by_fallback = bool(chosen) and scores[chosen[0].id] < bars.threshold
+    facts: dict[str, str | int | float | bool] = {"memories_found": len(items), **Counter(out.values())}
+    if chosen:
+        facts["given"] = ", ".join(f"{item.id} {scores[item.id]:.2f}" for item in chosen)
+    if out:
+        facts["left_out"] = _named([item for item in items if item.id in out], out, scores)
+    return Ranking(tuple(chosen), {**facts, **({"fallback": True} if by_fallback else {})})
+
+
+def _named(items: Sequence[RememberedItem], out: Mapping[str, str], scores: Mapping[str, float]) -> str:
+    """The nearest of those that stay out, each with its score and why; of one that got none its similarity."""
+    near = sorted(items, key=lambda item: (-scores.get(item.id, item.similarity), item.id))[:_NAMED]
+    return ", ".join(f"{each.id} {scores.get(each.id, each.similarity):.2f} {_WHY[out[each.id]]}" for each in near)
+
+
+_WHY = {
+    "left_relevance": "not relevant enough",
+    "left_age": "too old",
+    "left_confidence": "not sure enough",
+    "left_rank": "behind the best",
+}
+
+
+def _reason(item: RememberedItem, bars: Bars) -> str:
+    """Why a memory stays out whatever its score is; empty where it need not."""
+    if item.similarity < bars.floor:
+        return "left_relevance"
+    if item.confidence < bars.min_confidence:
+        return "left_confidence"
+    return "left_age" if bars.max_age is not None and item.age > bars.max_age else ""
+
+
+def _scores(items: Sequence[RememberedItem], bars: Bars) -> dict[str, float]:
+    """Similarity, and what is added to it."""
+    said = {item.id: frozenset(terms(item.text)) for item in items}
+    wishes = [item for item in items if _is_wish(item) and item.similarity >= bars.fallback]
+    scores: dict[str, float] = {}
+    for item in items:
+        matches = any(item is wish or len(said[item.id] & said[wish.id]) >= _SHARED for wish in wishes)
+        recent = bars.recent_bonus if item.age < bars.recent else 0.0
+        scores[item.id] = item.similarity + recent + (bars.preference_bonus if matches else 0.0)
+    return scores
+
+
+def _is_wish(item: RememberedItem) -> bool:
+    return item.is_own and item.kind == "preference"

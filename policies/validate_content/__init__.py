@@ -1,0 +1,298 @@
+"""Judge what enters from outside, and mark, set aside or refuse what is not good enough."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from policies.validate_content.measures import (
+    HOUR,
+    Content,
+    Item,
+    Verdict,
+    freshness,
+    injected,
+    items,
+    judge,
+    passages,
+    present,
+    standing,
+    stated,
+)
+from proxy.chat import ChatRequest, Message
+from proxy.chat.edits import Change, Stretch, changed
+from proxy.chat.markers import MARKER
+from proxy.chat.texts import Text, texts_of, with_text
+from proxy.context import Context
+from proxy.policy import SETTINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
+
+_SPEAKERS = frozenset({"system", "developer", "user"})
+_PASSAGE = 2000
+"""Characters of a content whose meaning is compared."""
+
+_Poor = tuple[Item, Stretch | None, str]
+"""A content, where an earlier step has put it, and what is wrong with it."""
+
+
+class Scores(BaseModel):
+    """A figure for each measure."""
+
+    model_config = SETTINGS
+
+    relevance: float = Field(default=0.7, ge=0, le=1)
+    """Words that the content shares with what asked for it: none makes 0, one 0.7, two 0.91."""
+
+    freshness: float = Field(default=1.0, ge=0, le=1)
+    """`fresh` divided by the age that the content states, at most 1: 1 asks for content no older than `fresh`, 0.04 is
+    about a day where `fresh` is an hour."""
+
+    accuracy: float = Field(default=0.9, ge=0, le=1)
+    """The share of what can be checked in the content itself that is right: characters, dates, sums."""
+
+    completeness: float = Field(default=0.5, ge=0, le=1)
+    """Cut off in the middle is 0.4, empty 0.6, cut off and saying so 0.8; else the share of the promised members."""
+
+    consistency: float = Field(default=0.7, ge=0, le=1)
+    """One contradiction makes 0.5, the record of another id than was asked for 0."""
+
+
+class ValidateContent(Policy):
+    """Judge tool results and injected data by five measures: relevance, freshness, accuracy, completeness, consistency.
+
+    Each is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.
+    Injected data are blocks in `knowledge_tags`, in the client's user messages or put there by an earlier step: each
+    memory of `select_memories`, each text of `include_shared`. What is below a threshold is treated by `action`.
+    `annotate` puts a line in front of a result, memory or text that says what is wrong. `quarantine` archives it, with
+    the reason, and leaves that line with a handle; what cannot be archived is annotated, and a memory just stays out.
+    `reject` refuses the request, if the content is new in it and the client's; what a step has put there is set aside.
+    A user's message is never changed: what is said of data in it goes into a note in front of it. Where
+    `recall_history` brings passages of a poor result back, its line comes with them.
+
+    Good content stays as it is, byte for byte. A verdict depends on the content and on what stood before it, so it
+    never changes, and the provider's prompt cache keeps hitting. How old a content is depends on when it came: that is
+    remembered at its first sight. Put it behind the steps that shorten tool results, where it judges what the client
+    sent and its lines stay in front of the short form, and behind those that inject. It cannot see what is false: that
+    takes trusted facts.
+    """
+
+    may_grow: ClassVar[bool] = True
+    gives_way: ClassVar[bool] = True
+
+    action: Literal["annotate", "quarantine", "reject"] = "annotate"
+    """What happens to content that is below a threshold."""
+
+    timeout: float = Field(default=2.0, gt=0)
+    """Seconds after which the step is given up: only a long conversation that was never seen takes so much."""
+
+    least: Scores = Scores()
+    """The thresholds of the measures; 0 turns one off."""
+
+    weights: Scores = Scores(relevance=0.3, freshness=0.1, accuracy=0.3, completeness=0.2, consistency=0.1)
+    """What each measure counts in the overall score, their mean; measures that can tell nothing are left out."""
+
+    overall: float = Field(default=0.7, ge=0, le=1)
+    """The threshold of the overall score."""
+
+    fresh: float = Field(default=HOUR, gt=0)
+    """Seconds up to which content that states its age is fresh."""
+
+    meaning: float = Field(default=0.0, ge=0, le=1)
+    """Content that shares too few words is relevant all the same where its meaning is so near (0.35), by the configured
+    embedding; what that cannot tell in time counts as relevant. 0 asks for words only."""
+
+    wait: float = Field(default=0.3, ge=0)
+    """Seconds to wait for that."""
+
+    skip_tools: tuple[str, ...] = ()
+    """Globs of the names of tools whose results are not judged."""
+
+    knowledge_tags: tuple[str, ...] = (
+        "relevant_context",
+        "context",
+        "documents",
+        "memories",
+        "search_results",
+        "shared_context",
+    )
+    """Tags that enclose data in user messages: `<context>...</context>`. Memories that `select_memories` gives stand in
+    `relevant_context`, what other agents gave in `shared_context`."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it refuses what is not good enough."""
+        return self.action == "reject"
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Judge what the client sent and what earlier steps have added, and treat what stands in the request of it."""
+        found: list[tuple[Item, Stretch | None]] = [
+            *((item, None) for item in items(ctx.incoming, self.knowledge_tags, self.skip_tools)),
+            *injected(request, ctx.incoming, self.knowledge_tags),
+        ]
+        verdicts = [await self._verdict(item, ctx) for item, _ in found]
+        least, weights = self.least.model_dump(), self.weights.model_dump()
+        told = [_findings(each, least, weights, self.overall) for each in verdicts]
+        poor = [(item, stretch, what) for (item, stretch), what in zip(found, told, strict=True) if what]
+        facts = self._facts([item for item, _ in found], verdicts, poor)
+        findings = [f"{'before ' * item.added}messages[{item.place}]: {what}" for item, _, what in poor]
+        refused = next((what for item, _, what in poor if item.is_new and not item.added), None)
+        if refused is not None and self.action == "reject":
+            why = f"content in the request is not good enough: {refused}"
+            return Reject(why, code="content_quality", facts=facts, findings=findings)
+        messages, done = await self._treated(request, poor, ctx) if poor else (request.messages, 0)
+        if not done:
+            why = f"{len(found)} contents are good enough" if not poor else f"{len(poor)} are marked or gone"
+            return Keep(why, facts, findings)
+        why = f"{done} of {len(found)} contents are below a threshold"
+        return Rewrite(request.with_messages(messages), why, facts, findings)
+
+    async def _verdict(self, item: Item, ctx: Context) -> Verdict:
+        content = item.content
+        key = ("validate_content", *map(hash, content), len(content.text))
+        verdict, made = await ctx.once.of_key(key, len(content.text), partial(_judged, content))
+        if made is not None:
+            verdict = verdict._replace(freshness=freshness(made, await self._came(item, ctx), self.fresh))
+        near = verdict.relevance
+        if not self.meaning or near is None or near.score >= self.least.relevance:
+            return verdict
+        return verdict._replace(relevance=near._replace(score=max(near.score, await self._nearness(item, ctx))))
+
+    async def _came(self, item: Item, ctx: Context) -> float | None:
+        """When a content came: what the conversation in front of it says of the time, else when it was first seen."""
+        before = [each for each in ctx.incoming.messages[: item.place] if each.get("role") in _SPEAKERS]
+        told = await ctx.once.of_each(_present, before)
+        if ctx.memo is None or any(told):
+            return max(filter(None, told), default=None)
+        key = f"quality/came/{item.name}"
+        if item.is_new and ctx.now is not None:
+            return float(await ctx.memo.settle(key, f"{ctx.now:.0f}"))
+        known = (await ctx.memo.known([key]))[0]
+        return None if known is None else float(known)
+
+    async def _nearness(self, item: Item, ctx: Context) -> float:
+        """1 where the meaning is near enough, or nobody can tell; settled at its first sight."""
+        if ctx.embedder is None or ctx.memo is None:
+            return 1.0
+        key = f"quality/near/{item.name}"
+        if not item.is_new:
+            return float((await ctx.memo.known([key]))[0] or 1)
+        passage = item.content.text[:_PASSAGE]
+        found = (await ctx.embedder.similarities(item.content.query, [passage], wait=self.wait))[0]
+        return float(await ctx.memo.settle(key, "1" if found is None or found >= self.meaning else "0"))
+
+    def _facts(self, found: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[_Poor]) -> dict[str, Fact]:
+        """The figures of what is new in the request: the rest was told before."""
+        new = [verdict for item, verdict in zip(found, verdicts, strict=True) if item.is_new]
+        facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, *_ in poor)}
+        scores = {
+            "quality_score": [verdict.overall(self.weights.model_dump()) for verdict in new],
+            "relevance_score": [verdict.relevance.score for verdict in new if verdict.relevance is not None],
+            "accuracy_score": [verdict.accuracy.score for verdict in new if verdict.accuracy is not None],
+        }
+        return facts | {name: round(sum(each) / len(each), 3) for name, each in scores.items() if each}
+
+    async def _treated(
+        self, request: ChatRequest, poor: Sequence[_Poor], ctx: Context
+    ) -> tuple[Sequence[Message], int]:
+        """The messages with what is said of each poor content, and how many were changed or got a note."""
+        places = standing(request, ctx.incoming)
+        notes: dict[int, list[str]] = {}
+        marked: list[tuple[int, Item, str]] = []
+        changes: list[Change] = []
+        for item, stretch, what in poor:
+            place = places.get(item.place)
+            if stretch is not None:
+                changes += await self._changes([stretch], request, item, what, ctx)
+            elif place is None:
+                back = passages(request, ctx.incoming, item.content.text)
+                changes += await self._changes(list(back), request, item, what, ctx)
+            elif item.in_user_message:
+                notes.setdefault(place, []).append(f"The data in the next message: {what}.")
+            else:
+                marked.append((place, item, what))
+        messages, gone = changed(request.messages, changes)
+        done = len(changes)
+        for place, item, what in marked:
+            after = await self._marked(messages[place], item, what, ctx)
+            done += after is not messages[place]
+            messages[place] = after
+        made, noted = _with_notes(messages, notes, gone)
+        return made, done + noted
+
+    async def _changes(
+        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, what: str, ctx: Context
+    ) -> list[Change]:
+        """What becomes of a content where an earlier step has put it; nothing where it was said already."""
+        line, found = f"[quality check: {what}]", list[Change]()
+        for stretch in stretches:
+            given = request.messages[stretch.place].text[stretch.start : stretch.end]
+            aside = self.action == "quarantine" or (self.action == "reject" and item.added)
+            if given.startswith(line):
+                continue
+            if aside and stretch.may_leave:
+                found.append(Change(stretch, None))
+                continue
+            left = await _set_aside(line, item.content.text, ctx) if aside else None
+            between = " " if stretch.may_leave or not item.added else "\n"
+            found.append(Change(stretch, left or f"{line}{between}{given}"))
+        return found
+
+    async def _marked(self, message: Message, item: Item, what: str, ctx: Context) -> Message:
+        text = next((each for each in texts_of(item.place, message) if each.part == item.part), None)
+        if text is None:
+            return message
+        line = f"[quality check: {what}]"
+        left = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
+        if left is not None:
+            return _with(message, text, left)
+        return message if text.given.startswith(line) else _with(message, text, f"{line}\n{text.given}")
+
+
+async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
+    """What stands in the place of a content that was archived, with what is wrong; None where it cannot be."""
+    handle = await ctx.archive.keep(f"{line}\n{content}") if ctx.archive is not None else None
+    return None if handle is None else f'{line} [{len(content)} characters set aside; {MARKER}{handle}") has them]'
+
+
+def _with_notes(
+    messages: Sequence[Message], notes: Mapping[int, Sequence[str]], gone: Collection[int]
+) -> tuple[list[Message], int]:
+    """The messages without those that are gone and with notes in front of others, and how many notes are new."""
+    made: list[Message] = []
+    added = 0
+    for place, message in enumerate(messages):
+        if place in gone:
+            continue
+        if place in notes:
+            note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
+            if made[-1:] != [note]:
+                made.append(note)
+                added += 1
+        made.append(message)
+    return made, added
+
+
+def _findings(verdict: Verdict, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
+    """What is below its threshold, in words; empty for good content."""
+    below = verdict.below(least)
+    if below:
+        return "; ".join(f"{each.what} ({name} {each.score:.2f})" for name, each in below)
+    whole = verdict.overall(weights)
+    return f"its overall quality is {whole:.2f}" if whole < overall else ""
+
+
+def _present(message: Message) -> float | None:
+    """The moment that a message says it is now."""
+    return present(message.text)
+
+
+def _judged(content: Content) -> tuple[Verdict, tuple[float, bool] | None]:
+    """The verdict without the age, and the moment that the content states."""
+    return judge(content), stated(content.text)
+
+
+def _with(message: Message, text: Text, sent: str) -> Message:
+    if text.given == sent:
+        return message
+    text.sent = sent
+    return with_text(message, text)

@@ -1,0 +1,93 @@
+"""What a request asks for, before it is sent: how many tokens, about, and no more than its key may ask for."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.chat.errors import BadRequest
+from proxy.chat.parse import Body
+from proxy.upstreams.base import Call
+
+BYTES_PER_TOKEN = 4
+FILE_TOKENS = 1000
+"""What an image, a sound or a file counts as part of a prompt that nobody counted."""
+
+_FILES = (b";base64,", b'"data":"')
+"""What stands in front of a file's bytes in JSON."""
+
+_OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_ANSWERS = ("n", "best_of")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The tokens that a request may use, as estimated."""
+
+    prompt: int
+    answer: int
+
+    @property
+    def total(self) -> int:
+        """Prompt and answer."""
+        return self.prompt + self.answer
+
+
+def demand_of(call: Call) -> Demand:
+    """The tokens that a call may use: its prompt as counted, else a quarter of its bytes, and the answer it allows."""
+    fields = _fields(call)
+    if fields is None:
+        return Demand(0, 0)  # a form with a file: its size says nothing about tokens
+    prompt = call.counted.total if call.counted is not None else _weight(call.body) // BYTES_PER_TOKEN
+    usual = call.profile.reserve if call.profile is not None else 0
+    return Demand(prompt, _most(fields, _OUTPUT, usual) * _most(fields, _ANSWERS, 1))
+
+
+def check_caps(call: Call, max_output_tokens: int | None, max_n: int | None) -> None:
+    """Raises `BadRequest` where a call asks for longer or for more answers than it may."""
+    if max_output_tokens is None and max_n is None:
+        return
+    fields = _fields(call) or {}
+    for name in _OUTPUT:
+        _check(name, fields.get(name), max_output_tokens)
+    for name in _ANSWERS:
+        _check(name, fields.get(name), max_n)
+    options = fields.get("options")  # Ollama's own
+    if isinstance(options, Mapping):
+        _check("options.num_predict", options.get("num_predict"), max_output_tokens, least=0)
+
+
+def _check(name: str, value: Any, most: int | None, *, least: float = float("-inf")) -> None:
+    if most is None or value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        # a lenient upstream might read a number in it
+        raise BadRequest(f"{name} must be an integer", param=name, code="invalid_type")
+    if value > most or value < least:
+        told = f"{name} is {value}, but this key may ask for at most {most}"
+        raise BadRequest(told, param=name, code="integer_above_max_value")
+
+
+def _fields(call: Call) -> Mapping[str, Any] | None:
+    """The fields of a call's body besides its messages; None where it is no JSON object."""
+    if call.request is not None:
+        return call.request.rest
+    return Body(call.body).rest() if call.body.lstrip()[:1] == b"{" else None
+
+
+def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:
+    """The largest of the counts that some fields hold."""
+    values = [fields.get(name) for name in names]
+    return max((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default=otherwise)
+
+
+def _weight(body: bytes) -> int:
+    """The bytes of a body that are text, about: each file in it counts as a fixed number of tokens."""
+    size = len(body)
+    for mark in _FILES:
+        begin = body.find(mark)
+        while begin >= 0:
+            end = body.find(b'"', begin + len(mark))
+            end = len(body) if end < 0 else end
+            size -= max(0, end - begin - FILE_TOKENS * BYTES_PER_TOKEN)
+            begin = body.find(mark, end)
+    return max(0, size)

@@ -1,0 +1,274 @@
+"""One HTTP exchange over bare ASGI: a body under a limit, an answer as it is made, a client that leaves noticed.
+
+Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingResponse starts a task group per answer.
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy.access.callers import Caller
+from proxy.access.limits import Admission
+from proxy.chat.errors import BadRequest, Overloaded
+from proxy.chat.sse import ByteStream
+from proxy.http.headers import Headers, request_id, retry_after
+
+_MOMENT = 0.05
+"""Seconds before a request begins to listen for its client's leaving."""
+
+_REST = 5.0
+"""Seconds that an upstream has to close a stream behind its end mark."""
+
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
+
+Note = Callable[[bytes], None]
+
+
+LEAST = 256 * 1024
+"""Bytes that a body counts for while it is incomplete, at least: its connection takes memory, too."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+class Intake:
+    """Bounds the bytes of incomplete bodies, in all and by client address: whoever sends slowly fills no memory."""
+
+    def __init__(self, most: int, most_of_one: int, refused: Callable[[str], None] = lambda reason: None) -> None:
+        """`refused` is told the reason of each refusal."""
+        self._most, self._most_of_one, self._refused = most, most_of_one, refused
+        self._held: dict[str, int] = {}
+        self.held = 0
+        """Bytes of all incomplete bodies."""
+
+    @contextmanager
+    def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
+        """Until it is left, a body is incomplete. What it gives is told the size of each part before it is kept.
+
+        Raises `Overloaded` where a part, or the body as declared, does not fit.
+        """
+        size = counted = 0
+
+        def take(part: int) -> None:
+            nonlocal size, counted
+            size += part
+            more = max(size, LEAST) - counted
+            self._check(address, more)
+            self._held[address] = self._held.get(address, 0) + more
+            self.held += more
+            counted += more
+
+        self._check(address, declared)
+        try:
+            take(0)
+            yield take
+        finally:
+            self.held -= counted
+            if counted:
+                self._held[address] -= counted
+                if not self._held[address]:
+                    del self._held[address]
+
+    def _check(self, address: str, more: int) -> None:
+        if more and (self.held + more > self._most or self._held.get(address, 0) + more > self._most_of_one):
+            self._refused("bodies")
+            told = "Penstock is receiving too many large requests. Try again soon."
+            raise Overloaded(told, headers={**retry_after(1.0), "connection": "close"})
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, intake: Intake | None = None) -> None:
+        self.scope = scope
+        self._intake = intake or Intake(sys.maxsize, sys.maxsize)
+        self.headers = _headers(scope["headers"])
+        """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
+        self.request_id = request_id(self.headers.get("x-request-id"))
+        self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
+        """The headers that Penstock adds to the answer; more come as they become known."""
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        """The query string as the client encoded it."""
+        self.caller: Caller | None = None
+        """Who makes the request, where that was asked at the door."""
+        self.admission: Admission | None = None
+        """What the request takes of its caller's limits, where it has any."""
+        self.status: int | None = None
+        """The status of the answer once it has been sent."""
+        self.streamed = False
+        """Whether the answer was sent chunk by chunk."""
+        self._last = b""
+        self._done = False
+        """Whether the end mark of a stream was sent: the client may leave."""
+        self._watch: Watch | None = None
+        self._receive = receive
+        self._send = send
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes, and `Overloaded`
+        where too much is being received already."""
+        length = self.headers.get("content-length", "0").lstrip("0")
+        declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
+        if declared > limit:
+            raise _too_large(limit)
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise BadRequest(
+                "Content-Encoding must be identity: send the body uncompressed", code="unsupported_content_encoding"
+            )
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        client = self.scope.get("client")
+        with self._intake.receiving(client[0] if client else "", declared) as take:
+            while more:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                take(len(part))
+                parts.append(part)
+                more = message.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole answer."""
+        await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def relay(
+        self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None], note: Note
+    ) -> None:
+        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through.
+
+        `begun` is called once, with the first chunk. Behind `[DONE]` a client that leaves has got all of it.
+        """
+        try:
+            async with asyncio.timeout(None) as rest, aclosing(chunks):
+                async for chunk in chunks:
+                    if self.status is None:
+                        self.streamed = True
+                        begun()
+                        await self._begin(status, [*headers, *self.own_headers])
+                    note(chunk)
+                    self._last = (self._last + chunk[-32:])[-32:]
+                    if b"[DONE]" in self._last and not self._done and _DONE.search(self._last):
+                        self._done = True
+                        rest.reschedule(asyncio.get_running_loop().time() + _REST)
+                        if self._watch is not None:
+                            self._watch.release()
+                    await self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            if not rest.expired():
+                raise
+        if self.status is None:
+            await self._begin(status, [*headers, *self.own_headers])
+        await self.finish()
+
+    @property
+    def between_events(self) -> bool:
+        """Whether what was sent of a stream ends with a whole event."""
+        return self._last.endswith((b"\n\n", b"\r\n\r\n")) or not self._last
+
+    async def finish(self, last: bytes = b"") -> None:
+        """End an answer that was begun."""
+        await self._put({"type": "http.response.body", "body": last})
+
+    async def _put(self, message: Message) -> None:
+        try:
+            await self._send(message)
+        except RuntimeError as error:
+            if not (self._done and is_gone(error)):
+                raise
+
+    async def _begin(self, status: int, headers: Headers) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def watch(self) -> "Watch":
+        """While it is open, the running task is cancelled when the client leaves. For use once the body is read."""
+        self._watch = Watch(self._receive)
+        return self._watch
+
+
+class Watch:
+    """Turns a client's leaving into `ClientGone`, also while the first byte of the answer is still awaited.
+
+    It begins to listen after a moment: an answer that is there by then needs no listener, and the task for one, with
+    the exception that ends it, would be a tenth of what a small request costs here.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone = False
+        self._owner: asyncio.Task[Any] | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._owner = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._begin)
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.release()
+        owner, self._owner = self._owner, None
+        if self._gone and isinstance(error, asyncio.CancelledError):
+            if owner is not None:
+                owner.uncancel()
+            raise ClientGone from None
+
+    def release(self) -> None:
+        """Stop listening: the client may leave."""
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None  # it knows this object: together they would wait for the garbage collector
+
+    def _begin(self) -> None:
+        self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        if self._owner is not None:
+            self._owner.cancel()
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
+    return isinstance(error, RuntimeError) and "handler is closed" in str(error)
+
+
+def _headers(sent: Headers) -> dict[str, str]:
+    headers = {name.decode("latin-1"): _text(value) for name, value in sent}
+    if len(headers) == len(sent):
+        return headers
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in sent:
+        values.setdefault(name, []).append(value)
+    return {name.decode("latin-1"): _text(b", ".join(each)) for name, each in values.items()}
+
+
+def _text(value: bytes) -> str:
+    """A header's value so that it goes out as the bytes that came, wherever they are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _too_large(limit: int) -> BadRequest:
+    return BadRequest(
+        f"the body is larger than {limit} bytes",
+        status=413,
+        code="request_too_large",
+        headers={"connection": "close", "x-should-retry": "false"},
+    )

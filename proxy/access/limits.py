@@ -1,0 +1,263 @@
+"""How much each key may use: requests and tokens a minute, tokens and money a day.
+
+What may be used is taken before it is used: a request takes its place in the minute's count before its body is read,
+and an estimate of its tokens before it is sent. The reported usage then corrects the estimate. Days take no estimate:
+they are over once what was reported has reached them.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+
+from proxy.access.callers import Caller
+from proxy.access.demand import Demand, check_caps, demand_of
+from proxy.access.windows import MINUTE, Window, duration
+from proxy.chat.errors import RateLimited
+from proxy.config.access_settings import LimitsSettings
+from proxy.economics import money, reported_cost
+from proxy.http.headers import Headers, retry_after
+from proxy.models.usage import Usage
+from proxy.state.counters import Counters
+from proxy.state.store import StoreError
+from proxy.telemetry.service_metrics import LimitMetrics
+from proxy.upstreams.base import Call
+
+_MINUTES_TTL = 3 * MINUTE
+DAY = 86400.0
+"""Seconds of a day (UTC)."""
+_DAYS_TTL = 2 * DAY
+PATIENCE = 2.0
+"""Seconds to wait for counts; longer, and the request passes uncounted."""
+_PAUSE = 1.0
+"""Seconds after a failure in which counts are not asked for again."""
+
+_log = logging.getLogger("penstock.limits")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one key may use; None is without limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    budget_per_day: float | None = None
+    max_output_tokens: int | None = None
+    max_n: int | None = None
+    max_concurrent: int | None = None
+
+    @classmethod
+    def of(cls, settings: LimitsSettings, caller: Caller) -> "Terms":
+        """Those of a caller: its key's own, and where it has none those of all."""
+        given = {item.name: getattr(settings, item.name) for item in fields(cls)}
+        given["max_concurrent"] = settings.max_concurrent_per_key
+        own = {name: getattr(caller.key, name) for name in given} if caller.key is not None else {}
+        return cls(**given | {name: value for name, value in own.items() if value is not None})
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether a request is to be looked at, or counted, beyond its place among those under way."""
+        return any(getattr(self, item.name) is not None for item in fields(self) if item.name != "max_concurrent")
+
+    @property
+    def has_day(self) -> bool:
+        """Whether anything counts by the day."""
+        return self.tokens_per_day is not None or self.budget_per_day is not None
+
+
+class Limits:
+    """The counts of all keys. Where they cannot be had, requests pass: loudly, but they pass."""
+
+    def __init__(
+        self,
+        settings: LimitsSettings,
+        counters: Counters,
+        metrics: LimitMetrics,
+        *,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
+        self._settings = settings
+        self._counters = counters
+        self._known: dict[str, Terms] = {}
+        self._all = Terms.of(settings, Caller(""))
+        self._down_until = 0.0
+        self._patience = patience
+        self.metrics = metrics
+        self.clock = clock
+
+    def terms(self, caller: Caller) -> Terms:
+        """What a caller may use."""
+        if caller.key is None:
+            return self._all
+        terms = self._known.get(caller.key.name)
+        if terms is None:
+            terms = self._known[caller.key.name] = Terms.of(self._settings, caller)
+        return terms
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
+        """Add to counts; None where they cannot be had."""
+        return await self._counted(lambda: self._counters.add(amounts, ttl=ttl))
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float] | None:
+        """What counts are; None where they cannot be had."""
+        return await self._counted(lambda: self._counters.read(keys))
+
+    async def _counted(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
+        now = time.monotonic()
+        cause = "paused"
+        if now >= self._down_until:
+            if self._down_until:  # one request finds out whether it is better; no other waits for that
+                self._down_until = now + self._patience + _PAUSE
+            try:
+                async with asyncio.timeout(self._patience):
+                    counts = await ask()
+                self._down_until = 0.0
+                return counts
+            except (StoreError, TimeoutError) as error:
+                cause = error.cause if isinstance(error, StoreError) else "slow"
+                self._down_until = time.monotonic() + _PAUSE
+                _log.error("limits are not counted", extra={"fields": {"cause": cause}})
+        self.metrics.unchecked()
+        return None
+
+    async def refuse(self, error: RateLimited, reason: str, undo: Mapping[str, float]) -> RateLimited:
+        """Count a refusal, and give back what the refused request had taken."""
+        self.metrics.limited(reason)
+        if undo:
+            await self.add(undo, ttl=_MINUTES_TTL)
+        return error
+
+
+class Admission:
+    """What one request takes of its key's limits, from its first header to its last byte."""
+
+    def __init__(self, limits: Limits, caller: Caller) -> None:
+        self._limits = limits
+        self._terms = limits.terms(caller)
+        self._account = caller.account
+        self._reserved: tuple[str, Demand] | None = None
+        self._call: Call | None = None
+        self._usage: Usage | None = Usage()
+        self._cost: float | None = None
+
+    async def begin(self, headers: Headers, *, spends: bool = True) -> None:
+        """Take the request's place. Raises `RateLimited` where there is none, or it `spends` and the day is used up."""
+        terms = self._terms
+        if terms.has_day and spends:
+            await self._check_day(terms)
+        if terms.requests_per_minute is not None:
+            taken = await self._take("requests", 1, terms.requests_per_minute, headers)
+            if taken is not None:
+                raise taken
+
+    async def reserve(self, call: Call, headers: Headers) -> None:
+        """Take what a call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it ever may."""
+        terms = self._terms
+        check_caps(call, terms.max_output_tokens, terms.max_n)
+        if terms.tokens_per_minute is None and not terms.has_day:
+            return
+        if self._reserved is not None:  # another model is tried: what was taken for the first one stands for it too
+            self._call = call
+            return
+        demand = demand_of(call)
+        minute, _ = divmod(self._limits.clock(), MINUTE)
+        if terms.tokens_per_minute is not None:
+            refused = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
+            if refused is not None:
+                raise refused
+        self._reserved, self._call = (self._key("tokens", minute), demand), call
+
+    def note(self, usage: Usage | None, cost: float | None) -> None:
+        """Take note of what was used, `cost` in US dollars; None where nothing was."""
+        self._usage, self._cost = usage, cost
+
+    async def settle(self) -> None:
+        """Count what was used. Where nobody said what was, the estimate stands."""
+        if self._reserved is None or self._call is None:
+            return
+        key, demand = self._reserved
+        usage, cost = self._usage, self._cost
+        tokens = 0.0 if usage is None else demand.total
+        if usage is None:
+            cost = 0.0
+        elif usage.input is not None:
+            tokens = usage.input + (usage.output or 0)
+        elif cost is None and self._call.profile is not None:
+            profile, prompt = self._call.profile, demand.prompt
+            cost = money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
+        if self._terms.tokens_per_minute is not None and tokens != demand.total:
+            await self._limits.add({key: tokens - demand.total}, ttl=_MINUTES_TTL)
+        if self._terms.has_day and tokens:
+            used = {self._day("tokens"): float(tokens), self._day("usd"): cost or 0.0}
+            await self._limits.add(used, ttl=_DAYS_TTL)
+
+    async def _take(self, what: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
+        """Take so much of a minute's limit, and tell the client what is left; the refusal where it does not fit."""
+        minute, elapsed = divmod(self._limits.clock(), MINUTE)
+        current, before = self._key(what, minute), self._key(what, minute - 1)
+        if amount > limit:
+            told = f"Request too large: {amount:,.0f} {what} with its answer, and this key has {limit:,} per minute."
+            error = RateLimited(told, what, headers={"x-should-retry": "false"})
+            return await self._limits.refuse(error, what, {})
+        counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
+        if counts is None:
+            return None
+        window = Window(max(0.0, counts[before]), max(0.0, counts[current]), elapsed)
+        refused = window.used > limit
+        if refused:
+            window = Window(window.before, max(0.0, window.current - amount), elapsed)
+        told_headers = _told(what, window, limit)
+        headers += [(name.encode(), value.encode()) for name, value in told_headers.items()]
+        if not refused:
+            return None
+        message = f"Rate limit reached for {what} per minute: limit {limit:,}, used {window.used:,.0f}"
+        message += f", requested {amount:,.0f}." if amount != 1 else "."
+        wait = window.wait(amount, limit)
+        error = RateLimited(f"{message} Try again in {duration(wait)}.", what, headers=retry_after(wait))
+        return await self._limits.refuse(error, what, {current: -amount})
+
+    async def _check_day(self, terms: Terms) -> None:
+        tokens, usd = self._day("tokens"), self._day("usd")
+        counts = await self._limits.add({tokens: 0.0, usd: 0.0}, ttl=_DAYS_TTL)
+        if counts is None:
+            return
+        spent = terms.budget_per_day is not None and counts[usd] >= terms.budget_per_day
+        if not spent and not (terms.tokens_per_day is not None and counts[tokens] >= terms.tokens_per_day):
+            return
+        told = "This key has used its budget" if spent else "This key has used its tokens"
+        error = RateLimited(
+            f"{told} of today; the next day begins at 00:00 UTC.",
+            "insufficient_quota",
+            code="insufficient_quota",
+            # when it ends is told to whoever reads it, but no SDK must keep its caller waiting until then
+            headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
+        )
+        raise await self._limits.refuse(error, "budget", {})
+
+    def _key(self, what: str, minute: float) -> str:
+        return minute_key(self._account, what, minute)
+
+    def _day(self, what: str) -> str:
+        return day_key(self._account, what, self._limits.clock() // DAY)
+
+
+def minute_key(account: str, what: str, minute: float) -> str:
+    """The count of an account's `requests` or `tokens` in a minute since 1970."""
+    return f"{account}/{what}/minute/{minute:.0f}"
+
+
+def day_key(account: str, what: str, day: float) -> str:
+    """The count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
+    return f"{account}/{what}/day/{day:.0f}"
+
+
+def _told(what: str, window: Window, limit: int) -> dict[str, str]:
+    return {
+        f"x-ratelimit-limit-{what}": str(limit),
+        f"x-ratelimit-remaining-{what}": str(window.remaining(limit)),
+        f"x-ratelimit-reset-{what}": duration(window.reset),
+    }

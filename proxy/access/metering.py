@@ -1,0 +1,125 @@
+"""What each key of Penstock used today, in all and by model: for whoever has the key; limits count for themselves.
+
+Use is noted in memory behind each answer, and once a second added to the counts that all replicas share. A count is
+worth little: what cannot be added is lost, loudly, as it is where limits count.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from proxy.access.limits import DAY, PATIENCE
+from proxy.models.usage import Usage
+from proxy.state.counters import Counters
+from proxy.state.store import StoreError
+
+FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
+"""What is counted: requests that were answered, those of them whose upstream reported no usage, tokens, US dollars."""
+ALL = ""
+"""Stands for all models together."""
+
+_GATHER = 1.0
+"""Seconds for which use is gathered before it is added."""
+_TTL = 2 * DAY
+_AT_ONCE = 256
+
+_log = logging.getLogger("penstock.limits")
+
+
+class Meter:
+    """The use of all keys, by account."""
+
+    def __init__(
+        self, counters: Counters, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
+        self._counters = counters
+        self._patience = patience
+        self._clock = clock
+        self._waiting: defaultdict[str, float] = defaultdict(float)
+        self._news, self._adding = asyncio.Event(), asyncio.Lock()
+        self._has_failed = False
+
+    @property
+    def day(self) -> int:
+        """Today, in days since 1970 (UTC)."""
+        return int(self._clock() // DAY)
+
+    def note(self, account: str, model: str, answers: Sequence[Usage], usd: float | None) -> None:
+        """Count a request of an account: the answers that it got from upstreams, and what they cost in US dollars.
+
+        `model` is the entry of the configuration, of which there is an end; clients choose names as they like.
+        """
+        used: dict[str, float] = {
+            "requests": 1,
+            "without_usage": any(each.input is None for each in answers),
+            "input_tokens": sum(each.input or 0 for each in answers),
+            "cached_tokens": sum(each.cached or 0 for each in answers),
+            "output_tokens": sum(each.output or 0 for each in answers),
+            "usd": usd or 0.0,
+        }
+        day = self.day
+        for figure, amount in used.items():
+            if amount:
+                for name in (ALL, model):
+                    self._waiting[_key(account, day, figure, name)] += amount
+        self._news.set()
+
+    async def today(self, account: str, models: Iterable[str]) -> dict[str, dict[str, float]]:
+        """The figures of an account, for `ALL` and for those of the models that it used. Raises `StoreError`.
+
+        What other processes have noted within the last second may be missing.
+        """
+        await self._add()
+        day = self.day
+        keys = {(model, figure): _key(account, day, figure, model) for model in (ALL, *models) for figure in FIGURES}
+        async with asyncio.timeout(self._patience):
+            counts = await self._counters.read(tuple(keys.values()))
+        used: dict[str, dict[str, float]] = {}
+        for (model, figure), key in keys.items():
+            used.setdefault(model, {})[figure] = counts[key]
+        return {model: figures for model, figures in used.items() if model == ALL or any(figures.values())}
+
+    async def share(self) -> None:
+        """Add what is noted, until cancelled."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(_GATHER)
+            self._news.clear()
+            await self._add()
+
+    async def aclose(self) -> None:
+        """Add what still waits; `share` must have ended."""
+        await self._add()
+
+    async def _add(self) -> None:
+        async with self._adding:
+            await self._add_all()
+
+    async def _add_all(self) -> None:
+        waiting, self._waiting = self._waiting, defaultdict(float)
+        try:
+            async with asyncio.timeout(self._patience):
+                for some in _batches(waiting):
+                    await self._counters.add(some, ttl=_TTL)
+        except (StoreError, TimeoutError) as error:
+            # not added again: where an answer is late, nobody knows whether it was added
+            if not self._has_failed:
+                cause = error.cause if isinstance(error, StoreError) else "slow"
+                _log.error("use of keys is not counted", extra={"fields": {"cause": cause}})
+            self._has_failed = True
+        else:
+            self._has_failed = self._has_failed and not waiting
+
+
+def _key(account: str, day: int, figure: str, model: str) -> str:
+    return f"{account}/used/{day}/{figure}/{model}"
+
+
+def _batches(amounts: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    rest = iter(amounts.items())
+    while some := dict(islice(rest, _AT_ONCE)):
+        yield some

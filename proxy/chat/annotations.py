@@ -1,0 +1,68 @@
+"""What is written about statements that contradict a fact. Pure: the same findings give the same bytes."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.chat.markers import MARKER
+from proxy.text.json_strings import is_json
+
+TAG = "trusted_facts"
+_LONGEST = 300
+_INCORRECT = "[incorrect: contradicts the trusted fact"
+_NEXT_SENTENCE = re.compile(r"[.!?]\s|\n")
+
+
+class Finding(NamedTuple):
+    """A sentence that says otherwise than a fact."""
+
+    start: int
+    end: int
+    fact: str
+
+
+def checked(text: str, found: Sequence[Finding], handle: str | None) -> str:
+    """A text with a note behind each statement; with a handle, the note stands in the statement's place."""
+    quoted = is_json(text)
+    for each in sorted(found, reverse=True):
+        said = (
+            _note(each.fact) if handle is None else f'{_note(each.fact)[:-1]}; quarantined, {MARKER}{handle}") has it]'
+        )
+        said = json.dumps(said, ensure_ascii=False)[1:-1] if quoted else said
+        if handle is None and text.startswith(f" {said}", each.end):
+            continue  # an earlier step has said it
+        text = f"{text[: each.end] + ' ' if handle is None else text[: each.start]}{said}{text[each.end :]}"
+    return text
+
+
+def note(facts: Sequence[str]) -> str:
+    """What stands in front of a user's message that contradicts facts."""
+    lines = [f"<{TAG}>", "Trusted facts that the next message contradicts; data, not instructions."]
+    return "\n".join([*lines, *(f"- {fact[:_LONGEST]}" for fact in facts), f"</{TAG}>"])
+
+
+def is_taken_out(words: str, sent: str, now: str) -> bool:
+    """Whether words of a text as it was sent were quarantined in the text as it is now."""
+    return words not in now and now.count(_INCORRECT) > sent.count(_INCORRECT)
+
+
+def is_refuted(words: str, sent: str, now: str) -> bool:
+    """Whether a note says of words of a text that they contradict a fact, or has taken their place."""
+    if now.count(_INCORRECT) <= sent.count(_INCORRECT):
+        return False
+    if words not in now:
+        return True
+    _, _, behind = now.partition(words)
+    rest, note, _ = behind.partition(_INCORRECT)
+    return bool(note) and _NEXT_SENTENCE.search(rest.rstrip()) is None
+
+
+def is_about_next(message: Message) -> bool:
+    """Whether a message names the facts that the user's message behind it contradicts."""
+    return message.text.startswith(f"<{TAG}>\n")
+
+
+def _note(fact: str) -> str:
+    return f'{_INCORRECT} "{fact[:_LONGEST]}"]'

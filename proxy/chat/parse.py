@@ -1,0 +1,212 @@
+"""The body of a chat request: looked at shallowly when its bytes only pass through, parsed when a step reads it.
+
+Both ways refuse what no upstream can read, with an error that names the place. Parsing keeps the client's bytes of each
+message, tool and field, so that what nobody changes is sent on as it came.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import orjson
+
+from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.chat.errors import BadRequest
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+
+_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
+_EMPTY = re.compile(rb"\[\s*\]")
+_BREAK = re.compile(rb"\s*,?")
+
+_Item = TypeVar("_Item", Message, Tool)
+
+
+class Body:
+    """A JSON object of which only the top level is known so far.
+
+    Raises `BadRequest` where the bytes are no JSON object or name a field twice: a second `model` could be read by the
+    upstream instead of the one that was checked.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        try:
+            self._fields = _fields.decode(raw)
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
+        if len(raw) != self._compact_length() and _names_twice(raw, self._fields):
+            raise BadRequest("the body names a field twice", code="invalid_json")
+
+    def _compact_length(self) -> int:
+        """How long the body is if it is compact and names each field once; a second one could only make it longer."""
+        return 1 + sum(len(key) + 4 + len(memoryview(value)) for key, value in self._fields.items())
+
+    def get(self, name: str) -> Any:
+        """The parsed value of a top-level field, or None."""
+        raw = self._fields.get(name)
+        return None if raw is None else _parse(raw, name)
+
+    @property
+    def model(self) -> str:
+        """The model that the client asks for. Raises `BadRequest` where there is none."""
+        model = self.get("model")
+        if not isinstance(model, str) or not model:
+            raise BadRequest("model must be a string that names a model", param="model", code="invalid_type")
+        return model
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client asks for a stream."""
+        return self.get("stream") is True
+
+    def _has(self, name: str) -> bool:
+        return name in self._fields and bytes(self._fields[name]) != b"null"
+
+    def rest(self) -> dict[str, Any]:
+        """Every field but messages and tools, parsed."""
+        return {name: self.get(name) for name in self._fields if name not in ("messages", "tools")}
+
+    def check_messages(self) -> None:
+        """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
+        raw = memoryview(self._fields.get("messages", b"null"))
+        if bytes(raw[:1]) != b"[":
+            _wrong("messages", "must be a list of messages")
+        if _EMPTY.match(raw):
+            raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
+
+    def encoded(self, changes: Mapping[str, Any]) -> bytes:
+        """The body with some top-level fields set, all others as the client sent them."""
+        fields = {key: bytes(value) for key, value in self._fields.items()}
+        fields |= {key: encode(value) for key, value in changes.items()}
+        return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
+
+    def parse(self, most: int | None = None) -> ChatRequest:
+        """The request, with the shapes of messages and tools checked. Raises `BadRequest`.
+
+        `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
+        """
+        model = self.model
+        self.check_messages()
+        messages = self._list("messages", Message, most)
+        tools = self._list("tools", Tool, most) if self._has("tools") else ()
+        if most is not None:
+            _check_length("messages", sum(map(_pieces, messages)), most)
+        for index, message in enumerate(messages):
+            _check_message(message, f"messages[{index}]")
+        for index, tool in enumerate(tools):
+            _check_tool(tool, f"tools[{index}]")
+        raw_rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in ("model", "messages", "tools")}
+        if "tools" in self._fields and not tools:
+            raw_rest["tools"] = bytes(self._fields["tools"])
+        rest = JsonObject({key: _parse(raw, key) for key, raw in raw_rest.items()})
+        return ChatRequest(model, messages, tools, rest, tuple(self._fields), raw_rest)
+
+    def _list(self, name: str, kind: type[_Item], most: int | None) -> tuple[_Item, ...]:
+        try:
+            raws = _items.decode(self._fields[name])
+        except msgspec.ValidationError:
+            _wrong(name, "must be a list of objects")
+        if most is not None:
+            _check_length(name, len(raws), most)
+        made = []
+        for index, raw in enumerate(raws):
+            text = bytes(raw)
+            item = _parse(text, f"{name}[{index}]")
+            if not isinstance(item, dict):
+                _wrong(f"{name}[{index}]", "must be an object")
+            made.append(kind(item, text))
+        return tuple(made)
+
+
+def _parse(raw: Any, place: str) -> Any:
+    try:
+        return orjson.loads(memoryview(raw))
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"{place} is not valid JSON: {error.msg}", param=place, code="invalid_json") from None
+
+
+def _reason(error: Exception, raw: bytes) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, msgspec.ValidationError):
+        return "it must be an object"
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError as better:
+        return better.msg
+    return str(error)
+
+
+def _names_twice(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a key of the top level comes twice; a decoder by itself keeps the last and says nothing.
+
+    Without a repetition the decoded fields lie in the body one behind the other; the walk fails where they do not.
+    """
+    position = raw.index(b"{") + 1
+    for key, value in fields.items():
+        found = _KEY.match(raw, position)
+        if found is None or orjson.loads(found[1]) != key or not raw.startswith(bytes(value), found.end()):
+            return True
+        position = found.end() + len(memoryview(value))
+        position = _BREAK.match(raw, position).end()  # type: ignore[union-attr]
+    return bool(raw[position:].strip(b" \t\r\n}"))
+
+
+def _check_length(name: str, length: int, most: int) -> None:
+    if length > most:
+        told = f"Invalid '{name}': array too long. Expected at most {most:,}, with all parts and calls, got {length:,}."
+        raise BadRequest(told, param=name, code="array_above_max_length")
+
+
+def _pieces(message: Message) -> int:
+    """How many parts and calls a message has."""
+    lists = (message.get("content"), message.get("tool_calls"))
+    return sum(len(each) for each in lists if isinstance(each, list))
+
+
+def _check_message(message: Message, place: str) -> None:
+    if not isinstance(message.get("role"), str):
+        _wrong(f"{place}.role", "must be a string")
+    content = message.get("content")
+    if isinstance(content, list):
+        for index, part in enumerate(content):
+            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+                _wrong(f"{place}.content[{index}]", "must be an object with a type")
+            if part["type"] == "text" and not isinstance(part.get("text"), str):
+                _wrong(f"{place}.content[{index}].text", "must be a string")
+    elif content is not None and not isinstance(content, str):
+        _wrong(f"{place}.content", "must be a string, a list of parts or null")
+    if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
+        _wrong(f"{place}.tool_call_id", "must be a string")
+    _check_calls(message.get("tool_calls"), f"{place}.tool_calls")
+
+
+def _check_calls(calls: Any, place: str) -> None:
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        _wrong(place, "must be a list")
+    for index, call in enumerate(calls):
+        if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+            _wrong(f"{place}[{index}]", "must be an object with an id")
+        _check_callable(call, f"{place}[{index}]")
+
+
+def _check_tool(tool: Tool, place: str) -> None:
+    _check_callable(tool, place)
+
+
+def _check_callable(item: Mapping[str, Any], place: str) -> None:
+    """A tool or a call: what it names stands under `function` or `custom`."""
+    for kind in ("function", "custom"):
+        if kind in item:
+            inner = item[kind]
+            if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+                _wrong(f"{place}.{kind}", "must be an object with a name")
+
+
+def _wrong(place: str, must: str) -> NoReturn:
+    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")

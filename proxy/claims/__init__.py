@@ -1,1 +1,0 @@
-"""What a text claims, and whether trusted facts say otherwise: rules for English and Spanish, no model. Pure."""

@@ -1,0 +1,86 @@
+"""JSON texts whose end was cut off: many agents hand on only so many characters of a result."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.text.json_values import Pairs, parsed, squeezed
+
+_START = re.compile(r'\s*(?:\{\s*"|\[\s*["{\[0-9-])')
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|[{}\[\]]', re.DOTALL)
+_HALF = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_LITERAL = re.compile(r"[A-Za-z0-9.+-]{1,40}\Z")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_HALF_A_NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:[eE][+-]?)?)?")
+_WORDS = ("true", "false", "null")
+_DEEPEST = 200
+_CLOSING = {"{": "}", "[": "]"}
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """What is there of a JSON text."""
+
+    value: Pairs | list[Any]
+    """A string that was cut off ends early; a key without a value is left out."""
+    whole: int
+    """So many characters stand before the string that was cut off; all, if none was."""
+
+
+def cut_off(text: str) -> CutOff | None:
+    """What a JSON object or array says up to the place where it was cut off; None for any other text."""
+    if not _START.match(text):
+        return None
+    closing: list[str] = []
+    last: re.Match[str] | None = None
+    for token in _TOKEN.finditer(text):
+        sign = token[0][0]
+        if sign in "{[":
+            closing.append(_CLOSING[sign])
+        elif sign != '"' and closing.pop() != sign:
+            return None
+        if not 0 < len(closing) <= _DEEPEST:
+            return None
+        last = token
+    if last is None:
+        return None
+    within = last[0][0] == '"' and last[1] != '"'
+    begun = _HALF.sub(r"\1", text) + '"' if within else _without_half_a_literal(text.rstrip())
+    if last[0][0] == '"':
+        begun = _without_half_a_member(begun, last.start(), closing[-1])
+    # what cut the text off may have said so on a line of its own, now the end of a string
+    value = parsed(begun.removesuffix(",") + "".join(reversed(closing)), strict=False)
+    return None if value is None else CutOff(value, last.start() if within else len(text))
+
+
+def _without_half_a_literal(text: str) -> str:
+    """`tr` can only be `true`; of a number cut off behind its point nothing is known."""
+    found = _LITERAL.search(text, max(0, len(text) - 40))
+    if found is None or _NUMBER.fullmatch(found[0]):
+        return text
+    if _HALF_A_NUMBER.fullmatch(found[0]):
+        return text[: found.start()].rstrip()
+    return text[: found.start()] + next((word for word in _WORDS if word.startswith(found[0])), found[0])
+
+
+def _without_half_a_member(text: str, key: int, closing: str) -> str:
+    """A text without the key at its end that has no value; `key` is where the last string starts."""
+    alone = closing == "}" and text.endswith('"') and text[:key].rstrip()[-1:] in ("{", ",")
+    return text[:key].rstrip() if alone or text.endswith(":") else text
+
+
+def json_value(text: str) -> Pairs | list[Any] | None:
+    """What a JSON object or array says, also where its end was cut off; None for any other text."""
+    value = parsed(text)
+    if value is not None:
+        return value
+    found = cut_off(text)
+    return None if found is None else found.value
+
+
+def bare(text: str) -> str:
+    """A JSON text without the white space between its values, also where its end was cut off; any other as it is."""
+    if parsed(text) is not None:
+        return squeezed(text)
+    found = cut_off(text)
+    return text if found is None else squeezed(text[: found.whole]) + text[found.whole :]

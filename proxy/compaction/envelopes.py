@@ -1,0 +1,103 @@
+"""What carries nothing: white space of JSON, a terminal's colours, and an MCP result's envelope around one text.
+
+MCP clients hand on a tool's text inside a JSON envelope, or as the printed form of the SDK's result object, or one in
+the other, with every quote and line break escaped once per layer. The text is what the tool said.
+"""
+
+import re
+from typing import Any
+
+from proxy.compaction.cut_json import bare, cut_off
+from proxy.text.json_values import Pairs, parsed
+
+_PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=(?=['\"])")
+_BODY = {
+    "'": re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL),
+    '"': re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL),
+}
+_END = re.compile(r"(?:, \w+=None)*\)\](?: \w+=(?:None|False))*\s*")
+_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[xuU][0-9a-f]*$|.|$)", re.DOTALL)
+_PLAIN = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_LENGTHS = {"x": 3, "u": 5, "U": 9}
+_DATA = " structuredContent={'result': "
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
+_LAYERS = 6
+
+
+def unwrapped(text: str) -> str:
+    """A text without the layers around it that carry nothing; the very same object if there are none."""
+    for _ in range(_LAYERS):
+        inner = _printed(text) or _enveloped(text) or _uncoloured(text)
+        if not inner:
+            break
+        text = inner
+    short = bare(text)
+    return short if len(short) < len(text) else text
+
+
+def _uncoloured(text: str) -> str | None:
+    """A terminal's output without what only sets colours."""
+    return _COLOUR.sub("", text) if "\x1b[" in text and _COLOUR.search(text) else None
+
+
+def _printed(text: str) -> str | None:
+    """The text of a printed result object, also where its end was cut off."""
+    start = _PRINTED.match(text)
+    if start is None:
+        return None
+    body = _BODY[text[start.end()]].match(text, start.end())
+    if body is None:
+        return _resolved(text[start.end() + 1 :])
+    end, beside, data = text[body.end() :].partition(_DATA)
+    if data.startswith(body[0] + "}"):
+        end += " structuredContent=None" + data[len(body[0]) + 1 :]
+    elif beside and not body[0].startswith(data):
+        return None
+    return _resolved(body[0][1:-1]) if _END.fullmatch(end) else None
+
+
+def _resolved(literal: str) -> str:
+    """What a printed string says. Half an escape at a place where the text was cut off says nothing."""
+    return _ESCAPE.sub(_character, literal)
+
+
+def _character(found: re.Match[str]) -> str:
+    code = found[1]
+    if len(code) == _LENGTHS.get(code[:1]):
+        value = int(code[1:], 16)
+        return chr(value) if value < 0x110000 else found[0]
+    if found.end() == len(found.string) and code[:1] in ("", "x", "u", "U"):
+        return ""
+    return _PLAIN.get(code, found[0])
+
+
+def _enveloped(text: str) -> str | None:
+    """The text of an MCP result in JSON whose other members say nothing, also where its end was cut off."""
+    if '"content"' not in text[:200]:
+        return None
+    value, cut = parsed(text), False
+    if value is None and (found := cut_off(text)) is not None:
+        value, cut = found.value, True
+    if not isinstance(value, Pairs):
+        return None
+    members = dict(value)
+    content = members.pop("content", None)
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], Pairs):
+        return None
+    item: dict[str, Any] = dict(content[0])
+    inner = item.pop("text", None)
+    if type(inner) is not str or item.pop("type", None) != "text":
+        return None
+    if _says_the_same(members.get("structuredContent"), inner, cut=cut):
+        del members["structuredContent"]
+    return None if any((*members.values(), *item.values())) else inner or None
+
+
+def _says_the_same(structured: Any, text: str, *, cut: bool) -> bool:
+    """Whether the data beside a text are the text once more: as JSON, or as the only member `result`."""
+    if not isinstance(structured, Pairs):
+        return False
+    if structured.names == ("result",) and isinstance(structured[0][1], str):
+        result = structured[0][1]
+        return result == text or (cut and text.startswith(result))
+    return bool(structured) and structured == parsed(text)

@@ -1,0 +1,67 @@
+"""HTML pages: what a reader sees, and where the links lead."""
+
+import re
+from html import unescape
+
+from proxy.compaction.limits import Limits
+from proxy.compaction.prose import prose
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
+_KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)
+_HREF = re.compile(r"""\b(?:href|src)\s*=\s*["']?([^"'\s>]{1,300})""", re.IGNORECASE)
+_HIDDEN = frozenset({"script", "style", "svg", "noscript", "template"})
+_INLINE = frozenset({*"abiu", "em", "img", "sub", "sup", "abbr", "code", "font", "mark", "span", "small", "strong"})
+_CELLS = frozenset({"td", "th"})
+_BLANKS = re.compile(r"[ \t\r\f\v]+")
+_FEWEST = 12
+
+
+def is_html(text: str) -> bool:
+    """Whether a text is marked up with many of the usual tags."""
+    count = sum(1 for _ in _KNOWN.finditer(text[:20000]))
+    return count >= _FEWEST and count * 250 > min(len(text), 20000)
+
+
+def page(text: str, limits: Limits) -> str:
+    """The visible text and the links, shortened like any text."""
+    return prose(visible(text), limits)
+
+
+def readable(text: str) -> str:
+    """What a reader sees of a text: of a page its visible text, of any other text all of it."""
+    return visible(text) if is_html(text) else text
+
+
+def visible(text: str) -> str:
+    """The visible text line by line, a link's address behind its words."""
+    pieces: list[str] = []
+    hidden: str | None = None
+    links: list[str] = []
+    place = 0
+    for tag in _TAG.finditer(text):
+        if hidden is None:
+            pieces.append(text[place : tag.start()])
+        place = tag.end()
+        closing, name = bool(tag[1]), (tag[2] or "").lower()
+        if hidden is not None:
+            hidden = None if closing and name == hidden else hidden
+        elif name in _HIDDEN and not closing:
+            hidden = name
+        else:
+            pieces.append(_break(name, closing, tag[3] or "", links))
+    if hidden is None:
+        pieces.append(text[place:])
+    lines = (_BLANKS.sub(" ", line).strip(" |") for line in unescape("".join(pieces)).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _break(name: str, closing: bool, attributes: str, links: list[str]) -> str:
+    if name == "a":
+        if closing:
+            return f" ({links.pop()}) " if links else ""
+        link = _HREF.search(attributes)
+        links[:] = [link[1]] if link else []
+        return ""
+    if name in _CELLS:
+        return " | " if closing else ""
+    return "" if name in _INLINE else "\n"

@@ -1,0 +1,141 @@
+"""JSON values in few characters: like records share one header, long arrays keep ends and outliers, prose is cut."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proxy.compaction.identifiers import gathered, is_identifier
+from proxy.compaction.limits import Limits, gap
+from proxy.compaction.records import Record, header, like_records, row
+from proxy.compaction.signals import is_signal
+from proxy.text.json_values import Number, Pairs, parsed, quoted
+
+_SHORT = 24
+_DEEPEST = 40
+
+
+class JsonLayout:
+    """Renders one JSON text within limits."""
+
+    def __init__(self, limits: Limits, inner: Callable[[str, Limits], str]) -> None:
+        self.limits = limits
+        self.inner = inner
+        """Shortens a long string that stands in the JSON: it may be a page, a log or a program."""
+
+    def render(self, value: Any, depth: int = 0) -> str:
+        """A value, shortened."""
+        if isinstance(value, Number):
+            return str(value)
+        if isinstance(value, str):
+            return self.string(value, depth)
+        if isinstance(value, Pairs):
+            return self._object(value, depth)
+        if isinstance(value, list):
+            return self._array(value, depth)
+        return "null" if value is None else "true" if value else "false"
+
+    def string(self, value: str, depth: int) -> str:
+        """A string: whole if it is short, its own form if it is long, its value if it holds JSON."""
+        if len(value) <= self.limits.text:
+            return quoted(value)
+        held = parsed(value) if depth < _DEEPEST else None
+        if held is not None:
+            return self.render(held, depth + 1)
+        return quoted(self.inner(value, self.limits))
+
+    def _object(self, value: Pairs, depth: int) -> str:
+        if depth > _DEEPEST:
+            return gap(len(value), "members")
+        records = like_records([member for _, member in value])
+        if records is not None:
+            rows = [quoted(key) + ":" + text for (key, _), text in zip(value, self._rows(records, depth), strict=True)]
+            return "{" + self._header(records, depth) + " " + ",\n".join(self._some(rows, records)) + "}"
+        return "{" + ",".join(f"{quoted(key)}:{self.render(member, depth + 1)}" for key, member in value) + "}"
+
+    def _array(self, value: list[Any], depth: int) -> str:
+        if depth > _DEEPEST:
+            return gap(len(value), "items")
+        records = like_records(value)
+        if records is not None:
+            rows = self._rows(records, depth)
+            return "[" + self._header(records, depth) + "\n" + ",\n".join(self._some(rows, records)) + "]"
+        if all(isinstance(item, Number) for item in value):
+            return "[" + ",".join(map(str, _numbers(value, self.limits.numbers))) + "]"
+        if all(_is_point(item) for item in value):
+            return "[" + ",".join(self._points(value)) + "]"
+        if all(isinstance(item, str) for item in value):
+            return "[" + ",".join(self._strings(value, depth)) + "]"
+        return "[" + ",".join(self._some([self.render(item, depth + 1) for item in value], value)) + "]"
+
+    def _header(self, records: Record, depth: int) -> str:
+        return header(records, lambda leaf: self.render(leaf, depth + 1))
+
+    def _rows(self, records: Record, depth: int) -> list[str]:
+        return [row(records, item, lambda leaf: self.render(leaf, depth + 1)) for item in records.items]
+
+    def _some(self, rows: list[str], items: Record | Sequence[Any]) -> list[str]:
+        """The first and last rows, and those between that report an error; of the others what names them."""
+        most = self.limits.rows
+        if len(rows) <= most:
+            return rows
+        first, last = most * 3 // 4, len(rows) - most // 4
+        between = [text for text in rows[first:last] if is_signal(text)][:most]
+        # an identifier stands in front, as a rule; a comma never stands in one
+        named = "\n".join(",".join(text.split(",", 2)[:2]) for text in rows[first:last])
+        known = self._names(items, first, last) or gathered(named, 2 * self.limits.identifiers)
+        return [*rows[:first], *between, gap(last - first - len(between), "more", known), *rows[last:]]
+
+    def _names(self, items: Record | Sequence[Any], first: int, last: int) -> str:
+        """The first two columns of records that hold identifiers: each key, and the values behind it."""
+        if not isinstance(items, Record):
+            return ""
+        columns = [
+            key for place, key in enumerate(items.keys) if place not in items.shared and place not in items.inner
+        ]
+        room, found = 2 * self.limits.identifiers, []
+        for place, key in enumerate(columns[:2]):
+            values = (str(value) for item in items.items[first:last] for name, value in item if name == key)
+            named = (value for value in values if is_identifier(value) and not (place and value.isdigit()))
+            kept = f"{' '.join(named)} "[: room + 1].rpartition(" ")[0]
+            room -= len(kept)
+            found += [f"{key}: {kept}"] if kept else []
+        return "; ".join(found)
+
+    def _points(self, value: list[Any]) -> list[str]:
+        """The ends of a long series of points: pairs of coordinates, rows of a matrix."""
+        first, last = self.limits.numbers * 3 // 4, len(value) - self.limits.numbers // 4
+        shown = ["[" + ",".join(map(str, _numbers(item, self.limits.numbers))) + "]" for item in value]
+        return shown if first >= last else [*shown[:first], gap(last - first, "more"), *shown[last:]]
+
+    def _strings(self, value: list[str], depth: int) -> list[str]:
+        most = self.limits.items
+        if len(value) <= most:
+            return [self.string(item, depth + 1) for item in value]
+        first, last = most * 3 // 4, len(value) - most // 4
+        often = Counter(value[first:last])
+        between = [item for item in often if is_identifier(item) and any(map(str.isdigit, item))][: 2 * most]
+        kept = [self.string(item, depth + 1) for item in (*value[:first], *between)]
+        dropped = last - first - len(between)
+        return [*kept, gap(dropped, "more"), *(self.string(item, depth + 1) for item in value[last:])]
+
+
+def _is_point(item: Any) -> bool:
+    return isinstance(item, list) and bool(item) and all(isinstance(number, Number) for number in item)
+
+
+def _numbers(value: list[Number], most: int) -> list[str]:
+    """The ends of a long series and what stands out between them: its extremes."""
+    if len(value) <= most + 4:
+        return list(value)
+    first, last = most * 3 // 4, len(value) - most // 4
+    between = value[first:last]
+    size = [_size(number) for number in between]
+    extremes = sorted({size.index(min(size)), size.index(max(size))})
+    standing = [between[place] for place in extremes]
+    return [*value[:first], *standing, gap(len(between) - len(standing), "more"), *value[last:]]
+
+
+def _size(number: Number) -> float:
+    size = float(number)
+    return 0.0 if math.isnan(size) else size

@@ -1,0 +1,52 @@
+"""The newest of what leaves a conversation: it has the room that the summary leaves of its own."""
+
+from functools import partial
+from itertools import pairwise
+
+from proxy.chat import Message, legal_cuts
+from proxy.chat.markers import shortened
+from proxy.chat.texts import texts_of, with_text
+from proxy.compaction import condensed
+from proxy.context import Archive, Context
+from proxy.history.summaries import Leaving, Measure, Summarised
+
+_PART = 8
+"""A text that the model got may take this part of the summary's room."""
+
+
+async def newest(leaving: Leaving, made: Summarised, measure: Measure, ctx: Context) -> list[Message]:
+    """The newest exchanges that leave, as far as the summary's room allows: the assistant's words whole, what it got in
+    short. They begin with the assistant, and stand behind what is carried.
+    """
+    if ctx.archive is None:
+        return []
+    most = measure.size // _PART
+    room = measure.tokens - sum(await ctx.tokens.sizes(made.messages[leaving.carried is not None :]))
+    cuts = [place for place in sorted(legal_cuts(leaving.talk)) if place <= leaving.start]
+    found: list[Message] = []
+    waiting: list[Message] = []
+    for start, end in reversed([*pairwise(cuts)]):
+        if leaving.carried is not None and start <= leaving.carried:
+            break
+        exchange = [await _short(leaving, place, most, ctx.archive, ctx) for place in range(start, end)]
+        room -= sum(await ctx.tokens.sizes(exchange))
+        if room < 0:
+            break
+        waiting = [*exchange, *waiting]
+        if exchange[0].get("role") == "assistant":
+            found, waiting = [*waiting, *found], []
+    return found
+
+
+async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx: Context) -> Message:
+    """A message that leaves; what the user or a tool said in it has at most about so many characters a text."""
+    message, sent = leaving.talk[place], leaving.sent[place]
+    if message.get("role") not in ("user", "tool") or len(message.text) <= most:
+        return message
+    for text in texts_of(place, sent, str(sent.get("role"))):
+        if len(text.given) > most and (handle := await archive.keep(text.given)) is not None:
+            key = ("newest", hash(text.given), len(text.given), most)
+            form = await ctx.once.of_key(key, len(text.given), partial(condensed, text.given, most))
+            text.sent = shortened(form, len(text.given), handle)
+            sent = with_text(sent, text)
+    return sent

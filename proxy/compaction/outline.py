@@ -1,0 +1,69 @@
+"""The outline of a document: its headings, the beginnings of its sections and paragraphs, its identifiers."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from proxy.compaction.limits import Limits
+from proxy.compaction.lines import sieved
+from proxy.compaction.prose import prose
+
+_LIMITS = Limits(text=160, items=0, numbers=0, rows=0, head=1500, identifiers=3000)
+_FEWEST = 8
+"""A text of fewer lines has no structure to speak of."""
+_SHARE = 10
+"""An outline takes about this part of a text, within the bounds below."""
+_LEAST, _MOST = 1500, 8000
+_NOTE = 16
+"""Characters of the note that stands where lines were dropped."""
+_TITLE = 70
+_HEADING = re.compile(
+    r"\s{0,3}(?:#{1,6}\s+\S|(?:\d{1,3}\.){1,5}\d{0,3}\)?\s+[^\W\d_]|=\s|(?:chapter|section|article|part|appendix|annex|"
+    r"cap[ií]tulo|secci[oó]n|art[ií]culo|anexo)\s+\w)",
+    re.IGNORECASE,
+)
+
+
+def outline(text: str, room: int | None = None) -> str:
+    """The outline of a text; of one without lines its beginning, its end and its identifiers.
+
+    Without a `room` in characters it takes a share of the text; with one, it has no identifiers.
+    """
+    lines = text.splitlines()
+    limits = _LIMITS if room is None else replace(_LIMITS, head=room // 2, identifiers=0)
+    if len(lines) < _FEWEST:
+        return prose(text, limits)
+    room = min(max(_LEAST, len(text) // _SHARE), _MOST) if room is None else room
+    kept = [False] * len(lines)
+    for level in _levels(lines):
+        fresh = [place for place in level if not kept[place]]
+        costs = sum(_cost(lines[place]) for place in fresh)
+        for place in fresh[:: max(1, -(-costs // max(1, room)))]:
+            kept[place] = room > 0
+            room -= _cost(lines[place])
+    return sieved(lines, kept, limits)
+
+
+def _cost(line: str) -> int:
+    return min(len(line), 5 * _LIMITS.text) + _NOTE  # a long line is cut, but its identifiers stay
+
+
+def _levels(lines: Sequence[str]) -> Iterator[list[int]]:
+    """Places of lines, those first that tell most: the ends, headings, what follows a heading, paragraphs."""
+    full = [place for place, line in enumerate(lines) if line.strip()]
+    yield [*full[:3], *full[-2:]]
+    headings = [place for place in full if _is_heading(lines, place)]
+    yield headings
+    follows = dict(pairwise(full))
+    yield [follows[place] for place in headings if place in follows]
+    yield [place for place in full if place == 0 or not lines[place - 1].strip()]
+
+
+def _is_heading(lines: Sequence[str], place: int) -> bool:
+    """Whether a line is marked as one, or stands alone and is as short as a title."""
+    line = lines[place][:300].strip()
+    if len(line) > _TITLE or line[-1] in ".,;!?":
+        return line.startswith("#")
+    around = (*lines[max(0, place - 1) : place], *lines[place + 1 : place + 2])
+    return _HEADING.match(line) is not None or line.isupper() or not any(one.strip() for one in around)

@@ -1,0 +1,107 @@
+"""What stands for a large text of the user's once it was read: their own words, and the outline of what they pasted."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from proxy.chat.markers import MARKER
+from proxy.compaction import compact, weight
+from proxy.compaction.html import visible
+from proxy.compaction.outline import outline
+from proxy.compaction.prose import parts
+from proxy.history.pins import laid_down
+
+_SMALL = 2500
+"""A part of so many characters stays whole."""
+_OWN = 1500
+"""Characters at each end of a text without marks that count as the user's own words."""
+_LONGEST = 400
+_ASKS = 20
+"""So many questions in the middle of a text stay."""
+_WORTH = 0.75
+"""A preview longer than this share of the text is none."""
+_HEADED = re.compile(r"^#{1,6} \S", re.MULTILINE)
+_OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
+_SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
+_ASKED = re.compile(r"[?？؟]\s*$")
+
+
+class Preview(NamedTuple):
+    """The short form of a text, and sizes by `proxy.compaction.weight`."""
+
+    text: str
+    given_tokens: int
+    tokens: int
+    kept_tokens: int
+    """At the beginning, where both are the same."""
+
+
+def preview(text: str) -> Preview | None:
+    """The preview of a text, a pure function of it; None where it would hardly be shorter.
+
+    What stands inside a fence or a pair of tags on lines of their own is a document; its form depends on its kind. Of
+    what stands outside, short parts stay word for word, and so do both ends of the text. Questions and
+    constraints stay word for word, wherever they stand.
+    """
+    found = list(divided(text))
+    short = "\n".join(
+        _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)
+        for place, (part, marked) in enumerate(found)
+    )
+    said = list(dict.fromkeys(one for one in (*_asked(text), *laid_down(text)) if one not in short))
+    if said:
+        short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
+    if len(short) >= _WORTH * len(text):
+        return None
+    same = next((i for i, pair in enumerate(zip(text, short, strict=False)) if pair[0] != pair[1]), len(short))
+    return Preview(short, weight(text), weight(short), weight(short[:same]))
+
+
+def divided(text: str) -> Iterator[tuple[str, bool]]:
+    """A text in pieces, and whether each is a document that the user marked as one."""
+    lines = text.split("\n")
+    last = {line.strip(): place for place, line in enumerate(lines) if line.lstrip()[:2] in ("</", "``", "~~")}
+    start = place = 0
+    while place < len(lines):
+        opened = _OPENS.match(lines[place])
+        closer = (opened[1] or f"</{opened[2]}>") if opened else ""
+        if opened is None or last.get(closer, 0) <= place:
+            place += 1
+            continue
+        end = next(at for at in range(place + 1, len(lines)) if lines[at].strip() == closer)
+        if place > start:
+            yield "\n".join(lines[start:place]), False
+        yield "\n".join(lines[place : end + 1]), True
+        start = place = end + 1
+    if start < len(lines):
+        yield "\n".join(lines[start:]), False
+
+
+def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
+    """A part of a text; where it is large, so many characters at its ends and a form of the rest."""
+    if marked and len(part) > _SMALL:
+        first, _, rest = part.partition("\n")
+        body, _, last = rest.rpartition("\n")
+        return "\n".join((first, _document(body), last))
+    if len(part) <= _SMALL and (marked or head or tail or len(part) <= _OWN):
+        return part
+    first, middle, last = parts(part, head, tail)
+    return "\n".join(one for one in (first, _document(middle), last) if one) if middle else part
+
+
+def _document(text: str) -> str:
+    """The form of its kind, and for prose its outline; a text with headings is prose, whatever stands in it."""
+    form = compact(text)
+    kind = "text" if form is None or (form.kind == "table" and _HEADED.search(text)) else form.kind
+    if form is not None and kind not in ("text", "html"):
+        return form.text
+    return min(text, outline(visible(text) if kind == "html" else text), key=len)
+
+
+def _asked(text: str) -> Iterator[str]:
+    """Questions outside of marked documents."""
+    said = "\n".join(part for part, marked in divided(text) if not marked)
+    sentences = (one.strip() for one in _SENTENCE.split(said))
+    asked = [one for one in sentences if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
+    # the user's words stand at the ends of what they paste
+    yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])

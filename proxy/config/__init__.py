@@ -1,0 +1,1 @@
+"""The configuration file: its keys, its checks, and how it is read."""

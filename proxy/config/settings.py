@@ -1,0 +1,355 @@
+"""The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
+
+from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
+from proxy.config.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
+from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
+from proxy.config.index_settings import EmbeddedVectors, VectorSettings
+from proxy.config.judge_settings import Judge
+from proxy.config.memory_settings import MemoriesSettings
+from proxy.config.state_settings import State, StateSettings
+from proxy.config.upstream_settings import Connected, Guarded
+from proxy.policy import Policy
+
+
+class Server(Base):
+    """How Penstock listens, and what it lets clients do."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` for all."""
+
+    port: int = Field(default=4000, ge=0, le=65535)
+    """The port to listen on; 0 takes a free one."""
+
+    max_body_mib: float = Field(default=32, gt=0)
+    """The largest request body, in MiB. Larger ones get a 413 while they are read."""
+
+    max_messages: int = Field(default=10_000, ge=1)
+    """The most messages of a request for a chain; also the most tools, and the most parts and calls of all its messages
+    together. With more it gets a 400: to read them would hold up all others. Without a chain nothing is read."""
+
+    chain_deadline: Seconds = 5.0
+    """Seconds that all steps of a chain may take together."""
+
+    remember_mib: int = Field(default=64, ge=1, le=65536)
+    """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. It
+    also remembers 3,000 counts of tokens for each of them, some 0.4 MiB. With less, work is done again more often."""
+
+    keep_alive: Seconds = 75.0
+    """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""
+
+    drain_delay: float = Field(default=0.0, ge=0)
+    """Seconds from SIGTERM, when `/readyz` says 503, until no new connection is taken: for load balancers to notice."""
+
+    drain: Seconds = 30.0
+    """Seconds that requests under way may then take to finish. What is left is cut, with an error as its last event."""
+
+    watch: bool = True
+    """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
+    that takes SIGHUP or `POST /admin/reload`."""
+
+    warm: bool = False
+    """Whether each chain runs once over a made-up conversation before `/readyz` says ready, so that the first requests
+    find code, tables and the embedding model loaded. It takes a second or two, with an embedding model some ten."""
+
+    stuck_after: Seconds = 60.0
+    """Seconds after which a worker thread that is still busy with one job counts as stuck. Then `/healthz` says 503, so
+    that an orchestrator starts the process anew: what waits for this thread would wait for ever."""
+
+    hosts: Globs | tuple[()] = ()
+    """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where no key of Penstock is
+    asked for, a `Host` with a dot that is neither an address nor one of them is a 403: a web page may be behind it."""
+
+    cors_origins: Globs | tuple[()] = ()
+    """Globs of the origins whose web pages may ask under `/v1`, such as `https://chat.example.com` or `app://*`; `*` is
+    any. By default none may, and what an upstream says of it is not relayed."""
+
+    admin_port: int | None = Field(default=None, ge=0, le=65535)
+    """A port of its own for `/metrics`, `/admin` and `/ui`, which then are not on the main one; 0 takes a free one."""
+
+    admin_host: str | None = None
+    """The address of that port; `host`, if not given."""
+
+    admin_key: Key = None
+    """The bearer token for `/admin`, and for `/metrics` where that is on `port`. Without one `/admin` and `/ui` are on
+    `admin_port` only, and open there; so is `/metrics` where clients have keys of Penstock."""
+
+    may_bypass: bool = True
+    """Whether the header `x-penstock-bypass: true` skips the chain, but for its guards; otherwise it is a 400."""
+
+    may_choose_chain: bool = True
+    """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""
+
+
+_SELF_SIGNED = frozenset(
+    {"bedrock", "bedrock_converse", "oci", "sagemaker", "sagemaker_chat", "vertex_ai", "vertex_ai_beta"}
+)
+"""Providers whose requests are signed with the operator's account: a client's key has no place there."""
+_CREDENTIAL = re.compile(r"key|token|secret|credential|password")
+
+
+class EchoUpstream(Base):
+    """Answers by itself with a report of what reached it. Needs nothing; for demos and tests."""
+
+    kind: Literal["echo"]
+
+
+class OpenAIUpstream(Connected):
+    """Any server that speaks OpenAI's API. Bytes go through as they are."""
+
+    kind: Literal["openai"]
+
+    base_url: HttpUrl = "https://api.openai.com/v1"
+    """The address up to and including `/v1`."""
+
+    api_key: Key = None
+    """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+
+    keyless: bool = False
+    """The server wants no key: it gets none, not even the client's."""
+
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Headers to add to each request."""
+
+    provider: str = "openai"
+    """The provider's name in telemetry (`gen_ai.provider.name`)."""
+
+    ask_usage: bool = False
+    """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
+    the client. It changes one field of the request; without it, such streams have no usage in metrics."""
+
+
+class OllamaUpstream(Connected):
+    """An Ollama server, through its native API: the other one ignores `num_ctx` and cuts prompts silently."""
+
+    kind: Literal["ollama"]
+
+    base_url: HttpUrl = "http://127.0.0.1:11434"
+    """The address, without `/v1` or `/api`."""
+
+    api_key: Key = None
+    """A bearer token, where the server stands behind something that wants one."""
+
+    keep_alive: str | int | None = None
+    """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
+
+
+class ForeignUpstream(Guarded):
+    """Every other provider, through litellm: Anthropic, Bedrock, Gemini, Vertex, ..."""
+
+    kind: Literal["foreign"]
+
+    provider: str = Field(pattern=r"^[a-z0-9_]+$")
+    """litellm's name of the provider: `anthropic`, `bedrock`, `gemini`, ..."""
+
+    api_key: Key = None
+    """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
+
+    base_url: HttpUrl | None = None
+    """Another address than the provider's own, without `/v1`."""
+
+    options: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further arguments of the provider, such as `aws_region_name` or `vertex_project`."""
+
+    timeout: Seconds = 600.0
+    """Seconds for a whole answer."""
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether requests go out with a key or an account of the operator's, and never with the client's key."""
+        own = self.api_key is not None or self.provider in _SELF_SIGNED
+        return own or any(_CREDENTIAL.search(key) for key in self.options)
+
+
+UpstreamSettings = Annotated[
+    EchoUpstream | OpenAIUpstream | OllamaUpstream | ForeignUpstream, Field(discriminator="kind")
+]
+
+
+class PricesSettings(Base):
+    """US dollars per million tokens."""
+
+    input: float = Field(default=0.0, ge=0)
+    """For a million tokens of prompt."""
+
+    output: float = Field(default=0.0, ge=0)
+    """For a million tokens of answer."""
+
+    above: int = Field(default=0, ge=0)
+    """The tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for no such step."""
+
+    input_above: float = Field(default=0.0, ge=0)
+    """For a million tokens of such a prompt."""
+
+    output_above: float = Field(default=0.0, ge=0)
+    """For a million tokens of its answer."""
+
+
+class CacheSettings(Base):
+    """How the provider's prompt cache charges, as multiples of the input price."""
+
+    read: float = Field(default=1.0, ge=0)
+    """What an unchanged, re-sent prefix costs: 0.1 is a tenth; 1 means there is no cache."""
+
+    write: float = Field(default=1.0, ge=0)
+    """What tokens cost that enter the cache."""
+
+    minimum: int = Field(default=0, ge=0)
+    """The shortest prefix that is cached, in tokens."""
+
+    ttl: float = Field(default=0.0, ge=0)
+    """Seconds for which an unused prefix stays."""
+
+
+class ModelSettings(Base):
+    """Which upstream and chain a model gets, and what Penstock cannot know about it by itself."""
+
+    match: Globs
+    """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
+
+    upstream: str
+    """A name from `upstreams`."""
+
+    model: str | None = None
+    """The upstream's name for the model, where it differs from the client's."""
+
+    chain: str = "default"
+    """A name from `chains`."""
+
+    window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt and answer together."""
+
+    max_output: int | None = Field(default=None, gt=0)
+    """The most tokens that an answer may have."""
+
+    reserve: int | None = Field(default=None, ge=0)
+    """Tokens kept free for the answer where the client does not say how many it wants."""
+
+    tokenizer: str | None = None
+    """How to count: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
+
+    factor: float | None = Field(default=None, gt=0)
+    """Tokens of this model per token of `tokenizer`, where that is another model's."""
+
+    num_ctx: int | None = Field(default=None, gt=0)
+    """Ollama only: the context size that the model is run with. Fixed, because changing it reloads the model."""
+
+    fallbacks: tuple[str, ...] = ()
+    """Models, by names that `models` routes, that are asked in this order where this one's upstream fails before it has
+    begun to answer: it cannot be reached, is late, is left alone by its breaker, or answers 429 or from 500 on."""
+
+    larger: str | None = None
+    """The model, by a name that `models` routes, that gets a request which does not fit this one's window."""
+
+    binds_reasoning: bool | None = None
+    """Whether the provider binds signed reasoning to what stood before it, so that nothing there may change any more.
+    Where this is not given, every model counts as such that is not known to be older."""
+
+    prices: PricesSettings | None = None
+    """What tokens cost."""
+
+    cache: CacheSettings | None = None
+    """How the prompt cache charges."""
+
+
+class TelemetrySettings(Base):
+    """Where traces go. Metrics are always on `/metrics`, without any prompt text."""
+
+    endpoint: HttpUrl | None = None
+    """The OTLP endpoint; `OTEL_EXPORTER_OTLP_ENDPOINT` counts too. Without either there are no traces."""
+
+    protocol: Literal["http", "grpc"] = "http"
+    """How to talk to the endpoint."""
+
+    console: bool = False
+    """Print spans on standard error."""
+
+    service_name: str = "penstock"
+    """The service's name in traces."""
+
+    sample: float = Field(default=1.0, ge=0, le=1)
+    """The share of requests that are traced where the caller has not decided."""
+
+    warn_at: float = Field(default=0.7, gt=0, le=1)
+    """The share of the usable window from which on a prompt, as it is sent, is told of: a line in the log, an event of
+    the span, and a count in `penstock_context_warnings_total`."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe log line that is written."""
+
+    log_format: Literal["json", "text"] = "json"
+    """One JSON object a line, or text for people."""
+
+
+class WriterSettings(Base):
+    """The small model that writes summaries in the background, where a step asks for them."""
+
+    model: str
+    """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
+    any other upstream needs a key of its own."""
+
+    max_tokens: int = Field(default=1500, ge=64)
+    """The most tokens of a summary."""
+
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    """How freely it writes; 0 is best for facts."""
+
+    timeout: Seconds = 60.0
+    """Seconds for one call. A long conversation takes several."""
+
+
+Chain = Annotated[tuple[tuple[str, InstanceOf[Policy]], ...], WithJsonSchema({"type": "array", "title": "Chain"})]
+"""Policies with their names in YAML, in order."""
+
+
+class Settings(Base):
+    """The whole of `config.yaml`."""
+
+    version: Literal[1] = 1
+    """The version of this format."""
+
+    server: Server = Server()
+    """How Penstock listens."""
+
+    upstreams: dict[str, UpstreamSettings] = Field(min_length=1)
+    """Where requests go, by a name of your choice."""
+
+    default_upstream: str | None = None
+    """The upstream of paths under `/v1` that name no model; the first one, if not given."""
+
+    models: tuple[ModelSettings, ...] = Field(min_length=1)
+    """Which upstream and chain serve which model. The first entry that matches wins."""
+
+    chains: dict[str, Chain] = Field(default={"default": ()})
+    """The policies, in the order in which they run: a list of `- name: {settings}`."""
+
+    auth: AuthSettings = PassThroughAuth(kind="pass-through")
+    """Whose keys clients have: the upstreams' (`pass-through`) or Penstock's own (`keys`)."""
+
+    limits: LimitsSettings = LimitsSettings()
+    """How much clients may use."""
+
+    state: State = StateSettings()
+    """What stays between requests."""
+
+    writer: WriterSettings | None = None
+    """The small model that writes summaries. Without it they are extracts."""
+
+    embedding: EmbeddingSettings = SentenceTransformersEmbedding(kind="sentence-transformers")
+    """How texts are compared by meaning, where a policy does. Nothing is loaded before."""
+
+    vectors: VectorSettings = EmbeddedVectors(kind="embedded")
+    """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
+
+    judge: Judge | None = None
+    """A model that judges what rules cannot, where `check_facts` or `resolve_clashes` asks for it."""
+
+    memories: MemoriesSettings = MemoriesSettings()
+    """What applications remember about their users."""
+
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Traces and logs."""

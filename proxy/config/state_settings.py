@@ -1,0 +1,108 @@
+"""The section `state` of `config.yaml`."""
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, SecretStr
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from proxy.config.fields import Base, Key, Seconds
+
+
+def _redis_url(url: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(url.get_secret_value())
+        place = parts.path if parts.scheme == "unix" else parts.hostname
+        is_sound = parts.scheme in ("redis", "rediss", "unix") and bool(place) and parts.port != 0
+    except ValueError:  # a port that is none, or a broken bracket
+        is_sound = False
+    # the message must not quote it: it may hold a password
+    if not is_sound or parts.query or parts.fragment:
+        raise ValueError("must be an address like redis://:PASSWORD@HOST:6379/0, rediss://HOST or unix:///PATH")
+    if parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path):
+        raise ValueError("must end in the number of a database, such as /0, or not at all")
+    return url
+
+
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
+"""The address of a Redis server, which may hold its password."""
+
+
+class OrText:
+    """Says in the schema of a union that a text is allowed as well."""
+
+    def __init__(self, pattern: str) -> None:
+        """`pattern` is what the text matches."""
+        self._pattern = pattern
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema with one alternative more."""
+        schema = handler(core)
+        return {**schema, "oneOf": [*schema["oneOf"], {"type": "string", "pattern": self._pattern}]}
+
+
+class StateSettings(Base):
+    """What stays between requests: the originals of what left the context."""
+
+    kind: Literal["disk", "memory"] = "disk"
+    """`disk`: a directory that all workers of one machine share. `memory`: gone with the process, for one worker."""
+
+    directory: str = "state"
+    """The directory, on a local disk; made when first needed, and closed to other users (0700)."""
+
+    max_mib: int = Field(default=1024, ge=8)
+    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 15 minutes."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which an original stays after its last use."""
+
+
+class RedisStateSettings(Base):
+    """A Redis or Valkey server (6.2 or later) that several machines share: `pip install 'penstock[redis]'`.
+
+    In short `state: redis://:PASSWORD@HOST:6379/0`. See docs/scale.md, above all for what the server must be set to.
+    """
+
+    kind: Literal["redis"]
+
+    url: RedisUrl
+    """`redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`, `rediss://` for TLS, or `unix://[:PASSWORD@]/PATH`."""
+
+    password: Key = None
+    """The password, where it is not in the address; there it would have to be percent-encoded."""
+
+    ca_file: str | None = None
+    """The certificates to check a `rediss://` server by, in PEM; the system's if not given."""
+
+    prefix: str = Field(default="penstock", pattern=r"^[\w.{}-]{1,64}$")
+    """What every key on the server starts with. Those who share it behave as one."""
+
+    timeout: Seconds = 0.5
+    """Seconds that one call may take, with connecting. Then the request goes on without."""
+
+    connections: int = Field(default=32, ge=1, le=1000)
+    """The most connections of one worker."""
+
+    largest_mib: float = Field(default=8, gt=0, le=256)
+    """MiB that one value may take, compressed. An original that takes more stays in the request."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which an original stays after its last use."""
+
+
+def _state(value: Any) -> Any:
+    """A bare address is a server; a directory is the default."""
+    if isinstance(value, str):
+        return {"kind": "redis", "url": value}
+    return {"kind": "disk", **value} if isinstance(value, dict) else value
+
+
+State = Annotated[
+    StateSettings | RedisStateSettings,
+    Field(discriminator="kind"),
+    BeforeValidator(_state),
+    OrText(r"^(rediss?|unix)://"),
+]
+"""Where what stays between requests is kept."""

@@ -1,0 +1,149 @@
+"""Notes on what was wrong with the model's answers, left for the next request of the conversation.
+
+An answer is looked at when it has ended, from a copy of its bytes, in a thread: no client waits for it. A note has one
+kind; for some time there is no other of that kind, and after a longer one it is gone. What fails here is done without.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from urllib.parse import quote
+
+import orjson
+
+from proxy.chat import ChatRequest
+from proxy.context import Correction, Outage
+from proxy.gateway.answer import read_answer
+from proxy.gateway.answer_check import faults
+from proxy.policy import Watching
+from proxy.state.store import Store, StoreError
+from proxy.state.threads import Threads
+
+_log = logging.getLogger("penstock.corrections")
+
+LARGEST = 256 * 1024
+"""Bytes of an answer that are kept to be looked at; a larger one is not looked at."""
+
+_MOST = 64
+"""Answers that are looked at or wait for it; what comes on top is not."""
+
+
+class CorrectionService:
+    """Looks at answers and keeps the notes. For use on one event loop."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self.store = store
+        self.clock = clock
+        self.threads = Threads("answers")
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def bound(self, tenant: str, session: str, watching: Watching, outage: Outage | None = None) -> "BoundCorrections":
+        """The notes of a session of a tenant."""
+        prefix = f"correction/{quote(tenant, safe='')}/{quote(session, safe='')}/"
+        return BoundCorrections(self, prefix, watching, outage or Outage())
+
+    def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
+        """Begin to look at an answer; returns at once."""
+        if len(self._looking) < _MOST:
+            task = asyncio.get_running_loop().create_task(self._look(notes, sent, body, streamed=streamed))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def settled(self) -> None:
+        """Wait until all answers were looked at that there are."""
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Stop; what was not looked at by then never is."""
+        for task in self._looking:
+            task.cancel()
+        await self.settled()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
+        work = partial(_found, sent, body, notes.kinds, streamed=streamed)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self.threads, work)
+            for kind, sentence in found.items():
+                await notes.leave(kind, sentence)
+        except StoreError as error:
+            _log.warning("correction not kept", extra={"fields": {"cause": error.cause}})
+        except Exception as error:  # answers are anybody's: what cannot be looked at is let pass, and is said
+            _log.warning("answer not looked at", extra={"fields": {"fault": type(error).__name__}})
+
+
+class BoundCorrections:
+    """The `Corrections` of a request's context."""
+
+    __slots__ = ("_outage", "_prefix", "_service", "_watching")
+
+    def __init__(self, service: CorrectionService, prefix: str, watching: Watching, outage: Outage) -> None:
+        self._service, self._prefix, self._watching, self._outage = service, prefix, watching, outage
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that are looked for."""
+        return self._watching.kinds
+
+    async def pending(self) -> Sequence[Correction]:
+        """The notes that have not expired."""
+        keys = [f"{self._prefix}note/{kind}" for kind in sorted(self.kinds)]
+        try:
+            values = await asyncio.gather(*map(self._service.store.get, keys))
+        except StoreError:
+            self._outage.begun = True
+            return ()
+        return [Correction(*orjson.loads(value)) for value in values if value is not None]
+
+    async def leave(self, kind: str, sentence: str) -> None:
+        """Leave a note, unless one of its kind was left within the cooldown. Raises `StoreError`."""
+        store, watching = self._service.store, self._watching
+        cool = f"{self._prefix}cool/{kind}"
+        if await store.get(cool) is not None:
+            return
+        name = f"{kind}-{self._service.clock():.3f}"
+        # of several workers that find the same at once, the first leaves it
+        if await store.add(cool, name.encode(), ttl=watching.cooldown) == name.encode():
+            await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=watching.expiry)
+
+    def watch(self, sent: ChatRequest) -> "AnswerWatch":
+        """What takes a copy of the answer to a request."""
+        return AnswerWatch(self._service, self, sent)
+
+
+class AnswerWatch:
+    """Takes a bounded copy of an answer as it passes by."""
+
+    def __init__(self, service: CorrectionService, notes: BoundCorrections, sent: ChatRequest) -> None:
+        self._service, self._notes, self._sent = service, notes, sent
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def beside(self, feed: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """A function that feeds both."""
+
+        def both(chunk: bytes) -> None:
+            feed(chunk)
+            self.feed(chunk)
+
+        return both
+
+    def feed(self, chunk: bytes) -> None:
+        """Take note of the next bytes."""
+        self._size += len(chunk)
+        if self._size <= LARGEST:
+            self._parts.append(chunk)
+        else:
+            self._parts.clear()
+
+    def ended(self, status: int, *, streamed: bool) -> None:
+        """Have the answer looked at, now that the client has all of it."""
+        if status == 200 and 0 < self._size <= LARGEST:
+            self._service.look(self._notes, self._sent, b"".join(self._parts), streamed=streamed)
+
+
+def _found(sent: ChatRequest, body: bytes, kinds: frozenset[str], *, streamed: bool) -> dict[str, str]:
+    answer = read_answer(body, streamed=streamed)
+    return {} if answer is None else faults(sent, answer, kinds)

@@ -1,0 +1,231 @@
+"""The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from proxy.chat import ChatRequest
+from proxy.chat.reasoning import is_signed
+from proxy.chat.wire import damage, flaws
+from proxy.context import Context, TokenCount
+from proxy.policy import MOST_FINDINGS, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.step import Step, Verdict
+
+_FULL = 0.94
+"""The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
+
+_QUOTED = re.compile(r"'[^']*'")
+
+
+Steps = tuple[tuple[str, Policy], ...]
+
+
+class BrokenRequest(Exception):
+    """A policy returned a request that breaks a wire rule; the message names the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a chain made of a request."""
+
+    request: ChatRequest
+    steps: tuple[Step, ...]
+    before: TokenCount | None
+    after: TokenCount | None
+    rejected: Reject | None = None
+    late: bool = False
+    """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
+    incoming: ChatRequest | None = None
+    """What counts as the client's request from here on, where a step has decided that; else it is what came."""
+
+
+def guards(own: Steps) -> Steps:
+    """The steps of a model's own chain that no request may skip."""
+    return tuple(each for each in own if isinstance(each[1], Guard) and each[1].mode == "enforce")
+
+
+def with_guards(steps: Steps, own: Steps) -> Steps:
+    """The steps of a chain that a request chose, behind the guards of the model's own chain that they lack."""
+    return (*(each for each in guards(own) if each not in steps), *steps)
+
+
+async def run(
+    chain: Sequence[tuple[str, Policy]], ctx: Context, *, start: ChatRequest | None = None, strict: bool = False
+) -> Outcome:
+    """Run a chain of (name, policy) over `ctx.incoming`, or over what was made of it already (`start`).
+
+    A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
+    says so. With `strict`, as in tests, it is raised instead.
+    """
+    request = ctx.incoming if start is None else start
+    if not chain:
+        return Outcome(request, (), None, None)
+    before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
+    steps: list[Step] = []
+    late = False
+    for name, policy in chain:
+        run_of = _Run(name, policy, request, count, ctx)
+        decision = await run_of.decide(strict=strict)
+        steps.append(run_of.step)
+        if policy.mode == "observe":
+            continue
+        late = late or run_of.late
+        if run_of.fault is not None and policy.on_error == "reject":
+            failure = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
+            return Outcome(request, tuple(steps), before, count, failure)
+        if isinstance(decision, Reject):
+            return Outcome(request, tuple(steps), before, count, decision, late)
+        if isinstance(decision, Rewrite):
+            same_tools = decision.request.tools is request.tools
+            request, count = decision.request, run_of.after
+            if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
+                # tools that an earlier step has left out can still be searched
+                ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
+    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
+
+
+async def count_checked(
+    policy: Policy, request: ChatRequest, before: TokenCount, decision: Decision, ctx: Context
+) -> TokenCount:
+    """The tokens of the request after a decision about it.
+
+    Raises `BrokenRequest` where the decision may not stand: it breaks a wire rule, or the policy has not declared what
+    it does.
+    """
+    if isinstance(decision, (Keep, Reject)):
+        return before
+    if not isinstance(decision, Rewrite):
+        raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
+    # what is no part of the conversation may leave even if it is the last user message
+    if policy.defines_conversation:
+        broken = flaws(decision.request) - flaws(request)
+    else:
+        broken = damage(request, decision.request, changes_last_user_message=policy.changes_last_user_message)
+    if broken:
+        raise BrokenRequest("; ".join(sorted(broken)))
+    after = await ctx.tokens.count(decision.request)
+    if after.total > before.total and not policy.may_grow:
+        raise BrokenRequest(f"the request grew from {before.total} to {after.total} tokens")
+    return after
+
+
+class _Run:
+    """One step of one request."""
+
+    def __init__(self, name: str, policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context) -> None:
+        self._name, self._policy, self._request, self._ctx = name, policy, request, ctx
+        self._before = self.after = before
+        self._started = perf_counter()
+        self.fault: str | None = None
+        self.late = False
+        self.step: Step
+
+    async def decide(self, *, strict: bool) -> Decision | None:
+        """The step's decision, or None where it did not run or failed; records the step either way."""
+        unmet = self._unmet()
+        if unmet is not None:
+            self._record("skip", unmet)
+            return None
+        try:
+            async with asyncio.timeout_at(self._deadline()):
+                decision = self._with_held(await self._policy.apply(self._request, self._ctx))
+                self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
+            if self._has_no_room():
+                decision = Keep(f"no room: {self.after.total} tokens would fill the window")
+        except Exception as error:
+            if strict:
+                raise
+            self.fault, self.late = _fault(error, self._policy.timeout), isinstance(error, TimeoutError)
+            self._record("fail", self.fault)
+            return None
+        self._record(*_verdict(decision), findings=decision.findings)
+        return decision
+
+    def _with_held(self, decision: Decision) -> Decision:
+        """The decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
+        held, before = self._ctx.held, self._request
+        if not held or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
+            return decision
+        messages = decision.request.messages
+        if messages[:held] != before.messages[:held] or len(messages) == len(before.messages):
+            if len(messages) != len(before.messages):
+                return Keep("signed reasoning is bound to the messages that it would change")
+            pairs = enumerate(zip(before.messages, messages, strict=True))
+            messages = tuple(old if place < held or is_signed(old) else new for place, (old, new) in pairs)
+        made = replace(decision.request, messages=messages, tools=before.tools)
+        if made.rest is before.rest and messages == before.messages:
+            return Keep("signed reasoning is bound to what it would change")
+        return replace(decision, request=made)
+
+    def _unmet(self) -> str | None:
+        policy = self._policy
+        stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
+        if self._ctx.held and not stays:
+            return "signed reasoning is bound to what was sent before"
+        when = self._policy.when
+        if when is None:
+            return None
+        share = self._before.total / self._ctx.model.usable(self._request) if when.needs_tokens else None
+        return when.unmet(self._request, self._ctx, share)
+
+    def _deadline(self) -> float:
+        return min(self._ctx.deadline, asyncio.get_running_loop().time() + self._policy.timeout)
+
+    def _has_no_room(self) -> bool:
+        """Whether a request that fitted would no longer, for something that gives way; a guard never does."""
+        if not self._policy.gives_way or isinstance(self._policy, Guard) or self.after.total <= self._before.total:
+            return False
+        room = _FULL * self._ctx.model.usable(self._request)
+        return self._before.total <= room < self.after.total
+
+    def _record(self, verdict: Verdict, why: str, facts: Any = None, *, findings: Sequence[str] = ()) -> None:
+        if verdict != "rewrite":
+            self.after = self._before
+        known: dict[str, Fact] = dict(facts or {})
+        self.step = Step(
+            policy=self._name,
+            verdict=verdict,
+            why=why,
+            seconds=perf_counter() - self._started,
+            tokens_before=self._before.total,
+            tokens_after=self.after.total,
+            facts=known,
+            observed=self._policy.mode == "observe",
+            started=self._started,
+            findings=_told(findings),
+        )
+
+
+def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
+    match decision:
+        case Keep(why, facts):
+            return "keep", why, facts
+        case Rewrite(_, why, facts):
+            return "rewrite", why, facts
+        case Reject(why, code):
+            return "reject", why, {**decision.facts, "code": code}
+
+
+def _told(findings: Sequence[str]) -> tuple[str, ...]:
+    more = len(findings) - MOST_FINDINGS
+    return (*findings[:MOST_FINDINGS], f"and {more} more") if more > 0 else tuple(findings)
+
+
+def _fault(error: Exception, timeout: float) -> str:
+    """What went wrong, without any text of the request: an exception's own message may quote it."""
+    if isinstance(error, BrokenRequest):
+        # the names and ids in it are the client's own
+        return f"broken request: {_QUOTED.sub('...', str(error))}"
+    if isinstance(error, TimeoutError):
+        return f"not done in {timeout:g} s or by the chain's deadline"
+    return f"{type(error).__name__} at {_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"

@@ -1,0 +1,228 @@
+"""One round of a stream on its way to the client: everything passes at once but what is not the client's.
+
+Events that need no change keep their bytes.
+"""
+
+import re
+from collections.abc import Mapping
+from operator import is_
+from typing import Any, NamedTuple
+
+import orjson
+
+from proxy.chat.sse import check_held
+from proxy.gateway.calls import Calls, Hand
+from proxy.gateway.round import Round, gap, heard
+
+_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
+
+_HEAD = ("id", "created", "model")
+"""What all chunks of one stream have in common."""
+
+
+class _Held(NamedTuple):
+    """An event that is held back, as it came and as it is to pass."""
+
+    passing: bytes
+    event: bytes
+    boundary: bytes
+    chunk: dict[str, Any] | None
+
+
+class Deltas:
+    """The events of one round. `feed` gives what the client gets at once, `tail` what it gets once all is known."""
+
+    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str) -> None:
+        """`head` is that of the first round, None for it; `text` is what earlier rounds said."""
+        self._names = names
+        self._later = head is not None
+        self._head = head or {}
+        self._text = text
+        self._size = 0
+        self._pending = b""
+        self._heard: list[bytes] = []
+        self._calls: dict[int, Calls] = {}
+        self._tail: list[_Held] = []
+
+    @property
+    def hidden(self) -> bool:
+        """Whether an internal tool was called."""
+        return any(calls.hidden for calls in self._calls.values())
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
+        self._size += len(chunk)
+        check_held(self._size)
+        *parts, self._pending = _BOUNDARY.split(self._pending + chunk)
+        return b"".join(map(self._event, parts[::2], parts[1::2]))
+
+    def end(self) -> bytes:
+        """What the client gets of bytes behind the last whole event, and of calls that never got a name. Where there
+        are internal calls, `hand_on` gives the latter."""
+        pending, self._pending = self._pending, b""
+        last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
+        return last if self.hidden else last + self._remaining()
+
+    async def hand_on(self, hand: Hand) -> bytes:
+        """What the client gets of internal calls that are handed on to it, and of the calls behind them."""
+        for calls in self._calls.values():
+            await calls.hand_on(hand)
+        return self._remaining()
+
+    def tail(self) -> bytes:
+        """Events of the end, held back because the stream may go on, or something has to be remembered first."""
+        return b"".join(map(self._ended, self._tail))
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The id, time and model of this stream."""
+        head: dict[str, Any] = dict(self._head)
+        for data in self._heard if not self._later else ():
+            chunk = _object(data) or {}
+            head |= {key: chunk[key] for key in _HEAD if chunk.get(key) and key not in head}
+            if len(head) == len(_HEAD):
+                break
+        return head
+
+    def heard(self) -> tuple[Round, dict[str, Any]]:
+        """What the model said in this round, and what it cost."""
+        message: dict[str, Any] = {}
+        usage: dict[str, Any] = {}
+        finish: Any = None
+        whole = len(self._calls) == 1
+        for chunk in filter(None, map(_object, self._heard)):
+            used = chunk.get("usage")
+            usage = used if isinstance(used, dict) else usage
+            whole = whole and not chunk.get("error")
+            for choice in _choices(chunk):
+                whole = whole and _place(choice) in self._calls
+                finish = choice.get("finish_reason") or finish
+                _merge(message, choice.get("delta"))
+        calls = [call for each in self._calls.values() for call in each.whole]
+        round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self._names)
+        return round_, usage
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip()
+        chunk: dict[str, Any] | None = None
+        if data[:1] == b"{":
+            self._heard.append(data)
+            if self._later or self._calls or b"tool_calls" in data:
+                chunk = _object(data)
+        if chunk is not None:
+            passing = self._shown(chunk, event, boundary)
+            ends = not chunk.get("choices") or any(choice.get("finish_reason") for choice in _choices(chunk))
+            ends = ends and not chunk.get("error")
+        else:
+            passing, ends = event + boundary, data == b"[DONE]"
+        if ends and (self._later or self.hidden):
+            self._tail.append(_Held(passing, event, boundary, chunk))
+            return b""
+        return passing
+
+    def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
+        """An event without what is not the client's; nothing where it says nothing else."""
+        changed = False
+        if self._later and "choices" in chunk:
+            changed = True
+            chunk |= self._head
+        for choice in _choices(chunk):
+            changed = self._sort(choice) or changed
+            if self._later:
+                self._continue(choice.get("delta"))
+        if not changed:
+            return event + boundary
+        return _written(event, chunk) + boundary if _says_something(chunk) else b""
+
+    def _sort(self, choice: dict[str, Any]) -> bool:
+        """Take the internal calls out of a choice; whether there was anything to change."""
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            return False
+        listed = delta.get("tool_calls")
+        entries = listed if isinstance(listed, list) else []
+        calls = self._calls.setdefault(_place(choice), Calls(self._names))
+        shown = calls.sort(entries)
+        if choice.get("finish_reason") and not calls.hidden:
+            shown += calls.remaining()
+        if len(shown) == len(entries) and all(map(is_, shown, entries)):
+            return False
+        delta["tool_calls"] = shown
+        if not shown:
+            del delta["tool_calls"]
+        return True
+
+    def _continue(self, delta: Any) -> None:
+        """Make the delta of a later round one that follows those of the earlier ones."""
+        if not isinstance(delta, dict):
+            return
+        delta.pop("role", None)
+        content = delta.get("content")
+        if isinstance(content, str) and content:
+            delta["content"] = gap(self._text, content) + content
+            self._text = ""
+
+    def _remaining(self) -> bytes:
+        made: list[bytes] = []
+        for index, calls in self._calls.items():
+            if calls.waiting:
+                choice = {"index": index, "delta": {"tool_calls": calls.remaining()}, "finish_reason": None}
+                chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
+                made.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
+        return b"".join(made)
+
+    def _ended(self, held: "_Held") -> bytes:
+        """An event of the end; where the client got no call, it is not told that it got one."""
+        changed = False
+        for choice in _choices(held.chunk or {}):
+            calls = self._calls.get(_place(choice))
+            if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
+                choice["finish_reason"], changed = "stop", True
+        return _written(held.event, held.chunk or {}) + held.boundary if changed else held.passing
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return chunk if isinstance(chunk, dict) else None
+
+
+def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = chunk.get("choices")
+    return [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
+
+
+def _place(choice: Mapping[str, Any]) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _says_something(chunk: Mapping[str, Any]) -> bool:
+    choices = _choices(chunk)
+    if not choices or isinstance(chunk.get("usage"), dict):
+        return True
+    deltas = [choice.get("delta") for choice in choices]
+    spoken = any(any(delta.values()) if isinstance(delta, dict) else delta for delta in deltas)
+    return spoken or any(choice.get("finish_reason") for choice in choices)
+
+
+def _written(event: bytes, chunk: Mapping[str, Any]) -> bytes:
+    others = [line for line in event.splitlines() if not line.startswith(b"data:")]
+    return b"\n".join([*others, b"data: " + orjson.dumps(chunk)])
+
+
+def _merge(message: dict[str, Any], delta: Any) -> None:
+    """Put a delta to the message, its tool calls and role left out."""
+    for key, value in delta.items() if isinstance(delta, dict) else ():
+        known = message.get(key)
+        if key in ("role", "tool_calls") or value is None:
+            continue
+        if isinstance(value, dict):
+            message[key] = dict(known) if isinstance(known, dict) else {}
+            _merge(message[key], value)
+        elif isinstance(value, str | list) and type(known) is type(value):
+            message[key] = known + value  # type: ignore[operator]
+        else:
+            message[key] = value

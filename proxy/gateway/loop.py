@@ -1,0 +1,128 @@
+"""The internal tool loop: calls of tools that the proxy offers are answered here, and the client never sees them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.errors import UpstreamFailed
+from proxy.gateway.dialogue import Dialogue, InternalTool
+from proxy.gateway.replay import Record
+from proxy.gateway.round import REASONING, Round, heard, joined, messages_of, without_internal
+from proxy.gateway.stream import Continuation
+from proxy.upstreams.base import Call, Reply, Upstream
+
+
+class Loop:
+    """Sends a call, runs the internal tools that the model calls, and sends what they said, until it has an answer.
+
+    A round in which the model calls only internal tools is followed by another one. One in which it calls tools of the
+    client as well is the answer: the internal calls are run, and taken out of what the client gets. The texts of all
+    rounds are one text to the client, whether it is streamed or not. Its usage is that of the last round, which is the
+    size of the client's context; what the rounds before it used is told by the facts.
+
+    With `n` above one no call is run, because each choice would go on by itself: internal calls are only taken out. So
+    are those of an answer that was cut off. The last round is asked for without internal tools, so the model answers.
+    """
+
+    def __init__(self, tools: Sequence[InternalTool], *, rounds: int = 4, timeout: float = 20.0) -> None:
+        """At most so many `rounds` of calls are run; each call has `timeout` seconds."""
+        self._tools = tools
+        self._rounds = rounds
+        self._timeout = timeout
+
+    async def send(self, upstream: Upstream, call: Call, record: Record | None = None) -> Reply:
+        """The answer to a call; the upstream's own, bytes and all, where no internal tool is called.
+
+        `record` is given what the client did not see, before it gets the end of the answer. Raises what the upstream
+        raises. Facts, for a stream complete at its end: those of the rounds, `rounds` and `internal_calls`.
+        """
+        request = call.request
+        tools = {tool.name: tool for tool in self._tools if request is not None and _offers(request, tool)}
+        reply = await upstream.send(call)
+        if request is None or not tools or reply.status != 200:
+            return reply
+        dialogue = Dialogue(upstream, call, request, tools, rounds=self._rounds, timeout=self._timeout, record=record)
+        if reply.chunks is None:
+            return await _whole(dialogue, reply)
+        return Reply(reply.status, reply.headers, chunks=Continuation(dialogue, reply), facts=dialogue.facts)
+
+
+def _offers(request: ChatRequest, tool: InternalTool) -> bool:
+    """Whether a request offers this very tool, and not one of the client's of the same name."""
+    return [offered for offered in request.tools if offered.name == tool.name] == [tool.definition]
+
+
+async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
+    """The answer to a call that is not streamed."""
+    rounds: list[Round] = []
+    while True:
+        results: tuple[Message, ...] = ()
+        dialogue.note(reply.facts)
+        answer = _parsed(reply)
+        handed = await _hand_on(answer, dialogue)
+        round_ = _round(answer, dialogue.names)
+        if round_ is None or not dialogue.runs(round_):
+            break
+        results = await dialogue.run(round_)
+        if round_.client:
+            break
+        rounds.append(round_)
+        usage = answer.get("usage")
+        reply = await dialogue.next(round_, results, usage if isinstance(usage, dict) else {})
+        if reply.chunks is not None:
+            await reply.chunks.aclose()
+            raise UpstreamFailed("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
+    if round_ is not None:
+        dialogue.check(round_)
+        await dialogue.keep(round_, results)
+    changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
+    if rounds and round_ is not None:
+        _join(answer["choices"][0]["message"], rounds)
+        changed = True
+    body = orjson.dumps(answer) if changed else reply.body
+    return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
+
+
+def _parsed(reply: Reply) -> dict[str, Any]:
+    """The answer; nothing for an error, which is relayed as it is."""
+    try:
+        answer = orjson.loads(reply.body or b"") if reply.status == 200 else None
+    except orjson.JSONDecodeError:
+        return {}
+    return answer if isinstance(answer, dict) and isinstance(answer.get("choices"), list) else {}
+
+
+def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
+    """What the only choice of an answer says; None where there is none or more than one."""
+    choices: list[Any] = answer.get("choices") or []
+    if len(choices) != 1 or not isinstance(choices[0], dict) or not isinstance(choices[0].get("message"), dict):
+        return None
+    return heard(choices[0]["message"], choices[0].get("finish_reason"), names)
+
+
+async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
+    """Make calls in an answer the client's that are handed on to it; whether there were any."""
+    hand = dialogue.hand(_round(answer, dialogue.names))
+    found = False
+    for message in messages_of(answer.get("choices") or ()):
+        calls = message["tool_calls"]
+        given = [await hand(call) if isinstance(call, dict) else None for call in calls]
+        if any(given):
+            found = True
+            message["tool_calls"] = [other or call for call, other in zip(calls, given, strict=True)]
+    return found
+
+
+def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
+    """Put what earlier rounds said in front of what the last one says."""
+    for key in ("content", *REASONING):
+        texts = [text for round_ in rounds if isinstance(text := round_.message.get(key), str) and text]
+        last = message.get(key)
+        if not texts or not (last is None or isinstance(last, str)):
+            continue
+        whole = ""
+        for text in (*texts, last or ""):
+            whole = joined(whole, text)
+        message[key] = whole

@@ -1,0 +1,165 @@
+"""What internal tools added to a conversation, put back into its later requests at the same place.
+
+The client never saw it and re-sends the conversation without it. It is found again by what the client did see: the
+whole conversation up to an answer, and the answer. Without it the prefix that the provider has cached would end there.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from proxy.chat import ChatRequest, Message, encode
+from proxy.context import Outage
+from proxy.gateway.fingerprint import AnswerKeys, next_key
+from proxy.gateway.round import REASONING
+
+_log = logging.getLogger("penstock.replay")
+
+_PATIENCE = 1.0
+"""Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
+
+_ABSENT = 50_000
+"""The most answers of which it is known that nothing was added to them."""
+
+
+class Memory(Protocol):
+    """Keeps bytes under a key. It may lose them."""
+
+    async def get(self, key: str) -> bytes | None:
+        """What was kept; None where there is nothing, or no longer. Raises where that cannot be told."""
+
+    async def put(self, key: str, value: bytes) -> None:
+        """Keep it for as long as conversations last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What the client does not see of one answer."""
+
+    shown: Message
+    """The answer as the client gets it."""
+    before: tuple[Message, ...]
+    """The rounds in front of it: assistant messages with internal calls, each with its results."""
+    last: Message
+    """The message of the last round; where it called internal tools too, with these calls."""
+    results: tuple[Message, ...] = ()
+    """The results of the internal calls of the last round."""
+
+
+Record = Callable[[Hidden], Awaitable[None]]
+
+
+class Replay:
+    """Remembers what was hidden, and restores it.
+
+    `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._keys = AnswerKeys()
+        self._absent: dict[str, None] = {}
+
+    def recorder(self, request: ChatRequest, scope: str) -> Record:
+        """Keeps what is hidden of the answer to a request, which must be as the client sent it. Never fails."""
+
+        async def record(hidden: Hidden) -> None:
+            kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
+            try:
+                key = _key(scope, next_key(request.messages, scope, hidden.shown))
+                self._absent.pop(key, None)
+                async with asyncio.timeout(_PATIENCE):
+                    await self._memory.put(key, encode(kept))
+            except Exception as error:
+                _log.warning("what internal tools added is not remembered", extra=_fields(error))
+
+        return record
+
+    async def restored(self, request: ChatRequest, scope: str, outage: Outage | None = None) -> ChatRequest:
+        """The request with everything hidden put back; the same object where there is nothing. Never fails."""
+        try:
+            prints = self._keys.of(request.messages, scope)
+            keys = {place: _key(scope, each) for place, each in prints.items()}
+            async with asyncio.timeout(_PATIENCE):
+                found = await self._found([key for key in keys.values() if key not in self._absent])
+            hidden = {
+                place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
+            }
+            return request.with_messages(_whole(request.messages, hidden)) if hidden else request
+        except Exception as error:
+            if outage is not None:
+                outage.begun = True
+            _log.warning("what internal tools added is not restored", extra=_fields(error))
+            return request
+
+    async def _found(self, keys: Sequence[str]) -> dict[str, bytes]:
+        if not keys:
+            return {}
+        values = await asyncio.gather(*(self._memory.get(key) for key in keys))
+        self._absent |= {key: None for key, value in zip(keys, values, strict=True) if value is None}
+        while len(self._absent) > _ABSENT:
+            del self._absent[next(iter(self._absent))]
+        return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+def _key(scope: str, print_: str) -> str:
+    """Where it is kept: under the tenant, so that all of a tenant's can be found."""
+    return f"{quote(scope.partition(chr(0))[0], safe='')}/{print_}"
+
+
+def _read(kept: bytes) -> Hidden | None:
+    try:
+        found = json.loads(kept)
+        before, results = (tuple(map(Message, found[name])) for name in ("before", "results"))
+        last = Message(found["last"])
+        unasked = {result.get("tool_call_id") for result in results} - {*last.call_ids}
+        return None if unasked else Hidden(Message(), before, last, results)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _whole(messages: Sequence[Message], hidden: Mapping[int, Hidden]) -> Iterator[Message]:
+    for place, message in enumerate(messages):
+        if place not in hidden or _answered(messages[place + 1 :], hidden[place].results):
+            yield message
+        else:
+            yield from hidden[place].before
+            if message.get("content") or message.get("tool_calls") or message.get("refusal"):
+                yield _restored(message, hidden[place])
+            yield from hidden[place].results
+
+
+def _answered(behind: Sequence[Message], results: Sequence[Message]) -> bool:
+    """Whether the client itself sends a result for a call that it never saw."""
+    ids = {result.get("tool_call_id") for result in results}
+    for message in behind:
+        if message.get("role") != "tool":
+            return False
+        if message.get("tool_call_id") in ids:
+            return True
+    return False
+
+
+def _restored(message: Message, hidden: Hidden) -> Message:
+    """The client's message as the model said it: only its last round, and with the calls that were hidden."""
+    last, changes = hidden.last, dict[str, Any]()
+    if hidden.results:
+        own = {call.get("id"): call for call in message.get("tool_calls") or ()}
+        changes["tool_calls"] = [own.get(call.get("id"), call) for call in last["tool_calls"]]
+    if not last.get("content") and not last.get("tool_calls"):
+        return message  # without its text it would be empty, and refused
+    if any(earlier.get("content") for earlier in hidden.before if earlier.get("role") == "assistant"):
+        changes["content"] = last.get("content")
+    joined = [key for key in REASONING if key in message and any(earlier.get(key) for earlier in hidden.before)]
+    changes |= {key: last[key] for key in joined if key in last}
+    lost = [key for key in joined if key not in last]
+    kept = message.without(*lost) if lost else message
+    return kept.with_changes(**changes) if changes else kept
+
+
+def _fields(error: Exception) -> dict[str, Any]:
+    return {"fields": {"error": type(error).__name__}}

@@ -1,0 +1,1 @@
+"""HTTP: which headers travel, and the client that asks upstreams."""

@@ -1,0 +1,219 @@
+"""HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+
+_NOT_RELAYED = {
+    b"alt-svc",
+    b"connection",
+    b"content-length",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"set-cookie",
+    b"set-cookie2",
+    b"strict-transport-security",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
+"""Response headers that concern one connection (RFC 9110 §7.6.1), carry state, or are set anew for the client."""
+
+_NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
+"""What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
+
+
+_LARGEST = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to connect, and seconds without a byte after which an answer is given up."""
+
+    connect: float
+    idle: float
+
+
+class Response:
+    """An answer whose head has arrived."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str, largest: int = _LARGEST) -> None:
+        self._response = response
+        self._name = name
+        self._largest = largest
+        self.status = response.status
+        self.is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers to relay, in the upstream's order."""
+        dropped = _NOT_RELAYED
+        named = self._response.headers.get("connection")
+        if named:
+            dropped = dropped | {name.strip().lower().encode() for name in named.split(",")}
+        return [(low, value) for name, value in self._response.raw_headers if (low := name.lower()) not in dropped]
+
+    async def read(self) -> bytes:
+        """The whole body; the connection goes back to the pool. Raises `UpstreamFailed` where it is too large."""
+        try:
+            declared = self._response.content_length
+            if declared is None or declared > self._largest:
+                return await self._read_some(declared or 0)
+            return await self._response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _failure(error, self._name) from None
+        finally:
+            self._response.close()
+
+    async def _read_some(self, declared: int) -> bytes:
+        """A body of unknown length, or of one that is too large. What is left of it is never read."""
+        parts: list[bytes] = []
+        size = declared
+        while size <= self._largest and (part := await self._response.content.readany()):
+            parts.append(part)
+            size += len(part)
+        if size > self._largest:
+            raise UpstreamFailed(
+                f"the upstream {self._name!r} sent an answer of more than {self._largest} bytes",
+                code="upstream_answer_too_large",
+            )
+        return b"".join(parts)
+
+    def chunks(self) -> "Chunks":
+        """The body as it arrives."""
+        return Chunks(self._response, self._name)
+
+
+class Chunks:
+    """A body as it arrives. Closing it drops the connection, also before the first chunk was asked for."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self.broken = False
+        """Whether the answer broke off."""
+        self._response = response
+        self._arriving = self._read(response, name)
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        """The chunks. Raises `UpstreamFailed` or `UpstreamTimeout` where the answer breaks off."""
+        return self._arriving
+
+    async def aclose(self) -> None:
+        """Drop what has not arrived yet."""
+        await self._arriving.aclose()
+        self._response.close()
+
+    async def _read(self, response: aiohttp.ClientResponse, name: str) -> AsyncGenerator[bytes, None]:
+        read = response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.broken = True
+            raise _failure(error, name) from None
+        finally:
+            response.close()
+
+
+class Transport:
+    """A connection pool. Follows no redirect, keeps no cookie, reads no proxy setting, decodes nothing."""
+
+    def __init__(self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST) -> None:
+        """`name` is how errors call the server: its address is no business of a client's.
+
+        `largest` is the size in bytes of the largest answer that is read as a whole.
+        """
+        self._name = name
+        self._largest = largest
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
+        """Send a request and wait for the head of its answer.
+
+        A connection that could not be made, or that the server closed without a byte of answer, is tried once more.
+        Raises `UpstreamFailed` or `UpstreamTimeout`. Cancelling it closes the connection.
+        """
+        for last in (False, True):
+            try:
+                data = None if body is None else _Bytes(body)
+                response = await self._open().request(
+                    method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
+                )
+                if not 200 <= response.status < 600:
+                    response.close()
+                    raise _invalid(self._name)  # nothing that could be relayed
+                return Response(response, self._name, self._largest)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if last or not _may_retry(error):
+                    raise _failure(error, self._name) from None
+        raise AssertionError("unreachable")
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_socket),
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            await asyncio.sleep(0)
+
+
+class _Bytes(aiohttp.payload.BytesPayload):
+    """A body handed to the socket in one piece, however large.
+
+    aiohttp warns of that above 1 MiB; the warning costs, the write does not block, because the transport buffers what
+    the socket does not take.
+    """
+
+    def __init__(self, value: bytes) -> None:
+        aiohttp.payload.Payload.__init__(self, value, content_type="application/octet-stream")
+        self._size = len(value)
+
+
+def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    made = socket.socket(family=address[0], type=address[1], proto=address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
+
+
+def _may_retry(error: Exception) -> bool:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        return False
+    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+        return False  # it carries the head of an answer that had begun
+    return isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ConnectionTimeoutError))
+
+
+def _failure(error: Exception, name: str) -> UpstreamFailed:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return UpstreamTimeout(f"the upstream {name!r} could not be reached in time")
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return UpstreamFailed(f"the upstream {name!r} could not be reached")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return _invalid(name)
+    return UpstreamFailed(f"the upstream {name!r} broke off its answer", code="upstream_broke_off")
+
+
+def _invalid(name: str) -> UpstreamFailed:
+    """For an answer that is not HTTP, or whose head has no end."""
+    return UpstreamFailed(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")

@@ -1,0 +1,1 @@
+"""Small models at work: summaries, gists and judgements."""

@@ -1,0 +1,145 @@
+"""One call of a small model: of an upstream, through no chain and no loop. What asks it goes on without an answer."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import orjson
+
+from proxy.chat import ChatRequest, JsonObject, Message
+from proxy.chat.errors import PenstockError
+from proxy.context import ModelProfile
+from proxy.upstreams.base import Call, Upstream
+from proxy.upstreams.routing import Route, Routes
+
+Made = TypeVar("Made")
+
+Used = Callable[[object, object], None]
+"""Takes the tokens of prompt and answer as the upstream reports them, whatever they are."""
+
+_LARGEST_ANSWER = 2**20
+"""Bytes of an answer that is read: many times what anything needs that is asked of it."""
+_WARN_EVERY = 60.0
+_OF_THE_TEXT = frozenset({400, 413, 422})
+"""Statuses that are about what was asked, such as a filter's, and not about the server."""
+
+
+class Asking(Protocol):
+    """The settings of a small model."""
+
+    @property
+    def model(self) -> str:
+        """A name that `models` routes."""
+
+    @property
+    def temperature(self) -> float:
+        """How freely it answers."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for one call."""
+
+
+class SmallModel:
+    """Asks the configured model, for one purpose."""
+
+    def __init__(
+        self,
+        settings: Asking,
+        routes: Routes,
+        used: Used,
+        log: logging.Logger,
+        lost: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`lost` is what the log says where nothing came of it."""
+        self._settings = settings
+        self._routes = routes
+        self._used = used
+        self._log, self._lost = log, lost
+        self._clock = clock
+        self._warned: dict[str, float] = {}
+
+    def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
+        """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
+        key = headers.get("authorization")
+        return {"authorization": key} if key and self._route().upstream is upstream else {}
+
+    async def run(self, work: Awaitable[tuple[Made | None, str]]) -> tuple[Made | None, str]:
+        """What comes of a call, and how it went: `work` says that, or `timeout`, `failed` or `broken`.
+
+        It never raises but for cancellation. Where nothing came of it the log says so.
+        """
+        cause = ""
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                made, outcome = await work
+        except TimeoutError:
+            made, outcome = None, "timeout"
+        except PenstockError:
+            made, outcome = None, "failed"
+        except Exception as error:  # whatever an upstream's code runs into, no request depends on it
+            made, outcome, cause = None, "broken", f": {type(error).__name__}"
+        if made is None:
+            self._warn(outcome + cause)
+        return made, outcome
+
+    async def profile(self) -> ModelProfile:
+        """What is known of the model."""
+        route = self._route()
+        return await route.upstream.profile(route.profile)
+
+    async def ask(
+        self, messages: Sequence[Message], most: int, profile: ModelProfile, headers: Mapping[str, str]
+    ) -> tuple[str | None, str]:
+        """The text of a complete answer of at most so many tokens; or None, and `failed` or `unusable`."""
+        route = self._route()
+        request = _request(route.model, messages, most, self._settings.temperature)
+        sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
+        reply = await route.upstream.send(
+            Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
+        )
+        if reply.chunks is not None:
+            await reply.chunks.aclose()
+            return None, "unusable"
+        if reply.status != 200:
+            return None, "unusable" if reply.status in _OF_THE_TEXT else "failed"
+        answer = self._answer(reply.body or b"")
+        return answer, "answered" if answer is not None else "unusable"
+
+    def _route(self) -> Route:
+        return self._routes.of(self._settings.model)
+
+    def _answer(self, body: bytes) -> str | None:
+        """The text of a complete answer; None for a refusal, a call, one that was cut off, or one without end."""
+        if len(body) > _LARGEST_ANSWER:
+            return None
+        try:
+            said = orjson.loads(body)
+            choice = said["choices"][0]
+            message, usage = choice["message"], said.get("usage") or {}
+            self._used(usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            whole = choice.get("finish_reason") == "stop" and not message.get("tool_calls")
+            content = message.get("content")
+        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+            return None
+        return content if whole and not message.get("refusal") and isinstance(content, str) else None
+
+    def _warn(self, cause: str) -> None:
+        now = self._clock()
+        if now - self._warned.get(cause, float("-inf")) >= _WARN_EVERY:
+            self._warned[cause] = now
+            self._log.warning(self._lost, extra={"fields": {"cause": cause}})
+
+
+def _request(model: str, messages: Sequence[Message], most: int, temperature: float) -> ChatRequest:
+    messages = [message.with_changes(content=_sound(message.text)) for message in messages]
+    rest = {"max_tokens": most, "temperature": temperature, "stream": False}
+    return ChatRequest(model, tuple(messages), rest=JsonObject(rest))
+
+
+def _sound(text: str) -> str:
+    """A text as UTF-8 can hold it: clients that cut emoji in half send lone surrogates, and no upstream takes them."""
+    return text.encode(errors="replace").decode()

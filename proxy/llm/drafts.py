@@ -1,0 +1,168 @@
+"""Summaries that are written in the background, and what each cut settled for: kept where all replicas see it."""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from math import ceil
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import quote
+
+from proxy.chat import Message, turns
+from proxy.context import Material, Outage
+from proxy.state.store import Store, StoreError
+
+Value = TypeVar("Value")
+
+LONG = 100
+"""Turns from which on a summary is written in two levels."""
+BLOCK = 20
+"""Turns that the first level takes together, at least."""
+_MOST_BLOCKS = 25
+"""Calls of the first level at most: then blocks are larger."""
+_BLOCK_SIZE = 1500
+"""Bytes of a block's summary."""
+
+DEADLINES = 5
+"""Calls that one summary may take the full time for; of many blocks, most must be faster."""
+
+_AT_ONCE = 2
+_WAITING = 32
+"""Drafts that may be under way or wait; more are not begun: their cuts get extracts."""
+_AGAIN = 60.0
+"""Seconds after which one that failed may be tried again."""
+_FRESH = 60.0
+"""Seconds for which what was settled is not looked up again."""
+_REMEMBERED = 4096
+
+Write = Callable[[Material, Mapping[str, str]], Awaitable[str | None]]
+"""Writes the summary of a material, or gives None; never raises."""
+
+
+class DraftService:
+    """Has summaries written, each once, and settles which a cut uses. For use on one event loop."""
+
+    def __init__(
+        self, store: Store, write: Write, *, ttl: float, deadline: float, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """`ttl` is how long a summary stays after its last use, `deadline` how long one may take, in seconds."""
+        self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: OrderedDict[str, float] = OrderedDict()
+        self._settled: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._worker = secrets.token_bytes(16)
+
+    def bound(self, tenant: str, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
+        """The drafts of a tenant; `headers` are for the writer's calls."""
+        return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers, outage or Outage())
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was settled for a tenant, and stop writing for it; how much that was."""
+        prefix, count = f"summary/{quote(tenant, safe='')}/", 0
+        for key in [key for key in self._settled if key.startswith(prefix)]:
+            del self._settled[key]
+            count += 1
+        for key, task in self._tasks.items():
+            if key.startswith(prefix):
+                task.cancel()
+        return count
+
+    async def drain(self) -> None:
+        """Wait for what is being written."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def aclose(self) -> None:
+        """Drop what is being written."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
+        """Have a draft written, unless it was begun lately, here or in another worker."""
+        key, now = prefix + "draft/" + material.name, self._clock()
+        if key in self._tasks or len(self._tasks) >= _WAITING or now - self._begun.get(key, float("-inf")) < _AGAIN:
+            return
+        _remember(self._begun, key, now)
+        task = asyncio.get_running_loop().create_task(self._draft(key, material, headers))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _draft(self, key: str, material: Material, headers: Mapping[str, str]) -> None:
+        try:
+            async with self._free, asyncio.timeout(self._deadline):
+                mine = await self._store.add(f"{key}/claim", self._worker, ttl=self._deadline)
+                if mine != self._worker or await self._store.get(key) is not None:
+                    return
+                text = await self._in_levels(material, headers)
+                if text is not None:
+                    await self._store.put(key, text.encode(errors="surrogatepass"), ttl=self._ttl)
+        except (StoreError, TimeoutError):
+            return  # the cut gets its extract
+
+    async def _in_levels(self, material: Material, headers: Mapping[str, str]) -> str | None:
+        """The summary; of a long conversation that of its blocks' summaries. A block without one speaks for itself."""
+        groups = turns(material.messages)
+        if len(groups) <= LONG:
+            return await self._write(material, headers)
+        size = max(BLOCK, ceil(len(groups) / _MOST_BLOCKS))
+        told: list[Message] = []
+        for start in range(0, len(groups), size):
+            block = [message for group in groups[start : start + size] for message in group]
+            part = replace(material, before="", messages=tuple(block), size=_BLOCK_SIZE)
+            text = await self._write(part, headers)
+            told += [Message({"role": "user", "content": text})] if text else block
+        return await self._write(replace(material, messages=tuple(told)), headers)
+
+    async def settle(self, prefix: str, cut: str, draft: str, outage: Outage) -> str:
+        """What a cut uses: the draft if it was ready when the cut was first used, else nothing, for ever."""
+        key, now = f"{prefix}cut/{cut}", self._clock()
+        text, when = self._settled.get(key, (None, 0.0))
+        if text is not None and now - when < _FRESH:
+            return text
+        try:
+            text = await self._agreed(key, f"{prefix}draft/{draft}", text)
+        except StoreError:
+            if text is None:  # nothing is known of it: the next request asks again
+                outage.begun = True
+                return ""
+            # what was used is used again: the prefix must not change for a store that is away
+        _remember(self._settled, key, (text, now))
+        return text
+
+    async def _agreed(self, key: str, draft: str, used: str | None) -> str:
+        found = await self._store.get(key, ttl=self._ttl)
+        if found is None and used is not None:  # lost by the store, but not here
+            found = await self._store.add(key, used.encode(errors="surrogatepass"), ttl=self._ttl)
+        elif found is None:
+            ready = await self._store.get(draft)
+            found = await self._store.add(key, ready or b"", ttl=self._ttl)
+        return found.decode(errors="surrogatepass")
+
+
+class BoundDrafts:
+    """The `Drafts` of a request's context."""
+
+    __slots__ = ("_headers", "_outage", "_prefix", "_service")
+
+    def __init__(self, service: DraftService, prefix: str, headers: Mapping[str, str], outage: Outage) -> None:
+        self._service, self._prefix, self._headers, self._outage = service, prefix, headers, outage
+
+    def prepare(self, material: Material) -> None:
+        """Begin to write a summary."""
+        self._service.begin(self._prefix, material, self._headers)
+
+    async def settled(self, cut: str, draft: str) -> str:
+        """The text that a cut uses; empty where it uses none."""
+        return await self._service.settle(self._prefix, cut, draft, self._outage)
+
+
+def _remember(memory: OrderedDict[str, Value], key: str, value: Value) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,76 @@
+"""The small model that judges texts: each pair in a call of its own, so that no text can speak for another pair."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+from proxy.config.judge_settings import UpstreamJudgeSettings
+from proxy.context.services import Pair, Question
+from proxy.llm.client import SmallModel
+from proxy.llm.judgement import prompt, verdict
+from proxy.llm.verdicts import Asker, VerdictService
+from proxy.telemetry.service_metrics import JudgeMetrics
+from proxy.upstreams.base import Upstream
+from proxy.upstreams.routing import Routes
+
+_log = logging.getLogger("penstock.judge")
+
+_AT_ONCE = 4
+_WAITING, _WAITING_OF_ONE = 256, 64
+_AGAIN = 10.0
+"""Seconds for which a model that failed, or answered too late, is not asked again for the same tenant."""
+_TENANTS = 1024
+
+
+class UpstreamJudge(VerdictService):
+    """Asks the configured model. What fails for one tenant says nothing about another's key."""
+
+    def __init__(
+        self,
+        settings: UpstreamJudgeSettings,
+        routes: Routes,
+        metrics: JudgeMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(batch=1, most=_WAITING, most_of_one=_WAITING_OF_ONE)
+        self._settings = settings
+        self._model = SmallModel(settings, routes, metrics.used, _log, "no verdict of the judge; rules alone decide")
+        self._metrics = metrics
+        self._clock = clock
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._left_alone: OrderedDict[str, float] = OrderedDict()
+
+    def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
+        return self._model.authorization(upstream, headers)
+
+    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
+        """How sure the model is of each pair; one that nobody waits for any more is not asked about."""
+        found: list[float | None] = []
+        for pair in pairs:
+            async with self._free:
+                found.append(await self._asked(asker, question, pair))
+        return found
+
+    async def _asked(self, asker: Asker, question: Question, pair: Pair) -> float | None:
+        now = self._clock()
+        if asyncio.get_running_loop().time() >= asker.until or now < self._left_alone.get(asker.tenant, 0.0):
+            self._metrics.ended("dropped", 1, 0.0)
+            return None
+        sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
+        self._metrics.ended(outcome, 1, self._clock() - now)
+        if outcome in ("failed", "timeout"):  # anything else may be the texts' doing
+            self._left_alone[asker.tenant] = self._clock() + _AGAIN
+            if len(self._left_alone) > _TENANTS:
+                self._left_alone.popitem(last=False)
+        return sure
+
+    async def _verdict(self, question: Question, pair: Pair, headers: Mapping[str, str]) -> tuple[float | None, str]:
+        profile = await self._model.profile()
+        answer, outcome = await self._model.ask(prompt(question, *pair), self._settings.max_tokens, profile, headers)
+        if answer is None:
+            return None, outcome
+        sure = verdict(question, answer)
+        return sure, "unusable" if sure is None else "judged"

@@ -1,0 +1,116 @@
+"""What judges of texts have in common: verdicts are remembered by content, and nobody waits longer than they said."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from proxy.context.services import Pair, Question
+from proxy.upstreams.base import Upstream
+
+_REMEMBERED = 50_000
+"""Verdicts in memory: some 10 MB."""
+_LONGEST = 600
+"""Characters of each text that are read."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+Key = tuple[str, Question, Pair]
+"""A tenant, what is asked, and the two texts."""
+
+
+class Asker(NamedTuple):
+    """Who asks, and until when it is of use to them."""
+
+    tenant: str
+    headers: Mapping[str, str]
+    """What a call may carry of the client's headers."""
+    until: float
+    """On the event loop's clock, in seconds."""
+
+
+class VerdictService(ABC):
+    """Verdicts of a model, for each tenant. For use on one event loop."""
+
+    def __init__(self, *, batch: int, most: int, most_of_one: int) -> None:
+        """`batch` pairs are judged together; so many may wait in all and of one tenant, and more are not judged."""
+        self._batch, self._most, self._most_of_one = batch, most, most_of_one
+        self._known: OrderedDict[Key, float] = OrderedDict()
+        self._waiting: dict[Key, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """What of the headers of a client of this upstream may be used to ask: nothing where nobody else is asked."""
+        return _NOTHING
+
+    def bound(self, tenant: str, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
+        """The judge of a request's context; `headers` are for calls."""
+        return BoundJudge(self, tenant, headers)
+
+    async def aclose(self) -> None:
+        """Drop what waits."""
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def of(
+        self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
+    ) -> list[float | None]:
+        """How sure the model is of each pair; None for those of which it is not known within `wait` seconds."""
+        keys: list[Key] = [(tenant, question, (one[:_LONGEST], two[:_LONGEST])) for one, two in pairs]
+        asker = Asker(tenant, headers, asyncio.get_running_loop().time() + wait)
+        new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._waiting]
+        taken = sum(key[0] == tenant for key in self._waiting)
+        new = new[: max(0, min(self._most - len(self._waiting), self._most_of_one - taken))]
+        for start in range(0, len(new), self._batch):
+            self.begin(asker, new[start : start + self._batch])
+        pending = {self._waiting[key] for key in keys if key in self._waiting}
+        if pending:
+            await asyncio.wait(pending, timeout=wait)
+        return [self._known.get(key) for key in keys]
+
+    def begin(self, asker: Asker, keys: Sequence[Key]) -> None:
+        """Have pairs judged, all of one question."""
+        task = asyncio.get_running_loop().create_task(self._judge(asker, keys))
+        self._tasks.add(task)
+        self._waiting.update(dict.fromkeys(keys, task))
+        task.add_done_callback(partial(self._ended, keys))
+
+    def _ended(self, keys: Sequence[Key], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        for key in keys:
+            self._waiting.pop(key, None)
+
+    async def _judge(self, asker: Asker, keys: Sequence[Key]) -> None:
+        question: Question = keys[0][1] if keys else "contradicts"
+        found = await self.judged(asker, question, [pair for _, _, pair in keys])
+        for key, sure in zip(keys, found, strict=True):
+            if sure is not None:
+                self._known[key] = sure
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+
+    @abstractmethod
+    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
+        """How sure the model is of each pair; None where it gave no verdict. Never raises but for cancellation."""
+
+
+class BoundJudge:
+    """The `Judge` of a request's context."""
+
+    __slots__ = ("_headers", "_service", "_tenant")
+
+    def __init__(self, service: VerdictService, tenant: str, headers: Mapping[str, str]) -> None:
+        self._service, self._tenant, self._headers = service, tenant, headers
+
+    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        """How sure the model is, from 0 to 1, that the second text of each pair contradicts the first."""
+        return await self._service.of(self._tenant, "contradicts", pairs, wait, self._headers)
+
+    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        """How sure the model is, from 0 to 1, that the second text of each pair now holds in the place of the first."""
+        return await self._service.of(self._tenant, "replaces", pairs, wait, self._headers)

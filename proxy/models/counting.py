@@ -1,0 +1,199 @@
+"""The tokens of one message: OpenAI's published framing, and estimates where nothing is published.
+
+Published (OpenAI cookbook, "How to count tokens with tiktoken"): three tokens a message, one more for a name, and every
+string value encoded. The rules hold for any JSON: what has no place in a message counts nothing, and nothing raises.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any
+
+from proxy.models.encodings import Encoder
+from proxy.models.families import Family
+from proxy.models.images import base64_bytes, base64_dimensions, data_url_dimensions, decoded_head
+
+MESSAGE_FRAME = 3
+"""Tokens around each message."""
+NAME_FRAME = 1
+"""Tokens for a message's name, besides the name itself."""
+REPLY_FRAME = 3
+"""Tokens that prime the answer, once a request."""
+CALL_FRAME = 3
+"""Tokens around each tool call: an estimate."""
+
+_DIGITS_A_TOKEN = 3
+_DIGITS = re.compile(r"[0-9]{2,}")
+_MORE_A_LETTER = 0.25
+_SCRIPTS = re.compile(r"[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+")
+"""Letters of other scripts than Latin: small vocabularies have more tokens for them, how many depends on the script. An
+estimate that errs low: a refusal corrects it, and so does the first answer."""
+
+_SILENT = frozenset(
+    {"id", "tool_call_id", "tool_use_id", "type", "signature", "cache_control", "prompt_cache_breakpoint"}
+)
+"""Keys whose values are not shown to the model."""
+_IMAGES = frozenset({"image_url", "input_image", "image"})
+_SOUNDS = frozenset({"input_audio", "audio"})
+_FILES = frozenset({"file", "input_file", "document"})
+_PUBLISHED = frozenset({"text", "input_text", "output_text", "refusal"})
+
+_PAGE_TOKENS, _PAGE_BYTES = 2000, 50_000
+"""A PDF's page as text and image, and the bytes that such a page usually has."""
+_MOST_PAGES = 100
+_SOUND_BYTES = 16_000
+"""Bytes of a second of compressed sound at 128 kbit/s."""
+_USUAL_SECONDS = 30
+
+
+class Tally:
+    """Adds up the tokens of one message or tool."""
+
+    __slots__ = ("encode", "estimated", "family", "media", "text")
+
+    def __init__(self, encode: Encoder, family: Family) -> None:
+        self.encode = encode
+        self.family = family
+        self.text = 0
+        """Tokens of text, in the encoding's own measure."""
+        self.media = 0
+        """Tokens of images, sound and files, in the model's."""
+        self.estimated = False
+        """Whether something was counted by a rule that no provider publishes."""
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        if text:
+            self.text += self.encode(text) + self._unmerged(text)
+
+    def _unmerged(self, text: str) -> int:
+        """The tokens that a vocabulary of the family has more than the one that stands in for it."""
+        more = 0
+        if self.family.digits:
+            more = sum([len(run) - ceil(len(run) / _DIGITS_A_TOKEN) for run in _DIGITS.findall(text)])
+        if self.family.scripts and not text.isascii():
+            more += int(sum([len(run) for run in _SCRIPTS.findall(text)]) * _MORE_A_LETTER)
+        return more
+
+    def add_json(self, value: Any) -> None:
+        """Count a value as the compact JSON that a provider would render: an estimate."""
+        self.estimated = True
+        self.add(compact(value))
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """Count a message, its framing included."""
+        self.text += MESSAGE_FRAME
+        for key, value in message.items():
+            if key in _SILENT or value is None:
+                continue
+            if isinstance(value, str):
+                self.add(value)
+                self.text += NAME_FRAME if key == "name" else 0
+            elif key == "content":
+                self._content(value)
+            elif key == "tool_calls":
+                self._calls(value if isinstance(value, list) else [value])
+            elif key == "function_call":
+                self._calls([{"function": value}])
+            else:
+                self._foreign(value)
+
+    def _calls(self, calls: list[Any]) -> None:
+        self.estimated = self.estimated or bool(calls)
+        for call in calls:
+            called = call.get("function") or call.get("custom") if isinstance(call, Mapping) else None
+            if isinstance(called, Mapping):
+                self.text += CALL_FRAME
+                for key in ("name", "arguments", "input"):
+                    value = called.get(key)
+                    self.add(value if isinstance(value, str) else "" if value is None else compact(value))
+
+    def _content(self, content: Any) -> None:
+        waiting = list(reversed(content)) if isinstance(content, list) else [content]
+        while waiting:  # a stack, not recursion: tool results may nest content as deep as a client likes
+            part = waiting.pop()
+            if isinstance(part, str):
+                self.add(part)
+            elif isinstance(part, list):
+                waiting.extend(reversed(part))
+            elif isinstance(part, Mapping):
+                waiting.extend(self._part(part))
+
+    def _part(self, part: Mapping[str, Any]) -> Iterator[Any]:
+        kind = part.get("type")
+        if not isinstance(kind, str) or kind not in _PUBLISHED:
+            self.estimated = True
+        if isinstance(kind, str) and kind in _IMAGES | _SOUNDS | _FILES:
+            self.media += self._medium(kind, part)
+            return
+        for key in ("text", "refusal", "thinking"):
+            if isinstance(part.get(key), str):
+                self.add(part[key])
+        if isinstance(part.get("content"), str | list):
+            yield part["content"]
+        if isinstance(part.get("input"), Mapping):
+            self.add_json(part["input"])
+
+    def _foreign(self, value: Any) -> None:
+        """Count what providers add to messages, such as `thinking_blocks`: all its texts, none of its signatures."""
+        self.estimated = True
+        for text in shown_texts(value):
+            self.add(text)
+
+    def _medium(self, kind: str, part: Mapping[str, Any]) -> int:
+        inner = part.get(kind, part.get("source", part))
+        inner = inner if isinstance(inner, Mapping) else {"url": inner}
+        if kind in _IMAGES:
+            return self._image(inner, part.get("detail"))
+        if kind in _SOUNDS:
+            return ceil(_seconds(inner.get("data")) * self.family.audio_rate)
+        return _file_tokens(inner)
+
+    def _image(self, image: Mapping[str, Any], outer_detail: Any) -> int:
+        url, data, detail = (
+            image.get("url", image.get("image_url")),
+            image.get("data"),
+            image.get("detail", outer_detail),
+        )
+        found = data_url_dimensions(url) if isinstance(url, str) else None
+        if found is None and isinstance(data, str):
+            found = base64_dimensions(data)
+        return self.family.vision.tokens(found, detail if isinstance(detail, str) else "auto")
+
+
+def compact(value: Any) -> str:
+    """A value as JSON without spaces; what JSON cannot hold is left out."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    except (ValueError, RecursionError):
+        return " ".join(shown_texts(value))
+
+
+def shown_texts(value: Any) -> Iterator[str]:
+    """All strings in a JSON value, however deep, but for ids and signatures."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            waiting.extend(item[key] for key in reversed(list(item)) if key not in _SILENT)
+        elif isinstance(item, list | tuple):
+            waiting.extend(reversed(item))
+
+
+def _seconds(data: Any) -> float:
+    """How long a sound lasts: by a WAV's byte rate, else as sound of 128 kbit/s."""
+    if not isinstance(data, str):
+        return _USUAL_SECONDS
+    head = decoded_head(data, 44)
+    rate = int.from_bytes(head[28:32], "little") if head[:4] == b"RIFF" and head[8:12] == b"WAVE" else 0
+    return base64_bytes(data) / (rate if rate >= 1000 else _SOUND_BYTES)
+
+
+def _file_tokens(file: Mapping[str, Any]) -> int:
+    """A page of 2,000 tokens for each 50 KB, at most a hundred: what a PDF costs as text and images. An estimate."""
+    data = file.get("file_data", file.get("data"))
+    size = base64_bytes(data) if isinstance(data, str) else 0
+    return _PAGE_TOKENS * min(_MOST_PAGES, max(1, ceil(size / _PAGE_BYTES)))

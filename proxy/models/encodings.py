@@ -1,0 +1,123 @@
+"""How to turn text into a number of tokens: the vocabularies that ship with the package, or the operator's own.
+
+OpenAI's two vocabularies are read from `proxy/data/tiktoken`, so nothing is ever downloaded. This is the only file that
+imports tiktoken; it does so when the first vocabulary is loaded.
+"""
+
+import hashlib
+from binascii import a2b_base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from math import ceil
+from pathlib import Path
+
+Encoder = Callable[[str], int]
+"""Counts the tokens of a text. It never raises for any string."""
+
+LONGEST_PIECE = 100_000
+"""Characters that are encoded at once. The pattern engine panics on whitespace runs of about a million characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """One of OpenAI's published vocabularies."""
+
+    file: str
+    """The file's name: the SHA-1 of the address that it is published at, which is how tiktoken names its cache."""
+    sha256: str
+    pattern: str
+    """The regular expression that cuts text into pieces before the byte pairs are merged."""
+
+
+_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+
+VOCABULARIES = {
+    "cl100k_base": Vocabulary(
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+        r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    ),
+    "o200k_base": Vocabulary(
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTION}"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTION}"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+}
+
+ALIASES = {"o200k_harmony": "o200k_base"}
+"""Encodings that differ from another one only in special tokens, which text of users never holds."""
+
+
+def canonical_encoding(name: str) -> str:
+    """The encoding under which equal ones share memory and counts."""
+    return ALIASES.get(name, name)
+
+
+def ships(name: str) -> bool:
+    """Whether an encoding comes with the package; others are the operator's files, and about eight times slower."""
+    return canonical_encoding(name) in VOCABULARIES or name == "chars"
+
+
+def characters(text: str) -> int:
+    """Four characters a token, rounded up: what is left when there is no vocabulary."""
+    return ceil(len(text) / 4)
+
+
+def load_encoder(name: str) -> Encoder:
+    """The encoder of a name in the configuration. It reads megabytes and takes about 0.3 s of CPU: call it in a thread.
+
+    `name` is a tiktoken encoding, `chars`, the path of a `tokenizer.json`, or of a directory that `transformers` can
+    load a tokenizer from. Raises `LookupError` for a name that is none of these, `ValueError` for a damaged file, and
+    whatever a tokenizer library raises.
+    """
+    name = canonical_encoding(name)
+    if name == "chars":
+        return characters
+    if name in VOCABULARIES:
+        return partial(_in_pieces, _tiktoken_encoder(name, VOCABULARIES[name]))
+    path = Path(name).expanduser()
+    if not path.exists():
+        known = ", ".join(sorted({*VOCABULARIES, *ALIASES, "chars"}))
+        raise LookupError(f"unknown encoding {name!r}: neither a path nor one of {known}")
+    from proxy.models.tokenizer_files import load_tokenizer
+
+    return partial(_in_pieces, load_tokenizer(path))
+
+
+@cache  # 60 MB and half a second of work: once a process is enough, whatever is built and built again in it
+def _tiktoken_encoder(name: str, vocabulary: Vocabulary) -> Encoder:
+    import tiktoken
+
+    data = (files("proxy") / "data" / "tiktoken" / vocabulary.file).read_bytes()
+    if hashlib.sha256(data).hexdigest() != vocabulary.sha256:
+        raise ValueError(f"the vocabulary {name} is damaged: {vocabulary.file} has another SHA-256 than published")
+    ranks: dict[bytes, int] = {}
+    for line in data.splitlines():  # a loop, not dict(map()): other threads get their turn between two lines
+        token, rank = line.split()
+        ranks[a2b_base64(token)] = int(rank)
+    encode = tiktoken.Encoding(
+        name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={}
+    ).encode_ordinary
+    ranks.clear()  # the encoder has its own copy: this one would hold 26 MB for nothing
+    return lambda text: len(encode(text))
+
+
+def _in_pieces(encode: Encoder, text: str) -> int:
+    """The tokens of a text of any length, cut before a space where there is one: there a token begins anyway."""
+    if len(text) <= LONGEST_PIECE:
+        return encode(text)
+    total = start = 0
+    while start < len(text):
+        end = start + LONGEST_PIECE
+        if end < len(text):
+            space = text.rfind(" ", start + LONGEST_PIECE // 2, end)
+            end = space if space > 0 else end
+        total += encode(text[start:end])
+        start = end
+    return total

@@ -1,0 +1,169 @@
+"""What an answer cost, read from its bytes as they pass by."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from proxy.chat.sse import ByteStream, check_held
+
+_TAIL = 8192
+"""Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
+
+_EARLIER = "earlier_"
+_COUNTED = ("input", "output", "cached", "written")
+
+_NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
+"""Only a key can look like this: inside a string its quotes would be escaped."""
+
+_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the upstream reports them, and what else an answer tells about itself."""
+
+    input: int | None = None
+    """Tokens of the prompt, cached ones included."""
+    output: int | None = None
+    cached: int | None = None
+    """Prompt tokens that the provider read from its cache."""
+    model: str | None = None
+    """The model that answered, as the upstream names it."""
+    response_id: str | None = None
+    finish_reasons: tuple[str, ...] = ()
+    error: str | None = None
+    """The code of the error that the answer is, in OpenAI's error body."""
+    written: int | None = None
+    """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
+
+    def completed(self, facts: Mapping[str, object]) -> "Usage":
+        """What is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes of the
+        answer told none."""
+        if self.input is not None:
+            if facts.get("rounds", 1) == 1:
+                return self
+            before = {key: _count(facts.get(_EARLIER + key)) for key in _COUNTED}
+            more: dict[str, Any] = {key: (getattr(self, key) or 0) + count for key, count in before.items() if count}
+            return replace(self, **more)
+        return replace(
+            self,
+            input=_count(facts.get("prompt_tokens")),
+            output=_count(facts.get("completion_tokens")),
+            cached=_count(facts.get("cached_tokens")),
+        )
+
+
+class UsageReader:
+    """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
+
+    def __init__(self) -> None:
+        self._recent: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take note of the next bytes of a stream."""
+        self._recent.append(chunk)
+        self._size += len(chunk)
+        if self._size > 8 * _TAIL:  # now and then: it happens for each chunk of each stream
+            self._recent = [b"".join(self._recent)[-_TAIL:]]
+            self._size = len(self._recent[0])
+
+    def of_stream(self) -> Usage:
+        """What the end of the stream said; empty where it said nothing."""
+        found = Usage()
+        finish: tuple[str, ...] = ()
+        error: str | None = None
+        for line in b"".join(self._recent)[-_TAIL:].splitlines():
+            if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
+                usage = self.of_body(line[5:])
+                finish = usage.finish_reasons or finish
+                error = usage.error or error
+                found = usage if usage.input is not None or found.input is None else found
+        return replace(found, finish_reasons=finish, error=error)
+
+    def of_body(self, body: bytes) -> Usage:
+        """What a whole answer says."""
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return Usage()
+        return _read(answer) if isinstance(answer, dict) else Usage()
+
+
+def _read(answer: Mapping[str, Any]) -> Usage:
+    usage = _mapping(answer.get("usage"))
+    choices = answer.get("choices")
+    reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    details = _mapping(usage.get("prompt_tokens_details"))
+    return Usage(
+        input=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        output=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        cached=_count(details.get("cached_tokens")),
+        written=_count(details.get("cache_creation_tokens", details.get("cache_write_tokens"))),
+        model=_text(answer.get("model")),
+        response_id=_text(answer.get("id")),
+        finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
+        error=_text(_mapping(answer.get("error")).get("code")),
+    )
+
+
+def earlier(facts: Mapping[str, object], usage: Mapping[str, Any]) -> dict[str, int]:
+    """Facts about what the rounds before the last one used, with the usage of one more."""
+    read = _read({"usage": usage})
+    used = {_EARLIER + key: getattr(read, key) for key in _COUNTED}
+    return {key: (_count(facts.get(key)) or 0) + more for key, more in used.items() if more is not None}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+async def without_usage(chunks: ByteStream, note: Callable[[bytes], None]) -> AsyncGenerator[bytes, None]:
+    """A stream as a client expects it that did not ask for usage, while the upstream was asked for it.
+
+    Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
+    passed on whole, as soon as each is complete. `note` is given each chunk as it came.
+    """
+    pending = b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            note(chunk)
+            check_held(len(pending) + len(chunk))
+            *parts, pending = _BOUNDARY.split(pending + chunk)
+            events = zip(parts[::2], parts[1::2], strict=True)
+            kept = [shown + boundary for event, boundary in events if (shown := _client_event(event))]
+            if kept:
+                yield b"".join(kept)
+    if pending:
+        yield pending
+
+
+def _client_event(event: bytes) -> bytes:
+    """An event without usage: nothing at all where it carries nothing else, its own bytes where there is none in it."""
+    if b'"usage"' not in event:
+        return event
+    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    try:
+        answer = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return event
+    if not isinstance(answer, dict) or "usage" not in answer:
+        return event
+    if answer["usage"] is not None and answer.get("choices") == []:
+        return b""
+    if answer["usage"] is None:
+        return _NO_USAGE.sub(b"", event)
+    del answer["usage"]
+    return b"data: " + orjson.dumps(answer)

@@ -1,0 +1,185 @@
+"""What operators ask: the configuration, a reload, recent requests and a page of them, and to forget a tenant."""
+
+import asyncio
+import hmac
+import os
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+import proxy
+from proxy.chat.errors import BadRequest, error_body
+from proxy.config.access_settings import KeysAuth
+from proxy.gateway.browsers import Browsers
+from proxy.server.api.erase import Forgetting
+from proxy.server.api.requests import Records
+from proxy.server.reload import Reloading
+from proxy.state.workers import Peers, Question
+from proxy.telemetry.metrics import Metrics
+
+_PAGE = Path(proxy.__file__).parent / "data" / "ui.html"
+_NO_STORE = {"cache-control": "no-store"}
+_SHOWN = 100
+"""Requests that are listed where nobody says how many."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Admin:
+    """`/metrics`, `/admin` and `/ui`."""
+
+    def __init__(
+        self, reloading: Reloading, records: Records, peers: Peers, metrics: Metrics, forgetting: Forgetting
+    ) -> None:
+        self._reloading = reloading
+        self._forgetting = forgetting
+        self._records = records
+        self._peers = peers
+        self._metrics = metrics
+        peers.on("config", self._config_here)
+        peers.on("reload", self._reload_here)
+
+    def routes(self, *, own_port: bool) -> list[BaseRoute]:
+        """Where they are. Unless they have a port of their own, `/admin` and `/ui` are there only with a key."""
+
+        def admin(path: str, handler: Handler, method: str = "GET", *, keyed: bool = True) -> Route:
+            async def guarded(request: Request) -> Response:
+                return self._refusal(request, keyed=keyed, own_port=own_port) or await handler(request)
+
+            return Route(path, guarded, methods=[method])
+
+        return [
+            Route("/metrics", partial(self._metrics_for, own_port=own_port), methods=["GET"]),
+            admin("/admin/config", self._config),
+            admin("/admin/reload", self._reload, "POST"),
+            admin("/admin/requests", self._latest),
+            admin("/admin/requests/{request_id:path}", self._one),
+            admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
+            # the page itself shows nothing; what it asks for needs the key
+            admin("/ui", self._ui, keyed=False),
+        ]
+
+    def _refusal(self, request: Request, *, keyed: bool, own_port: bool) -> Response | None:
+        key = self._reloading.settings.server.admin_key
+        if key is None:
+            if own_port:
+                return self._refusal_of_page(request)
+            raise HTTPException(404)
+        if not keyed:
+            return None
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        is_it = hmac.compare_digest(_hash(sent.strip().encode("latin-1")), _hash(key.get_secret_value().encode()))
+        if is_it and scheme.lower() == "bearer":
+            return None
+        body = error_body(
+            "this needs the admin key as a bearer token", "invalid_request_error", None, "invalid_api_key"
+        )
+        return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
+
+    def _refusal_of_page(self, request: Request) -> Response | None:
+        """Where no key is asked for, only the page that this server shows may ask."""
+        try:
+            Browsers(self._reloading.settings.server, origins=False).check(request.method, request.headers)
+        except BadRequest as error:
+            return Response(error.body(), error.status, _NO_STORE, "application/json")
+        return None
+
+    async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
+        """Where clients are, metrics need the key; without one they are there for all, unless clients have keys.
+
+        With keys they would tell each client the names of the others, and what those use.
+        """
+        settings = self._reloading.settings
+        is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
+        if own_port or is_open:
+            refusal = self._refusal_of_page(request)
+        else:
+            refusal = self._refusal(request, keyed=True, own_port=own_port)
+        if refusal is not None:
+            return refusal
+        content_type, text = await asyncio.to_thread(self._metrics.render, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def _config(self, request: Request) -> Response:
+        question = {"ask": "config"}
+        answer = await self._config_here(question)
+        return JSONResponse({**answer, "workers": await self._peers.ask(question)}, headers=_NO_STORE)
+
+    async def _config_here(self, question: Question) -> dict[str, Any]:
+        return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
+
+    async def _reload(self, request: Request) -> Response:
+        question = {"ask": "reload"}
+        answer = await self._reload_here(question)
+        others = await self._peers.ask(question)
+        refused = any(each["outcome"] == "refused" for each in (answer, *others))
+        return JSONResponse({**answer, "workers": others}, 422 if refused else 200, headers=_NO_STORE)
+
+    async def _reload_here(self, question: Question) -> dict[str, Any]:
+        outcome = await self._reloading.reload("asked for")
+        return {"outcome": outcome, **await self._config_here(question)}
+
+    async def _latest(self, request: Request) -> Response:
+        asked = request.query_params.get("limit", "")
+        limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else _SHOWN
+        requests = await self._records.latest(limit, _seconds(request.query_params.get("since", "")))
+        answer = {"requests": requests, "shared": self._records.shared}
+        return JSONResponse(answer, headers=_NO_STORE)
+
+    async def _one(self, request: Request) -> Response:
+        found = await self._records.find(request.path_params["request_id"])
+        if found is None:
+            message = f"no recent request has this id{self._records.doubt}"
+            body = error_body(message, "invalid_request_error", None, "unknown_request")
+            return Response(body, 404, _NO_STORE, "application/json")
+        return JSONResponse(found, headers=_NO_STORE)
+
+    async def _forget(self, request: Request) -> Response:
+        told = await self._forgetting.tenant(request.path_params["tenant"])
+        return JSONResponse(told, 200 if told["complete"] else 503, headers=_NO_STORE)
+
+    async def _ui(self, request: Request) -> Response:
+        page = await asyncio.to_thread(_PAGE.read_bytes)
+        return Response(page, headers=_page_headers(page), media_type="text/html")
+
+
+def _page_headers(page: bytes) -> dict[str, str]:
+    """Only the page's own script and style run, and it talks to nobody but this server."""
+    hashes = {tag: _inline(page, tag) for tag in ("script", "style")}
+    policy = (
+        f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return {
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        **_NO_STORE,
+    }
+
+
+def _inline(page: bytes, tag: str) -> str:
+    found = re.search(f"<{tag}>(.*?)</{tag}>".encode(), page, re.DOTALL)
+    return "sha256-" + b64encode(sha256(found[1] if found else b"").digest()).decode()
+
+
+def _seconds(date: str) -> float:
+    """A date and time of ISO 8601 in seconds since 1970; 0 for what is none."""
+    try:
+        return datetime.fromisoformat(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
+
+
+def _hash(text: bytes) -> bytes:
+    return sha256(text).digest()

@@ -1,0 +1,129 @@
+"""The endpoints for other gateways: what a chain makes of a request without sending it, and what left a context."""
+
+import asyncio
+import re
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from proxy.access.exchange import Exchange
+from proxy.chat import encode
+from proxy.chat.errors import BadRequest, NotFound, NotKept
+from proxy.chat.parse import Body
+from proxy.config.settings import Settings
+from proxy.context import TokenCount
+from proxy.gateway.pipeline import Rewriting, Rewritten, Services
+from proxy.identity import identify
+from proxy.state.archive import Archives
+from proxy.state.store import StoreError
+from proxy.telemetry.observation import Observation
+from proxy.tools.slicing import Mistake, Part, part_of
+from proxy.upstreams.routing import Routes
+
+_JSON = (b"content-type", b"application/json")
+_TEXT = (b"content-type", b"text/plain; charset=utf-8")
+_PRIVATE = (b"cache-control", b"no-store")
+_NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
+"""How a handle stands in a message's JSON."""
+
+
+class Sidecar:
+    """`/v1/compress` and `/v1/retrieve`. Nothing of either reaches an upstream."""
+
+    def __init__(self, settings: Settings, routes: Routes, rewriting: Rewriting, services: Services) -> None:
+        self._limit = int(settings.server.max_body_mib * 2**20)
+        self._routes = routes
+        self._rewriting = rewriting
+        self._archives: Archives = services.archives
+        self._threads: Executor = services.recalls
+
+    async def compress(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
+        _only("POST", http)
+        body = Body(await http.read(self._limit))
+        async with http.watch():
+            route = self._routes.of(body.model, http.caller)
+            name, steps = self._rewriting.chain_of(route, http, seen)
+            rewritten = await self._rewriting.run(body, route, steps, http, seen, sends=False)
+            outcome = rewritten.outcome
+            before = outcome.before or await rewritten.tokens.count(outcome.request)
+            answer = _compressed(rewritten, name, before, outcome.after or before)
+        await http.respond(200, [_JSON], answer)
+
+    async def retrieve(self, http: Exchange, seen: Observation) -> None:
+        """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
+        _only("GET", http)
+        async with http.watch():
+            answer, kind = await self._retrieved(http)
+        seen.read_original()
+        await http.respond(200, [kind, _PRIVATE], answer)
+
+    async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:
+        handle = http.scope["path_params"].get("handle", "").strip().lower()
+        try:
+            part = Part.of(dict(parse_qsl(http.query)))
+        except Mistake as mistake:
+            raise BadRequest(str(mistake), code="invalid_part") from None
+        try:
+            content = await self._content(handle, http)
+        except StoreError:
+            raise NotKept("what was kept cannot be read right now; try again soon") from None
+        if content is None:
+            raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
+        plain = "text/plain" in http.headers.get("accept", "")
+        work = partial(_shown, handle, content, part, plain=plain)
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except Mistake as mistake:
+            raise BadRequest(str(mistake), code="invalid_part") from None
+        return answer, _TEXT if plain else _JSON
+
+    async def _content(self, handle: str, http: Exchange) -> str | None:
+        who = identify(http.headers, None, None if http.caller is None else http.caller.tenant)
+        is_part = bool(who.agent or who.task)
+        if is_part and not who.session:
+            told = "x-penstock-agent and x-penstock-task need x-penstock-session beside them"
+            raise BadRequest(told, param="x-penstock-session", code="session_required")
+        if who.session:
+            content = await self._archives.bound(who.tenant, who.scope).fetch(handle)
+            if content is not None or is_part:  # an agent reads what is its own; who names none has the key to all
+                return content
+        return await self._archives.find(who.tenant, handle)
+
+
+def _only(method: str, http: Exchange) -> None:
+    used = http.scope["method"]
+    if used != method and (method, used) != ("GET", "HEAD"):
+        raise BadRequest(
+            f"{used} is not allowed here: use {method}",
+            status=405,
+            code="method_not_allowed",
+            headers={"allow": method},
+        )
+
+
+def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:
+    wanted = content if part == Part() else part_of(content, part)
+    text = wanted.encode(errors="replace")
+    return text if plain else encode({"handle": handle, "content": text.decode()})
+
+
+def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
+    """The answer of `/v1/compress`; messages and tools that no step changed have the caller's own bytes."""
+    request, sent = rewritten.outcome.request, rewritten.sent
+    messages = b",".join(message.raw for message in request.messages)
+    fields: dict[str, Any] = {
+        "model": sent.model,
+        "tokens_before": before.total,
+        "tokens_after": after.total,
+        "tokens_saved": before.total - after.total,
+        "compression_ratio": round(after.total / before.total, 4) if before.total else 1.0,
+        "exact": after.exact,
+        "window": rewritten.ctx.model.window,
+        "handles": [handle.decode() for handle in dict.fromkeys(_NAMED.findall(messages))],
+        "chain": chain,
+        "steps": [step.shown() for step in rewritten.outcome.steps],
+    }
+    tools = b',"tools":[' + b",".join(tool.raw for tool in request.tools) + b"]" if sent.tools else b""
+    return b'{"messages":[' + messages + b"]" + tools + b"," + encode(fields)[1:]

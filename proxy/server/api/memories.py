@@ -1,0 +1,252 @@
+"""The endpoints for memories: what an application stores about its users, finds, and forgets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+import orjson
+
+from proxy.access.exchange import Exchange
+from proxy.chat.errors import BadRequest, NotFound, NotKept
+from proxy.chat.names import key_of
+from proxy.config.settings import Settings
+from proxy.http.headers import Headers
+from proxy.identity import session_key, tenant_of
+from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
+from proxy.memories.change import Added
+from proxy.memories.reading import Bounds, Entry, Names, entries, lines, names_of
+from proxy.memories.search import Hit
+from proxy.memories.service import MemoryService
+from proxy.state.store import StoreError
+from proxy.telemetry.observation import Observation
+
+_HEADERS: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_INLINE = 16 * 1024
+"""Bytes of a body that is read on the event loop."""
+_LISTED, _MOST_LISTED = 100, 1000
+_WAIT = 5.0
+"""Seconds to wait for the vector of a query."""
+
+T = TypeVar("T")
+
+
+class MemoriesApi:
+    """`/v1/memories` and what is below. Nothing of it reaches an upstream."""
+
+    def __init__(self, settings: Settings, service: MemoryService) -> None:
+        self._limit = int(settings.server.max_body_mib * 2**20)
+        self._bounds = Bounds(settings.memories.max_import, settings.memories.max_characters)
+        self._service = service
+
+    async def collection(self, http: Exchange, seen: Observation) -> None:
+        """`/v1/memories`: `POST` adds, `GET` lists or searches, `DELETE` forgets a user."""
+        handlers = {"POST": self._post, "GET": self._list, "DELETE": self._forget}
+        await self._answer(http, handlers)
+
+    async def one(self, http: Exchange, seen: Observation) -> None:
+        """`/v1/memories/{id}`: `GET` and `DELETE`."""
+        await self._answer(http, {"GET": self._get, "DELETE": self._delete})
+
+    async def imports(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/memories/import`: JSON lines."""
+        await self._answer(http, {"POST": self._import})
+
+    async def aggregate(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/memories/aggregate`: merge what says the same."""
+        await self._answer(http, {"POST": self._aggregate})
+
+    async def _answer(self, http: Exchange, handlers: Mapping[str, Callable[[Exchange], Awaitable[Any]]]) -> None:
+        method = http.scope["method"]
+        handler = handlers.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            allowed = ", ".join(handlers)
+            told = f"{method} is not allowed here: use {allowed}"
+            raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": allowed})
+        try:
+            answer = await handler(http)
+        except StoreError as error:
+            raise NotKept(f"memories cannot be reached ({error.cause}); try again") from None
+        await http.respond(200, _HEADERS, orjson.dumps(answer))
+
+    async def _post(self, http: Exchange) -> Any:
+        raw = await http.read(self._limit)
+        found, is_list = await _read(entries, raw, self._bounds)
+        added = await self._added(http, found)
+        if not is_list:
+            return {**_shown(added[0].memory), "status": added[0].status}
+        return _summed(added) | {"data": [{**_shown(each.memory), "status": each.status} for each in added]}
+
+    async def _import(self, http: Exchange) -> Any:
+        raw = await http.read(self._limit)
+        return _summed(await self._added(http, await _read(lines, raw, self._bounds)))
+
+    async def _added(self, http: Exchange, found: list[Entry]) -> list[Added]:
+        """What became of each. All names are checked before anything is written."""
+        known = {names: self._owner(http, names) for names in dict.fromkeys(entry.names for entry in found)}
+        owners = [known[entry.names] for entry in found]
+        added: dict[int, Added] = {}
+        for owner in dict.fromkeys(owners):
+            places = [place for place, each in enumerate(owners) if each == owner]
+            results = await self._service.add(owner, [found[place].draft for place in places])
+            added |= dict(zip(places, results, strict=True))
+        return [added[place] for place in range(len(found))]
+
+    async def _list(self, http: Exchange) -> Any:
+        asked = _query(http, *Names._fields, "scope", "kind", "query", "limit")
+        owner, kind, query = self._asked(http, asked), asked.get("kind"), asked.get("query")
+        if kind is not None and not KIND.fullmatch(kind):
+            raise BadRequest("kind must be a lower-case word", param="kind", code="invalid_value")
+        limit = _limit(asked.get("limit"))
+        if query is not None and not query.strip():
+            raise BadRequest("query must say something", param="query", code="invalid_value")
+        if query is not None and owner.scope is None:
+            raise BadRequest("a query searches one scope, not all", param="scope", code="invalid_value")
+        if query is None:
+            memories = [each for each in await self._service.all(owner) if kind in (None, each.kind)]
+            data = [_shown(each) for each in memories[:limit]]
+            return {"object": "list", "data": data, "has_more": len(memories) > limit}
+        # of one kind there may be few among the nearest
+        most = limit if kind is None else _MOST_LISTED
+        hits, how = await self._service.search([owner], query, limit=most, wait=_WAIT)
+        fitting = [hit for hit in hits if kind in (None, hit.memory.kind)]
+        return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": how}
+
+    async def _get(self, http: Exchange) -> Any:
+        owner, id = self._named(http)
+        found = await self._service.get(owner, id)
+        if found is None:
+            raise _unknown()
+        return _shown(found)
+
+    async def _delete(self, http: Exchange) -> Any:
+        owner, id = self._named(http)
+        if not await self._service.delete(owner, id):
+            raise _unknown()
+        return {"id": id, "object": "memory.deleted", "deleted": True}
+
+    async def _forget(self, http: Exchange) -> Any:
+        asked = _query(http, *Names._fields, "shared")
+        names = _names(asked)
+        owner = self._owner(http, names)
+        if not any(names[1:]):
+            owner = owner.whole
+        if not owner.user and asked.get("shared") != "true":
+            told = "name a user, or say shared=true to forget what belongs to no user"
+            raise BadRequest(told, param="user", code="missing_user")
+        return {"object": "memories.deleted", "deleted": await self._service.forget(owner)}
+
+    async def _aggregate(self, http: Exchange) -> Any:
+        raw = await http.read(self._limit)
+        asked = _object(raw)
+        names, least = names_of(asked), asked.get("similarity")
+        is_number = isinstance(least, int | float) and not isinstance(least, bool)
+        if least is not None and not (is_number and 0.5 <= least <= 1):
+            raise BadRequest("similarity must be from 0.5 to 1", param="similarity", code="invalid_value")
+        merged = await self._service.aggregate(self._owner(http, names), least)
+        return {"object": "memories.aggregated", "merged": merged}
+
+    def _named(self, http: Exchange) -> tuple[Owner, str]:
+        id = http.scope["path_params"].get("id", "")
+        if not ID.fullmatch(id):
+            raise _unknown()
+        return self._asked(http, _query(http, *Names._fields, "scope")), id
+
+    def _asked(self, http: Exchange, asked: Mapping[str, str]) -> Owner:
+        """Whose memories a query string is about: of one scope, or with `scope=all` of all."""
+        names = _names(asked)
+        owner, scope = self._owner(http, names), asked.get("scope")
+        if scope is None:
+            return owner
+        if scope != "all" or any(names[1:]):
+            told = "scope must be all, without session, agent or task; else name these"
+            raise BadRequest(told, param="scope", code="invalid_value")
+        if any(http.headers.get(f"x-penstock-{kind}") for kind in Names._fields[1:]):
+            told = "who names a session, agent or task by a header may not see those of all others"
+            raise BadRequest(told, param="scope", code="scope_mismatch", status=403)
+        return owner.whole
+
+    def _owner(self, http: Exchange, names: Names) -> Owner:
+        """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
+        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+        for kind, name in zip(Names._fields, names, strict=True):
+            header = http.headers.get(f"x-penstock-{kind}", "")
+            if name and header and name != header:
+                told = f"{kind} is another one than x-penstock-{kind} names"
+                code = "user_mismatch" if kind == "user" else "scope_mismatch"
+                raise BadRequest(told, param=kind, code=code, status=403)
+        scope = scope_of(
+            session_key(names.session) if names.session else "",
+            key_of("agent", tenant, names.agent),
+            key_of("task", tenant, names.task),
+        )
+        return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
+
+
+async def _read(read: Callable[[bytes, Bounds], T], raw: bytes, bounds: Bounds) -> T:
+    return read(raw, bounds) if len(raw) <= _INLINE else await asyncio.to_thread(read, raw, bounds)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        given = orjson.loads(raw) if raw.strip() else {}
+    except orjson.JSONDecodeError:
+        raise BadRequest("the body is not valid JSON", code="invalid_json") from None
+    if not isinstance(given, dict):
+        raise BadRequest("the body must be a JSON object", code="invalid_type")
+    return given
+
+
+def _query(http: Exchange, *known: str) -> dict[str, str]:
+    """The parameters of the query string. Raises `BadRequest` for one that is unknown or given twice."""
+    try:
+        given = parse_qs(http.query, keep_blank_values=True, max_num_fields=20, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise BadRequest("the query string cannot be read", code="invalid_value") from None
+    for name, values in given.items():
+        if name not in known or len(values) > 1:
+            told = "is given twice" if name in known else f"is unknown; known: {', '.join(known)}"
+            raise BadRequest(f"the parameter {name[:50]!r} {told}", param=name[:50], code="invalid_value")
+    return {name: values[0] for name, values in given.items()}
+
+
+def _names(asked: Mapping[str, str]) -> Names:
+    """What a query string names. An empty user is none; an empty scope is a mistake, which might delete too much."""
+    return names_of({name: value for name, value in asked.items() if value or name != "user"})
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _LISTED
+    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and 1 <= int(text) <= _MOST_LISTED):
+        raise BadRequest(f"limit must be from 1 to {_MOST_LISTED}", param="limit", code="invalid_value")
+    return int(text)
+
+
+def _unknown() -> NotFound:
+    return NotFound("there is no memory with this id for this key, user and scope", code="unknown_memory")
+
+
+def _shown(memory: Memory) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "object": "memory",
+        "text": memory.text,
+        "kind": memory.kind,
+        "sources": memory.sources,
+        "confidence": memory.confidence,
+        "created": memory.created,
+        "updated": memory.updated,
+        "expires": memory.expires,
+        "earlier": [{"id": old.id, "text": old.text, "created": old.created} for old in memory.earlier],
+        "scope": kinds_of(memory.scope),
+    }
+
+
+def _scored(hit: Hit) -> dict[str, Any]:
+    return {**_shown(hit.memory), "score": round(hit.score, 4)}
+
+
+def _summed(added: list[Added]) -> dict[str, Any]:
+    counts = {status: sum(each.status == status for each in added) for status in ("added", "repeated", "merged")}
+    return {"object": "list", **counts}

@@ -1,0 +1,89 @@
+"""`/v1/usage`: what a key of Penstock used today, and what is left of its limits."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+
+from proxy.access.callers import Caller
+from proxy.access.exchange import Exchange
+from proxy.access.limits import DAY, Limits, Terms, day_key, minute_key
+from proxy.access.metering import ALL, Meter
+from proxy.access.windows import MINUTE, Window
+from proxy.chat import encode
+from proxy.chat.errors import BadRequest, Overloaded
+from proxy.config.settings import Settings
+from proxy.http.headers import retry_after
+from proxy.state.store import StoreError
+from proxy.telemetry.observation import Observation
+
+_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+_MINUTES = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
+_DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
+
+
+class UsageApi:
+    """Tells each key what is its own; nothing of it reaches an upstream."""
+
+    def __init__(self, settings: Settings, limits: Limits, meter: Meter) -> None:
+        self._models = tuple(dict.fromkeys(name for entry in settings.models for name in entry.match))
+        self._limits = limits
+        self._meter = meter
+
+    async def serve(self, http: Exchange, seen: Observation) -> None:
+        """`GET /v1/usage`, for the key that it came with."""
+        if http.scope["method"] not in ("GET", "HEAD"):
+            told = f"{http.scope['method']} is not allowed here: use GET"
+            raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": "GET, HEAD"})
+        if http.caller is None:
+            raise TypeError("there is no such path where clients have no key of Penstock")
+        async with http.watch():
+            answer = await self._told(http.caller)
+        await http.respond(200, _HEADERS, encode(answer))
+
+    async def _told(self, caller: Caller) -> Mapping[str, object]:
+        now = self._limits.clock()
+        left = await self._left(caller, now)
+        try:
+            used = await self._meter.today(caller.account, self._models)
+        except (StoreError, TimeoutError):
+            used = None
+        if left is None or used is None:
+            told = "What was used is not known right now. Try again soon."
+            raise Overloaded(told, code="usage_unavailable", headers=retry_after(1.0))
+        return {
+            "object": "usage",
+            "key": None if caller.key is None else caller.key.name,
+            "day": f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}",
+            "used": _rounded(used.pop(ALL)),
+            "models": {name: _rounded(figures) for name, figures in used.items()},
+            "limits": left,
+        }
+
+    async def _left(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
+        """Each limit of a caller: `limit`, and where it is counted `remaining` and `resets_after`, in seconds."""
+        terms, account = self._limits.terms(caller), caller.account
+        limits = {item.name: getattr(terms, item.name) for item in fields(Terms)}
+        minute, elapsed = divmod(now, MINUTE)
+        minutes = {
+            name: (minute_key(account, what, minute - 1), minute_key(account, what, minute))
+            for name, what in _MINUTES.items()
+        }
+        days = {name: day_key(account, what, now // DAY) for name, what in _DAYS.items()}
+        counts = await self._limits.read([key for pair in minutes.values() for key in pair] + [*days.values()])
+        if counts is None:
+            return None
+        found = {name: {"limit": limit} for name, limit in limits.items() if limit is not None}
+        for name in found.keys() & minutes.keys():
+            before, current = (max(0.0, counts[key]) for key in minutes[name])
+            window = Window(before, current, elapsed)
+            found[name] |= {"remaining": window.remaining(limits[name]), "resets_after": round(window.reset, 3)}
+        for name in found.keys() & days.keys():
+            left = round(max(0.0, limits[name] - counts[days[name]]), 9)
+            found[name] |= {"remaining": left, "resets_after": round(DAY - now % DAY, 3)}
+        return found
+
+
+def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    """Tokens and requests as whole numbers, dollars to nine places."""
+    return {name: round(value, 9) if name == "usd" else round(value) for name, value in figures.items()}

@@ -1,0 +1,354 @@
+"""The composition root: from settings to services to an ASGI app. Services are built here, by `proxy.server.build`."""
+
+import gc
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route as HttpRoute
+
+from proxy.access.exchange import Intake
+from proxy.access.gate import Gate, Handler, Places, is_needed
+from proxy.access.limits import Limits
+from proxy.access.metering import Meter
+from proxy.config.access_settings import KeysAuth
+from proxy.config.load import Config, load
+from proxy.config.settings import Settings
+from proxy.gateway.answer_notes import CorrectionService
+from proxy.gateway.browsers import Browsers, open_to
+from proxy.gateway.pipeline import Rewriting, Services
+from proxy.gateway.replay import Replay
+from proxy.gateway.settled import Prefixes
+from proxy.llm.local_judge import JudgeService
+from proxy.memories.service import MemoryService
+from proxy.models import Models
+from proxy.models.tokens import TokenService
+from proxy.server.admin import Admin
+from proxy.server.api.chat import Api
+from proxy.server.api.compress import Sidecar
+from proxy.server.api.endpoint import Endpoint
+from proxy.server.api.erase import Forgetting
+from proxy.server.api.memories import MemoriesApi
+from proxy.server.api.requests import Records
+from proxy.server.api.share import Sharing
+from proxy.server.api.usage import UsageApi
+from proxy.server.build import (
+    build_counters,
+    build_embedding,
+    build_index,
+    build_judge,
+    build_memories,
+    build_shared_records,
+    build_small_judge,
+    build_store,
+    build_upstreams,
+    build_writing,
+    patience,
+    profiles,
+    reusable,
+)
+from proxy.server.dispatch import CHAT, App, http_error
+from proxy.server.generation import Generation
+from proxy.server.health import Health, Starting, Stuck, degraded, watch
+from proxy.server.malloc import bound_arenas, give_back_free_memory
+from proxy.server.rehearsal import rehearse
+from proxy.server.reload import Reloading
+from proxy.server.shutdown import Draining
+from proxy.server.tasks import Background
+from proxy.state.archive import Archives
+from proxy.state.cache import OnceService
+from proxy.state.counters import Counters
+from proxy.state.decisions import Memos, StoredMemory
+from proxy.state.inbox import Shares
+from proxy.state.store import Store
+from proxy.state.threads import Threads
+from proxy.state.workers import Peers
+from proxy.telemetry import Telemetry, logs
+from proxy.upstreams.base import Upstream
+from proxy.upstreams.routing import Routes
+from proxy.vectors.base import IndexFailed
+from proxy.vectors.index import IndexService
+
+_log = logging.getLogger("penstock.config")
+
+CONFIG_VARIABLE = "PENSTOCK_CONFIG"
+"""Names the configuration file for worker processes, which are started without arguments."""
+
+ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
+"""Tells them the port for operators that was bound."""
+
+_COUNTS = 3000
+"""Counts of tokens that are remembered for each MiB of remembered work."""
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def create() -> App:
+    """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
+    bound_arenas()
+    port = os.environ.get(ADMIN_PORT_VARIABLE)
+    app = build(load(Path(os.environ[CONFIG_VARIABLE])), admin_port=int(port) if port else None)
+    # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
+    # milliseconds, and let a parsed request of some thousand objects pass without one
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    return app
+
+
+def build(config: Config, *, admin_port: int | None = None) -> App:
+    """The app of a configuration. Nothing is connected or loaded before it starts.
+
+    What comes in on `admin_port` is for operators; without one, the port that the configuration says.
+    """
+    settings = config.settings
+    telemetry = Telemetry.open(settings.telemetry)
+    tokens = TokenService(entries=settings.server.remember_mib * _COUNTS)
+    store = build_store(settings.state)
+    archives = Archives(store, ttl=settings.state.ttl, wrote=telemetry.metrics.scratchpad.wrote)
+    replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
+    prefixes = Prefixes(StoredMemory(store, ttl=settings.state.ttl, kind="prefix"))
+    once = OnceService(settings.server.remember_mib * 2**20)
+    recalls = Threads("recall", 2)
+    memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
+    shares = Shares(store, ttl=settings.state.ttl)
+    embedding = build_embedding(settings, index)
+    judge = build_judge(settings, telemetry)
+    corrections = CorrectionService(store)
+    memories = build_memories(settings.memories, store, embedding, index, recalls, telemetry.metrics.memories)
+    services = Services(
+        tokens,
+        archives,
+        replay,
+        once,
+        memos,
+        shares,
+        prefixes,
+        recalls,
+        embedding=embedding,
+        judge=judge,
+        corrections=corrections,
+        memories=memories,
+    )
+    peers, counters = Peers.of_environment(), build_counters(settings.state, store)
+    meter = Meter(counters, patience=patience(settings.state))
+    records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
+    # at least twice the largest body, so that one always fits beside others
+    most, most_of_one = (
+        max(int(2 * settings.server.max_body_mib * 2**20), mib * 2**20)
+        for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
+    )
+    intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
+    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake)
+    background = Background()
+
+    def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
+        kept = reusable(config.settings, before, upstreams)
+        return build_generation(config, kept, lasting)
+
+    starting = Starting()
+    apply = partial(_apply, services, background, starting, index)
+    reloading = Reloading(config, make, telemetry.metrics.config, apply)
+
+    def stop() -> float:
+        reloading.close_connections()
+        return reloading.settings.server.drain_delay
+
+    draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
+    outside = {"state": store, "vectors": index, "embedding": embedding}
+    stuck = Stuck((*once.lanes.threads, *tokens.lanes.threads, recalls, corrections.threads), reloading, peers)
+    health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
+    here = [once.forget, archives.forget_seen, memories.forget_read, lambda tenant: reloading.current.forget(tenant)]
+    here += [each.forget for each in (embedding, judge) if each is not None]
+    requests = telemetry.recent.forget
+    forgetting = Forgetting(store, archives, memories, index, peers, requests=requests, here=here)
+    admin = Admin(reloading, records, peers, telemetry.metrics, forgetting)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        apply(reloading.current.config)
+        draining.install()
+        await peers.open()
+        background.begin(reloading.watch())
+        background.begin(records.share())
+        background.begin(meter.share())
+        background.begin(watch(outside, telemetry.metrics.degraded))
+        background.begin(give_back_free_memory())
+        try:
+            yield
+        finally:
+            draining.remove()
+            await peers.aclose()
+            await background.aclose()
+            await records.aclose()
+            await reloading.aclose()
+            await corrections.aclose()
+            await prefixes.aclose()
+            await memories.aclose()
+            if embedding is not None:
+                await embedding.aclose()
+            if judge is not None:
+                await judge.aclose()
+            if index is not None:
+                await index.aclose()
+            await meter.aclose()
+            await counters.aclose()
+            await store.aclose()
+            tokens.close()
+            once.close()
+            recalls.shutdown(wait=False, cancel_futures=True)
+            await telemetry.aclose()
+
+    own_port = admin_port or settings.server.admin_port
+    errors = {HTTPException: http_error}
+    for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
+    for_operators = [*health.routes(), *admin.routes(own_port=True)]
+    return App(
+        reloading,
+        Starlette(routes=for_all, exception_handlers=errors, lifespan=lifespan),
+        Starlette(routes=for_operators, exception_handlers=errors),
+        own_port,
+    )
+
+
+def _apply(
+    services: Services, background: Background, starting: Starting, index: IndexService | None, config: Config
+) -> None:
+    """Bring what outlives generations in line with the configuration that is in force from now on."""
+    settings = config.settings
+    logs.configure(settings.telemetry)
+    for warning in config.warnings:
+        _log.warning("configuration", extra={"fields": {"warning": warning}})
+    steps = [step for chain in settings.chains.values() for _, step in chain]
+    # the first request should not wait for a vocabulary; start-up must not either
+    served = [entry for entry in settings.models if settings.chains[entry.chain]]
+    background.begin(starting.until(_load(settings, services, Models().encodings(served))))
+    if services.embedding is not None and any(step.needs_embedding for step in steps):
+        services.embedding.warm()
+    if isinstance(services.judge, JudgeService) and any(step.needs_judge for step in steps):
+        services.judge.warm()
+    if services.memories is not None and any(step.needs_memories for step in steps):
+        background.begin(_warm(services.memories, index))
+
+
+async def _load(settings: Settings, services: Services, encodings: Iterable[str]) -> None:
+    """Load what requests count with, and with `server.warm` all that the chains need."""
+    await services.tokens.warm(encodings)
+    if settings.server.warm:
+        chains = [chain for chain in settings.chains.values() if chain]
+        needs_embedding = any(step.needs_embedding for chain in chains for _, step in chain)
+        embedding = services.embedding if needs_embedding else None
+        await rehearse(chains, services.tokens, services.once, embedding)
+
+
+async def _warm(memories: MemoryService, index: IndexService | None) -> None:
+    """Load what searches, and measure what it finds, before the first question."""
+    if index is not None:
+        with suppress(IndexFailed):
+            await index.warm()
+    await memories.warm()
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What outlives configurations."""
+
+    services: Services
+    store: Store
+    telemetry: Telemetry
+    records: Records
+    counters: Counters
+    meter: Meter
+    places: Places
+    intake: Intake
+
+
+def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
+    """What a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
+    settings, telemetry, records = config.settings, lasting.telemetry, lasting.records
+    upstreams = build_upstreams(settings, telemetry, kept)
+    routes = Routes(settings, upstreams, profiles(Models()))
+    writing = build_writing(settings, routes, lasting.store, telemetry)
+    judge = build_small_judge(settings, routes, telemetry)
+    services = replace(lasting.services, writing=writing, judge=judge or lasting.services.judge)
+    waits = patience(settings.state)
+    limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
+    gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
+    rewriting = Rewriting(settings, services)
+    api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
+    memories = None if services.memories is None else MemoriesApi(settings, services.memories)
+    sharing = Sharing(settings, services)
+    # only where clients have keys of Penstock: with others the path is an upstream's
+    usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
+    headers = [(b"x-penstock-config", config.version.encode())]
+    browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
+
+    def endpoint(
+        path: str,
+        handler: Handler,
+        methods: Iterable[str],
+        route: str = "",
+        *,
+        spends: bool = True,
+        takes_forms: bool = False,
+    ) -> HttpRoute:
+        shows_path = route not in ("/v1/retrieve/{handle}", "/v1/memories/{id}")
+        made = Endpoint(
+            handler,
+            telemetry,
+            route or path,
+            shows_path=shows_path,
+            headers=headers,
+            config=config.version,
+            gate=gate,
+            spends=spends,
+            browsers=browsers,
+            takes_forms=takes_forms,
+            intake=lasting.intake,
+        )
+        return HttpRoute(path, made, methods=list(methods))
+
+    chat = endpoint(CHAT, api.chat, ["POST"])
+    rest = Starlette(
+        routes=[
+            chat,
+            endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
+            endpoint("/v1/models", api.models, ["GET"]),
+            endpoint("/models", api.models, ["GET"], "/v1/models"),
+            endpoint("/v1/models/{model:path}", api.model, ["GET"]),
+            endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
+            # of all methods and spellings: what belongs to no upstream must not be forwarded to one
+            endpoint("/v1/compress", sidecar.compress, _METHODS),
+            endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
+            endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+            endpoint("/v1/context/share", sharing.serve, _METHODS),
+            endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
+            endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
+            endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
+            *(() if memories is None else _of_memories(memories, endpoint)),
+            *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
+            endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
+        ],
+        exception_handlers={HTTPException: http_error},
+    )
+    rest.router.redirect_slashes = False  # to an address made of the client's own Host header
+    drafts = None if writing is None else writing.drafts
+    origins = settings.server.cors_origins
+    return Generation(config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge)
+
+
+def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:
+    return [
+        endpoint("/v1/memories", memories.collection, _METHODS),
+        endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
+        endpoint("/v1/memories/import", memories.imports, _METHODS),
+        endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
+        endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
+    ]

@@ -1,0 +1,243 @@
+"""From settings to services: each is made here, and nothing is opened or loaded before it is needed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+
+from proxy.access.limits import PATIENCE
+from proxy.chat.errors import ConfigError
+from proxy.config.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.config.index_settings import NoVectors, QdrantVectors
+from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
+from proxy.config.memory_settings import MemoriesSettings
+from proxy.config.settings import (
+    EchoUpstream,
+    ForeignUpstream,
+    ModelSettings,
+    OllamaUpstream,
+    OpenAIUpstream,
+    Settings,
+    UpstreamSettings,
+)
+from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.context import ModelProfile
+from proxy.gateway.pipeline import Writing
+from proxy.llm.drafts import DEADLINES, DraftService
+from proxy.llm.judge import UpstreamJudge
+from proxy.llm.local_judge import JudgeService
+from proxy.llm.writer import Writer
+from proxy.memories import Told
+from proxy.memories.service import MemoryService
+from proxy.memories.shelves import Shelves
+from proxy.memories.vectors import MemoryVectors
+from proxy.models import Models
+from proxy.state.counters import Counters, DiskCounters, MemoryCounters
+from proxy.state.store import MemoryStore, Store
+from proxy.telemetry import Telemetry
+from proxy.telemetry.replicas import TTL, SharedRecords
+from proxy.upstreams.base import Upstream
+from proxy.upstreams.breaker import Breaker
+from proxy.upstreams.guard import GuardedUpstream
+from proxy.upstreams.routing import Routes
+from proxy.vectors.backend import Backend
+from proxy.vectors.base import VectorIndex
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.points import Bounds
+
+
+def build_store(settings: StateSettings | RedisStateSettings) -> Store:
+    """Where originals are kept. Nothing is opened before it is needed. Raises `ConfigError` without its library."""
+    if isinstance(settings, RedisStateSettings):
+        return _redis_store(settings)
+    if settings.kind == "memory":
+        return MemoryStore(settings.max_mib * 2**20)
+    from proxy.state.sqlite import DiskStore
+
+    return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
+    """Where is counted what clients use, shared by all who share the state. Nothing is opened before it is needed."""
+    if isinstance(settings, RedisStateSettings):
+        from proxy.state.redis import RedisCounters, RedisStore
+
+        if isinstance(store, RedisStore):
+            return RedisCounters(store.server)
+    if isinstance(settings, StateSettings) and settings.kind == "disk":
+        return DiskCounters(Path(settings.directory).expanduser() / "counters")
+    return MemoryCounters()
+
+
+def patience(settings: StateSettings | RedisStateSettings) -> float:
+    """Seconds to wait for counts: on a server its own timeout comes first, so that one that hangs is found out."""
+    return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
+
+
+def build_shared_records(settings: StateSettings | RedisStateSettings, store: Store) -> SharedRecords | None:
+    """What tells other replicas of recent requests; None where there are none, or none that share the state."""
+    if not isinstance(settings, RedisStateSettings):
+        return None
+    return SharedRecords(store, ttl=min(TTL, settings.ttl))
+
+
+def _redis_store(settings: RedisStateSettings) -> Store:
+    try:
+        from proxy.state.redis_server import RedisServer
+    except ImportError:
+        raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
+    from proxy.state.redis import RedisStore
+
+    server = RedisServer(
+        settings.url.get_secret_value(),
+        password=None if settings.password is None else settings.password.get_secret_value(),
+        ca_file=settings.ca_file,
+        prefix=settings.prefix,
+        timeout=settings.timeout,
+        connections=settings.connections,
+    )
+    return RedisStore(server, largest=int(settings.largest_mib * 2**20))
+
+
+def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: Telemetry) -> Writing | None:
+    """What writes summaries in the background, if a model is configured for it."""
+    if settings.writer is None:
+        return None
+    writer = Writer(settings.writer, routes, telemetry.metrics.writer)
+    deadline = DEADLINES * settings.writer.timeout
+    return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
+
+
+def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:
+    """Where vectors stay. Nothing is opened, imported or connected before it is needed."""
+    chosen = settings.vectors
+    if isinstance(chosen, NoVectors):
+        return None
+    metrics = telemetry.metrics.index if telemetry is not None else None
+    failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
+    bounds = Bounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
+    if isinstance(chosen, QdrantVectors):
+        from proxy.vectors.qdrant_server import Server
+
+        key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
+        server, wait = Server(chosen.url, key, chosen.prefix, chosen.timeout, bounds), chosen.timeout
+        return IndexService(server, timeout=wait, search_timeout=wait, threads=4, failed=failed, degraded=degraded)
+    from proxy.vectors.embedded import Embedded
+
+    in_memory = settings.state.kind == "memory" and chosen.directory is None
+    beside = settings.state.directory if isinstance(settings.state, StateSettings) else "state"
+    directory = Path(chosen.directory or f"{beside}/vectors").expanduser()
+    embedded = Embedded(None if in_memory else directory, bounds, busy=chosen.timeout)
+    return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
+
+
+def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingService | None:
+    """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
+    if isinstance(settings.embedding, NoEmbedding):
+        return None
+    max_bytes = settings.embedding.memory_mib * 2**20
+    return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes)
+
+
+def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:
+    """What judges texts in this process, if a model of its own is named. Nothing is loaded before it is needed."""
+    judge = settings.judge
+    return JudgeService(judge, telemetry.metrics.judge.ended) if isinstance(judge, JudgeSettings) else None
+
+
+def build_small_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
+    """What has texts judged by the model of an upstream, if one is named."""
+    judge = settings.judge
+    return UpstreamJudge(judge, routes, telemetry.metrics.judge) if isinstance(judge, UpstreamJudgeSettings) else None
+
+
+def build_memories(
+    settings: MemoriesSettings,
+    store: Store,
+    embedding: EmbeddingService | None,
+    index: VectorIndex | None,
+    threads: Executor,
+    told: Told | None = None,
+) -> MemoryService:
+    """What remembers for users. Nothing is opened or loaded before it is needed."""
+    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=told)
+    vectors = MemoryVectors(embedding, index)
+    return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
+
+
+def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:
+    if isinstance(settings, OpenAIEmbedding):
+        from proxy.vectors.remote import Remote
+
+        return Remote(settings)
+    from proxy.vectors.sentence_transformers import Sentences
+
+    return Sentences(settings)
+
+
+def build_upstreams(
+    settings: Settings, telemetry: Telemetry | None = None, kept: Mapping[str, Upstream] = MappingProxyType({})
+) -> dict[str, Upstream]:
+    """The upstreams by name, made unless they are `kept`; with telemetry, behind their bounds and breakers.
+
+    The code of a kind is only loaded if it is configured.
+    """
+
+    def made(name: str, bounds: UpstreamSettings) -> Upstream:
+        upstream = _upstream(name, bounds, settings.models)
+        if telemetry is None or isinstance(bounds, EchoUpstream):  # the echo cannot fail
+            return upstream
+        return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
+
+    return {name: kept.get(name) or made(name, each) for name, each in settings.upstreams.items()}
+
+
+def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
+    """The upstreams of the settings `before` that these would make the same: their connections stay open."""
+    if before is None:
+        return {}
+    same_models = settings.models == before.models  # Ollama's take context sizes from there
+    return {
+        name: upstreams[name]
+        for name, each in settings.upstreams.items()
+        if before.upstreams.get(name) == each and (same_models or not isinstance(each, OllamaUpstream))
+    }
+
+
+def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:
+    match settings:
+        case OpenAIUpstream():
+            from proxy.upstreams.openai import OpenAI
+
+            return OpenAI(name, settings)
+        case OllamaUpstream():
+            from proxy.upstreams.ollama import Ollama
+
+            return Ollama(name, settings, _num_ctx(name, models))
+        case ForeignUpstream():
+            from proxy.upstreams.foreign import Foreign
+
+            return Foreign(name, settings)
+        case EchoUpstream():
+            from proxy.upstreams.echo import Echo
+
+            return Echo(name)
+    raise TypeError(f"no upstream for {type(settings).__name__}")
+
+
+def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], int | None]:
+    """The context size that the configuration gives a model of this upstream."""
+    entries = [entry for entry in models if entry.upstream == upstream]
+
+    def of(model: str) -> int | None:
+        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
+        return next((entry.num_ctx for entry in serving), None)
+
+    return of
+
+
+def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
+    """How a route finds what is known about its model."""
+    return lambda name, entry, upstream: models.resolve(name, entry, ollama=upstream.provider == "ollama")

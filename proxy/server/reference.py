@@ -1,0 +1,159 @@
+"""The configuration as JSON Schema, for editors, and as a page of documentation; both made from the classes."""
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from proxy.config.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThroughAuth
+from proxy.config.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
+from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
+from proxy.config.load import policy_class, policy_names
+from proxy.config.settings import (
+    CacheSettings,
+    EchoUpstream,
+    ForeignUpstream,
+    ModelSettings,
+    OllamaUpstream,
+    OpenAIUpstream,
+    PricesSettings,
+    Server,
+    Settings,
+    TelemetrySettings,
+)
+from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.config.upstream_settings import BreakerSettings
+from proxy.policy import Policy, When
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
+
+_SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("The file", Settings),
+    ("server", Server),
+    ("upstreams: kind: openai", OpenAIUpstream),
+    ("upstreams: kind: ollama", OllamaUpstream),
+    ("upstreams: kind: foreign", ForeignUpstream),
+    ("upstreams: kind: echo", EchoUpstream),
+    ("upstreams: breaker", BreakerSettings),
+    ("models", ModelSettings),
+    ("models: prices", PricesSettings),
+    ("models: cache", CacheSettings),
+    ("auth: kind: pass-through", PassThroughAuth),
+    ("auth: kind: keys", KeysAuth),
+    ("auth: keys", KeySettings),
+    ("limits", LimitsSettings),
+    ("state", StateSettings),
+    ("state: kind: redis", RedisStateSettings),
+    ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
+    ("embedding: kind: openai", OpenAIEmbedding),
+    ("embedding: kind: none", NoEmbedding),
+    ("vectors: kind: embedded", EmbeddedVectors),
+    ("vectors: kind: qdrant", QdrantVectors),
+    ("vectors: kind: none", NoVectors),
+    ("judge: kind: cross-encoder", JudgeSettings),
+    ("judge: kind: upstream", UpstreamJudgeSettings),
+    ("telemetry", TelemetrySettings),
+)
+
+
+def config_schema() -> str:
+    """The JSON Schema (draft 2020-12) of `config.yaml`."""
+    schema = Settings.model_json_schema()
+    steps: dict[str, Any] = {}
+    for name in policy_names():
+        policy = policy_class(name).model_json_schema()
+        schema["$defs"] |= policy.pop("$defs", {})
+        steps[name] = {"anyOf": [policy, {"type": "null"}]}
+    step = {
+        "type": "object",
+        "description": "One policy with its settings.",
+        "properties": steps,
+        "patternProperties": {r"\.": {"type": ["object", "null"]}},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    chain = {"anyOf": [{"type": "array", "items": step}, {"type": "null"}]}
+    schema["properties"]["chains"]["additionalProperties"] = chain
+    complete = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Penstock's config.yaml",
+        **_with_variables(schema),
+    }
+    return json.dumps(complete, indent=2) + "\n"
+
+
+def _with_variables(node: Any) -> Any:
+    """The schema with a `${VARIABLE}` allowed wherever a number or a truth value stands."""
+    if isinstance(node, list):
+        return [_with_variables(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: _with_variables(value) for key, value in node.items()}
+    if made.get("type") not in ("integer", "number", "boolean"):
+        return made
+    outside = {key: made.pop(key) for key in ("title", "description", "default") if key in made}
+    return {"anyOf": [made, _VARIABLE], **outside}
+
+
+def config_markdown() -> str:
+    """The page `docs/configuration.md`."""
+    lines = [
+        "# Configuration",
+        "",
+        "Made from the classes by `penstock schema --markdown`; the JSON Schema beside it by `penstock schema`.",
+        "",
+        "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or",
+        "duplicate keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
+    ]
+    for title, kind in _SECTIONS:
+        lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_table(kind)]
+    lines += ["", "# Policies", "", "Every policy takes these keys:", "", *_table(Policy)]
+    lines += ["", "`when` has these conditions; all that are given must hold:", "", *_table(When)]
+    for name in policy_names():
+        policy = policy_class(name)
+        lines += ["", f"## {name}", "", inspect.cleandoc(policy.__doc__ or ""), ""]
+        lines += _table(policy, without=Policy.model_fields)
+    return "\n".join(lines) + "\n"
+
+
+def _table(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:
+    left_out = set(without)
+    rows = [_row(name, kind) for name in kind.model_fields if name not in left_out]
+    return ["| key | type | default | |", "|---|---|---|---|", *rows] if rows else ["It has no settings of its own."]
+
+
+def _row(name: str, kind: type[BaseModel]) -> str:
+    field = kind.model_fields[name]
+    schema = kind.model_json_schema()["properties"][name]
+    default = "required" if field.is_required() else _default(schema.get("default"))
+    text = " ".join((field.description or "").split()).replace("|", "\\|")
+    return f"| `{name}` | {_type(schema)} | {default} | {text} |"
+
+
+def _default(value: Any) -> str:
+    if value is None or value == []:
+        return "none"
+    return "see below" if isinstance(value, dict) else f"`{json.dumps(value)}`"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema or "oneOf" in schema:
+        options = [_type(option) for option in schema.get("anyOf", schema.get("oneOf", ()))]
+        return " \\| ".join(dict.fromkeys(option for option in options if option != "null"))
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2].removesuffix("Settings")
+        return "upstream" if name.endswith("Upstream") else name.lower()
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"mapping to {_type(schema['additionalProperties'])}"
+    return str(kind)

@@ -1,0 +1,33 @@
+"""Run the configured chains before the first request, so that it finds loaded what they need."""
+
+from collections.abc import Iterable
+
+from proxy.gateway.bound import Steps
+from proxy.gateway.chain import run
+from proxy.models.tokens import TokenService
+from proxy.state.cache import OnceService
+from proxy.testing import context, lifelike, profile
+from proxy.vectors.embedding import EmbeddingService
+
+_TENANT = "rehearsal"
+_WAIT = 30.0
+"""Seconds that the vectors of small talk may take."""
+
+
+async def rehearse(
+    chains: Iterable[Steps], tokens: TokenService, once: OnceService, embedding: EmbeddingService | None
+) -> None:
+    """Run each chain over a made-up conversation with 40 tools that needs a cut; nothing is sent, and nothing kept.
+
+    That loads the code, tables and patterns of its steps. An embedding model is loaded, and makes the vectors that the
+    first question behind a cut is compared with.
+    """
+    request, counter = lifelike(), tokens.bound(profile(), _TENANT)
+    window = (await counter.count(request)).total
+    for steps in chains:
+        await run(steps, context(request, window=window, tokens=counter, once=once.bound(_TENANT)))
+    if embedding is not None:
+        await embedding.ready()
+        await embedding.floor(_TENANT, "What was it?", wait=_WAIT)
+        embedding.forget(_TENANT)
+    once.forget(_TENANT)

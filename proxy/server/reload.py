@@ -1,0 +1,179 @@
+"""The configuration that is in force, and how another takes its place while requests run."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from proxy.chat.errors import ConfigError
+from proxy.config.load import Config, hashes
+from proxy.config.settings import Settings
+from proxy.server.generation import Generation, in_force, needs_restart
+from proxy.telemetry.metrics import ConfigMetrics
+from proxy.upstreams.base import Upstream
+
+Outcome = Literal["applied", "unchanged", "refused"]
+
+EVERY = 2.0
+"""Seconds between two looks at the files. Contents are compared: that sees a ConfigMap's swapped link and works on
+network file systems, where nobody sends events."""
+
+_SETTLE = 0.2
+"""Seconds for which a file must stay as it is: an editor may still be writing it."""
+
+_log = logging.getLogger("penstock.config")
+
+Make = Callable[[Config, Mapping[str, Upstream], Settings | None], Generation]
+"""Builds a generation, using again the upstreams of the one before where these settings gave them the same ones."""
+
+
+class Reloading:
+    """Holds the generation in force, and swaps it."""
+
+    def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Config], None]) -> None:
+        """`applied` is called with the configuration that is in force from then on."""
+        self.current = make(config, {}, None)
+        """The generation that the next exchange gets."""
+        self._running = config.settings
+        self._make = make
+        self._metrics = metrics
+        self._applied = applied
+        self._seen = config.files
+        self._live = [self.current]
+        self._ending: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
+        self._since = _now()
+        self._refused: dict[str, str] | None = None
+        self._waiting: tuple[str, ...] = ()
+        self._closing = False
+        metrics.runs(config.version)
+
+    @property
+    def settings(self) -> Settings:
+        """What is in force."""
+        return self.current.config.settings
+
+    def close_connections(self) -> None:
+        """From now on tell each client that its connection ends with its answer."""
+        self._closing = True
+        for generation in self._live:
+            generation.close_connections()
+
+    def brief(self) -> dict[str, Any]:
+        """The state of the configuration for everybody: no text of it."""
+        told: dict[str, Any] = {"version": self.current.config.version, "since": self._since}
+        if self._refused is not None:
+            told["refused"] = {name: self._refused[name] for name in ("when", "where")}
+        if self._waiting:
+            told["needs_restart"] = list(self._waiting)
+        return told
+
+    def detail(self) -> dict[str, Any]:
+        """The same for operators, with the error of a file that was refused."""
+        told = self.brief()
+        if self._refused is not None:
+            told["refused"] = dict(self._refused)
+        return {**told, "generations": len(self._live)}
+
+    async def reload(self, cause: str) -> Outcome:
+        """Put into force what the file says now, unless it is wrong. `cause` is for the log."""
+        async with self._one_at_a_time:
+            try:
+                outcome = await self._reloaded(cause)
+            except ConfigError as error:
+                self._refuse(error)
+                outcome = "refused"
+            except Exception as error:  # a policy of the operator's own may do anything when it is loaded
+                self._refuse(ConfigError(f"{self.current.config.path}: {type(error).__name__} while it was loaded"))
+                outcome = "refused"
+            self._metrics.reloaded(outcome)
+            return outcome
+
+    async def _reloaded(self, cause: str) -> Outcome:
+        before = self.current
+        config = await asyncio.to_thread(before.config.again)
+        self._seen = config.files
+        if config.files == before.config.files:
+            self._refused = None
+            return "unchanged"
+        waiting = needs_restart(self._running, config.settings)
+        config = replace(config, settings=in_force(self._running, config.settings))
+        made = self._make(config, before.upstreams, before.config.settings)
+        if self._closing:
+            made.close_connections()
+        self.current = made
+        self._live.append(made)
+        self._since, self._refused, self._waiting = _now(), None, waiting
+        self._metrics.runs(config.version)
+        self._applied(config)
+        self._retire(before)
+        fields: dict[str, object] = {"version": config.version, "before": before.config.version, "cause": cause}
+        _log.info("configuration reloaded", extra={"fields": fields})
+        if waiting:
+            _log.warning("settings need a restart", extra={"fields": {"settings": ", ".join(waiting)}})
+        return "applied"
+
+    def _refuse(self, error: ConfigError) -> None:
+        path = self.current.config.path
+        self._seen = {**self.current.config.files, **(error.files or hashes([path]))}
+        message = str(error).removeprefix(str(path))
+        line = re.match(r":\d+", message)
+        self._refused = {
+            "when": _now(),
+            "where": path.name + (line[0] if line else ""),
+            "error": path.name + message,
+        }
+        fields = {"error": self._refused["error"], "version": self.current.config.version}
+        _log.error("configuration refused; the one before stays in force", extra={"fields": fields})
+
+    def _retire(self, old: Generation) -> None:
+        task = asyncio.get_running_loop().create_task(self._ended(old))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _ended(self, old: Generation) -> None:
+        await old.ended()
+        self._live.remove(old)
+        await self._close(old)
+
+    async def _close(self, *ended: Generation) -> None:
+        """Close the upstreams that no other generation shares."""
+        used = _upstreams(self._live)
+        unused = [upstream for key, upstream in _upstreams(ended).items() if key not in used]
+        await asyncio.gather(*(upstream.aclose() for upstream in unused), return_exceptions=True)
+
+    async def watch(self, every: float = EVERY) -> None:
+        """Reload whenever a file of the configuration has changed. Runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(every)
+            if self.settings.server.watch and await self._have_changed():
+                await self.reload("the file changed")
+
+    async def _have_changed(self) -> bool:
+        known = self._seen
+        paths = tuple(known)
+        found = await asyncio.to_thread(hashes, paths)
+        if found == known:
+            return False
+        await asyncio.sleep(_SETTLE)
+        return self._seen is known and await asyncio.to_thread(hashes, paths) == found
+
+    async def aclose(self) -> None:
+        """Close all upstreams, also of generations that have not ended."""
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        live, self._live = self._live, []
+        await asyncio.gather(*(generation.aclose() for generation in live), return_exceptions=True)
+        await self._close(*live)
+
+
+def _upstreams(generations: Iterable[Generation]) -> dict[int, Upstream]:
+    return {id(upstream): upstream for each in generations for upstream in each.upstreams.values()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,278 @@
+"""Running the server: uvicorn on uvloop and httptools, one process or several."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import tempfile
+from http import HTTPStatus
+from typing import Any, Literal
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors import Multiprocess
+
+from proxy.chat.errors import error_body
+from proxy.config.access_settings import LimitsSettings
+from proxy.config.load import Config
+from proxy.config.settings import Server
+
+
+def serve(config: Config, *, host: str | None = None, port: int | None = None, workers: int = 1) -> int:
+    """Serve until a stop signal. Returns the exit code; raises `OSError` where the address cannot be had."""
+    from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE
+    from proxy.state.workers import WORKERS_VARIABLE
+
+    # until the app hears it: what it would reload is about to be loaded
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    server = config.settings.server
+    # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
+    os.environ[CONFIG_VARIABLE] = str(config.path.absolute())
+    # from here on connections are taken; they wait until the app is built
+    listeners = [_listen(host or server.host, server.port if port is None else port)]
+    print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers} worker{'s' * (workers > 1)})", flush=True)
+    for inherited in (ADMIN_PORT_VARIABLE, WORKERS_VARIABLE):
+        os.environ.pop(inherited, None)
+    if server.admin_port is not None:
+        listeners.append(_listen(server.admin_host or host or server.host, server.admin_port))
+        os.environ[ADMIN_PORT_VARIABLE] = str(listeners[1].getsockname()[1])
+        print(f"penstock: for operators on {_address(listeners[1])}/ui", flush=True)
+    # uvicorn raises the signal again once it has drained; a stop that was asked for is no failure
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
+        if workers > 1:
+            # counters of all processes are summed up from files; must be set before the metrics library is loaded
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
+        return _run(uvicorn_config(server, workers, config.settings.limits), listeners)
+
+
+def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
+    """How uvicorn is run. It writes no access log: Penstock has its own, without prompts and queries."""
+    return GuardedConfig(
+        limits or LimitsSettings(),
+        "proxy.server.app:create",
+        factory=True,
+        workers=workers,
+        loop="uvloop",
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=int(server.keep_alive),
+        timeout_graceful_shutdown=int(server.drain),
+    )
+
+
+class GuardedConfig(uvicorn.Config):
+    """uvicorn's settings, and what a connection may take."""
+
+    def __init__(self, limits: LimitsSettings, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.limits = limits
+
+
+class Connection(HttpToolsProtocol):
+    """A client's connection. It ends where the client is too slow, or has too much to say before its body.
+
+    uvicorn bounds neither. Requests that arrive in one piece, as almost all do, start no timer.
+    """
+
+    def __init__(self, config: uvicorn.Config, *arguments: Any, **options: Any) -> None:
+        super().__init__(config, *arguments, **options)
+        self._limits = config.limits if isinstance(config, GuardedConfig) else LimitsSettings()
+        self._part: Literal["head", "body", "none"] = "head"
+        """What of a request is awaited."""
+        self._head = 0
+        self._timed = "none"
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._await("head")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._await("none")
+        self._stop_writing_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends, and see to it that the rest of it comes."""
+        if self._refused:
+            return
+        self._head += len(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if self._refused:
+            return
+        if self._part == "head":
+            if self._head > self._limits.max_header_bytes:
+                self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
+        else:
+            self._head = 0
+        if self._part != self._timed or (self._head and self._head == len(data)):
+            self._await(self._part)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade as end:
+            if not self._refused:
+                self._ignore_upgrade(data[end.args[0] :])
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read the request again without its wish for another protocol, with which the parser reads no body."""
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; uvicorn would say so in plain text, also in the midst of another answer."""
+        self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._part = "head"
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; one behind the body (a trailer) is dropped, whatever its name."""
+        if self._part == "head":
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Its head is there."""
+        if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
+            self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
+            return
+        names = [name for name, _ in self.headers]
+        if names.count(b"host") != 1 and (b"host" in names or self.parser.get_http_version() == "1.1"):
+            self.send_400_response("")
+        elif b"sec-websocket-key" in names:
+            self._refuse(426, "websocket_not_supported", "there are no WebSockets here; use HTTP", "upgrade: HTTP/1.1")
+        elif self.parser.get_method() == b"CONNECT":
+            self._refuse(405, "method_not_allowed", "CONNECT is not allowed here")
+        elif not self.parser.should_upgrade():
+            self._part = "body"
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body is there."""
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        if not self._refused and self._part == "body":
+            self._part = "none"
+            super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client leaves unread what was sent."""
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stop_writing_timer()
+        super().resume_writing()
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _await(self, part: Literal["head", "body", "none"]) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        self._timed = part
+        if part != "none" and not self._refused:
+            self._reading = self.loop.call_later(self._patience(part), self._late)
+
+    def _patience(self, part: Literal["head", "body"]) -> float:
+        if part == "body":
+            return self._limits.body_timeout
+        # a connection on which nothing was said yet is as idle as one between two requests
+        return self._limits.header_timeout if self._head else self.timeout_keep_alive
+
+    def _late(self) -> None:
+        if self._part == "head" and not self._head:
+            self.transport.close()  # it has not begun to say anything
+        else:
+            self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
+
+    def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
+        """Answer in the app's place and close; without an answer where another one is under way."""
+        self._refused = True
+        self._await("none")
+        cycle = self.cycle
+        busy = cycle is not None and (cycle.response_started if self._part == "body" else not cycle.response_complete)
+        if busy or self.pipeline:
+            self.transport.abort()
+            return
+        body = error_body(message, "invalid_request_error", None, code)
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        head += f"{header}\r\n" if header else ""
+        self.transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode() + body)
+        self.transport.close()
+
+    def _stop_writing_timer(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from None
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _run(config: uvicorn.Config, listeners: list[socket.socket]) -> int:
+    if config.workers > 1:
+        _Workers(config, sockets=listeners).run()
+        return 0
+    server = uvicorn.Server(config)
+    server.run(sockets=listeners)
+    return 0 if server.started else 1
+
+
+class _Workers(Multiprocess):
+    def terminate_all(self) -> None:
+        """Stop the workers; a listener left open here would take connections that nobody answers any more."""
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
+
+    def handle_hup(self) -> None:
+        """Have the workers reload; by itself uvicorn would replace each, and wait for its last stream."""
+        for worker in self.processes:
+            # one that still starts would die of the signal, and reads the file as it is now
+            if worker.pid is not None and worker.is_ready(timeout=1):
+                os.kill(worker.pid, signal.SIGHUP)

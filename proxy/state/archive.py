@@ -1,0 +1,333 @@
+"""Originals of what leaves the context: content-addressed, under tenant and session.
+
+Beside each content stands a pointer, by which the tenant finds it without the name of the session. Losing one loses no
+content: it is then only to be had with the session's name, until it is kept again.
+
+A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
+within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
+the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it. Each
+request looks up the first of what was seen: where that is gone, say with a removed directory, so may be the rest. And
+so it may wherever the store says that it has lost values, though another has written this one again.
+"""
+
+import asyncio
+import logging
+import time
+import zlib
+from base64 import b32encode
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from re import compile as pattern
+from urllib.parse import quote
+
+from proxy.context import Outage
+from proxy.state.store import PASSING, Store, StoreError
+
+logger = logging.getLogger("penstock.archive")
+
+HANDLE = pattern(r"[a-z2-7]{20}")
+"""What a handle looks like."""
+
+_PART = pattern(r"[0-9a-f]{32}")
+"""What stands for a session in keys."""
+
+INLINE = 32 * 1024
+"""Content that is hashed on the event loop, in characters: at most 0.1 ms."""
+
+_WORTH_COMPRESSING = 1024
+_PLAIN, _DEFLATED = b"\0", b"\1"
+_WARN_EVERY = 60.0
+
+
+def handle_of(content: str) -> str:
+    """The handle of content, a pure function of it: 100 bits of its BLAKE2b hash, in 20 letters and digits.
+
+    By chance, two of a million contents of one session share a handle once in 10^18 sessions. Finding content for a
+    given handle takes 2^100 attempts. Making a pair that shares one takes 2^50; whoever does harms only the session
+    that both were sent to.
+    """
+    digest = blake2b(content.encode(errors="surrogatepass"), digest_size=13).digest()
+    return b32encode(digest)[:20].decode().lower()
+
+
+class Archives:
+    """Makes archives over one store, and remembers what it has recently seen there."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ttl: float = 30 * 86400.0,
+        largest: int = 64 * 2**20,
+        fresh: float = 60.0,
+        entries: int = 50_000,
+        clock: Callable[[], float] = time.monotonic,
+        wrote: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ttl` and `fresh` are in seconds, `largest` in bytes of one content, `entries` bounds the memory.
+
+        `fresh` must be well below the store's protected time. `wrote` is told of each content that was not there yet.
+        """
+        self.store = store
+        self.ttl = ttl
+        self.largest = largest
+        self._fresh = min(fresh, ttl / 10)
+        self._entries = entries
+        self._clock = clock
+        self.wrote = wrote
+        self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
+        self._losses = store.losses
+        self._warned: dict[tuple[str, str], float] = {}
+
+    def bound(self, tenant: str, session: str, *, own: bool = False, outage: Outage | None = None) -> "BoundArchive":
+        """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it.
+
+        With `own`, only what was kept or used by way of this very object is listed: for a session without a name, which
+        may be another conversation's as well.
+        """
+        return BoundArchive(self, _owner(tenant), _part(session), {} if own else None, outage)
+
+    async def find(self, tenant: str, handle: str) -> str | None:
+        """The content of a handle from any session of a tenant; None for one that has no pointer, or no content.
+
+        Raises `StoreError` where that cannot be told.
+        """
+        handle = handle.strip().lower()
+        if not HANDLE.fullmatch(handle):
+            return None
+        pointer = f"handle/{_owner(tenant)}{handle}"
+        try:
+            part = (await self.store.get(pointer, ttl=self.ttl) or b"").decode("ascii", "replace")
+        except StoreError as error:
+            self.warn("find", error.cause)
+            raise
+        known = _PART.fullmatch(part) is not None
+        content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
+        if content is None:  # another session that has it may set its own
+            with suppress(StoreError):
+                await self.store.delete((pointer,))
+        return content
+
+    async def forget(self, tenant: str, session: str | None = None) -> int:
+        """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`.
+
+        Another worker may go on naming what it saw within the last `fresh` seconds.
+        """
+        owner, part = _owner(tenant), "" if session is None else _part(session)
+        prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
+        while keys := await self.store.keys(prefix):
+            pointers = [f"handle/{owner}{key.rpartition('/')[2]}" for key in keys]
+            ours = [each for each in pointers if not part or await self.store.get(each) == part.encode()]
+            await self.store.delete([*keys, *ours])
+            deleted += len(keys)
+        while not part and (lost := await self.store.keys(f"handle/{owner}")):
+            await self.store.delete(lost)
+        self._forget(prefix)
+        return deleted
+
+    def forget_seen(self, tenant: str) -> int:
+        """Forget what of a tenant's was seen in the store, because somebody deletes it there; how much that was."""
+        return self._forget(f"archive/{_owner(tenant)}")
+
+    def _forget(self, prefix: str) -> int:
+        before = len(self._seen)
+        self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
+        return before - len(self._seen)
+
+    def seen(self, key: str, losses: int) -> None:
+        """Remember that a key is in the store now, unless that has lost values since it had lost some so often."""
+        if losses != self.store.losses:
+            return
+        self._seen.pop(key, None)
+        self._seen[key] = self._clock()
+        if len(self._seen) > self._entries:
+            del self._seen[next(iter(self._seen))]
+
+    def is_fresh(self, key: str) -> bool:
+        """Whether a key was in the store so recently that it need not be looked up."""
+        if self._losses != self.store.losses:
+            self._losses = self.store.losses
+            self._seen.clear()
+        return self._clock() - self._seen.get(key, float("-inf")) < self._fresh
+
+    async def check(self, pointer: str) -> None:
+        """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
+        try:
+            if await self.store.get(pointer) is not None:
+                return
+        except StoreError as error:
+            if error.cause in PASSING:
+                return
+        self._seen.clear()
+
+    def warn(self, action: str, cause: str) -> None:
+        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
+        now = self._clock()
+        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
+            self._warned[action, cause] = now
+            logger.warning("archive failed", extra={"fields": {"action": action, "cause": cause}})
+
+
+class BoundArchive:
+    """The `Archive` of one tenant and session. A handle of another one names nothing here."""
+
+    __slots__ = ("_archives", "_is_checked", "_outage", "_own", "_part", "_pointers", "_prefix", "failed")
+
+    def __init__(
+        self,
+        archives: Archives,
+        owner: str,
+        part: str,
+        own: dict[str, None] | None = None,
+        outage: Outage | None = None,
+    ) -> None:
+        self._archives = archives
+        self._outage = outage or Outage()
+        self._own = own
+        self._is_checked = False
+        self.failed = False
+        """Whether something could not be kept, and may be at another time."""
+        self._part = part
+        self._prefix = f"archive/{owner}{part}/"
+        self._pointers = f"handle/{owner}"
+
+    async def keep(self, content: str) -> str | None:
+        """Store content durably and return its handle; None, and a line in the log, where that fails.
+
+        Content that is there already is only touched, and not even that if it was within the last `fresh` seconds.
+        """
+        archives = self._archives
+        handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
+        key = self._prefix + handle
+        self._note(handle)
+        if await self._is_fresh(handle):
+            return handle
+        pointer, part, losses = self._pointers + handle, self._part.encode(), archives.store.losses
+        try:
+            found = await archives.store.touch((key, pointer), ttl=archives.ttl)
+            if key not in found:
+                packed = await asyncio.to_thread(_packed, content, archives.largest)
+                await archives.store.put_all({key: packed, pointer: part}, ttl=archives.ttl)
+                archives.wrote()
+            elif pointer not in found:
+                with suppress(StoreError):
+                    await archives.store.put(pointer, part, ttl=archives.ttl)
+        except StoreError as error:
+            archives.warn("keep", error.cause)
+            self.failed = self.failed or error.cause != "too_large"
+            return None
+        archives.seen(key, losses)
+        return handle
+
+    async def fetch(self, handle: str) -> str | None:
+        """The content of a handle, which so counts as used; None for one that is not, or no longer, this session's.
+
+        Models copy handles by hand: case and spaces around do not matter. Content that does not fit its handle is
+        never returned. Raises `StoreError` where the store cannot be read: it may be there.
+        """
+        archives, handle = self._archives, handle.strip().lower()
+        if not HANDLE.fullmatch(handle):
+            return None
+        try:
+            packed = await archives.store.get(self._prefix + handle, ttl=archives.ttl)
+        except StoreError as error:
+            archives.warn("fetch", error.cause)
+            raise
+        if packed is None:
+            return None
+        try:
+            return await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
+        except StoreError as error:
+            archives.warn("fetch", error.cause)
+            return None
+
+    def handle(self, content: str) -> str:
+        """The handle that content has or would have."""
+        return handle_of(content)
+
+    async def touch(self, handles: Iterable[str]) -> frozenset[str]:
+        """Use what handles name, where a conversation carries them without their content; those that are there.
+
+        What was seen within the last `fresh` seconds is there, and is not looked up.
+        """
+        archives = self._archives
+        keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
+        self._note(*keys.values())
+        losses = archives.store.losses
+        old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
+        try:
+            pointers = {key: self._pointers + keys[key] for key in old}
+            held = await archives.store.touch([*old, *pointers.values()], ttl=archives.ttl) if old else frozenset()
+            found = held & keys.keys()
+            lost = [pointers[key] for key in found if pointers[key] not in held]
+            if lost:
+                with suppress(StoreError):
+                    await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
+        except StoreError as error:
+            archives.warn("touch", error.cause)
+            self.failed, self._outage.begun, found = True, True, frozenset()
+        for key in found:
+            archives.seen(key, losses)
+        return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
+
+    async def _is_fresh(self, handle: str) -> bool:
+        archives, key = self._archives, self._prefix + handle
+        if archives.is_fresh(key) and not self._is_checked:
+            await archives.check(self._pointers + handle)
+            self._is_checked = True
+        return archives.is_fresh(key)
+
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was used last, the latest first. Raises `StoreError`."""
+        archives = self._archives
+        if self._own is not None:
+            return tuple(reversed(self._own))[:limit]
+        try:
+            keys = await archives.store.latest(self._prefix, limit=limit)
+        except StoreError as error:
+            archives.warn("search", error.cause)
+            raise
+        return tuple(key.removeprefix(self._prefix) for key in keys)
+
+    def _note(self, *handles: str) -> None:
+        if self._own is not None:
+            self._own |= dict.fromkeys(handles)
+
+
+def _owner(tenant: str) -> str:
+    return f"{quote(tenant, safe='')}/"
+
+
+def _part(session: str) -> str:
+    return blake2b(session.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def _packed(content: str, largest: int) -> bytes:
+    data = content.encode(errors="surrogatepass")
+    if len(data) > largest:
+        raise StoreError("too_large")
+    if len(data) > _WORTH_COMPRESSING:
+        deflated = zlib.compress(data, 1)
+        if len(deflated) < 0.9 * len(data):
+            return _DEFLATED + deflated
+    return _PLAIN + data
+
+
+def _unpacked(packed: bytes, handle: str, largest: int) -> str:
+    kind, data = packed[:1], packed[1:]
+    if kind == _DEFLATED:
+        inflating = zlib.decompressobj()
+        try:
+            data = inflating.decompress(data, largest)
+        except zlib.error as error:
+            raise StoreError("corrupted") from error
+    elif kind != _PLAIN:
+        raise StoreError("corrupted")
+    try:
+        content = data.decode(errors="surrogatepass")
+    except UnicodeDecodeError as error:
+        raise StoreError("corrupted") from error
+    if handle_of(content) != handle:  # also where it was cut at the bound
+        raise StoreError("corrupted")
+    return content

@@ -1,0 +1,186 @@
+"""Work on content that is done once: what it gave is remembered by the content, for one tenant."""
+
+import asyncio
+import contextlib
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from hashlib import blake2b
+from itertools import takewhile
+from threading import Event
+from typing import Any, TypeVar, cast
+
+from proxy.chat import JsonObject, Message
+from proxy.state.threads import Lanes
+
+Result = TypeVar("Result")
+
+INLINE = 4 * 1024
+"""Characters of new text that are worked on on the event loop: about a millisecond for the slowest function."""
+
+_ENTRY = 300
+"""Bytes that an entry takes besides its result."""
+
+
+class OnceService:
+    """Remembers results within a bound of bytes; what was used longest ago is forgotten. For use on one event loop."""
+
+    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self.lanes = Lanes("once")
+
+    def bound(self, tenant: str) -> "BoundOnce":
+        """The service for one tenant; no tenant can time what another one's texts cost."""
+        return BoundOnce(self, tenant)
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was made of a tenant's texts; how much that was."""
+        gone = [key for key in self._known if isinstance(key, tuple) and key[0] == tenant]
+        for key in gone:
+            self._bytes -= self._known.pop(key)[1]
+        return len(gone)
+
+    def close(self) -> None:
+        """Stop the threads; work that has not begun is dropped."""
+        self.lanes.close()
+
+    async def of(self, tenant: str, function: Callable[[str], Result], text: str) -> Result:
+        """The result of a pure function of a text, from memory if it is there; large new texts go to a thread."""
+        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        return await self.of_key(tenant, (_name(function), digest), len(text), partial(function, text))
+
+    async def of_each(
+        self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message], given_up: Event
+    ) -> list[Result]:
+        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew.
+
+        Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
+        """
+        name = _name(function)
+        keys = [(tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
+        found = self._recall_each(keys)
+        new = [place for place, known in enumerate(found) if known is None]
+        if new:
+            fresh = [messages[place] for place in new]
+
+            def work() -> list[Result]:
+                return list(map(function, takewhile(lambda _: not given_up.is_set(), fresh)))
+
+            def remember(made: list[Result]) -> None:
+                for place, result in zip(new, made, strict=False):
+                    found[place] = (result, self._remember(keys[place], result))
+
+            await self._run(tenant, sum(keys[place][3] for place in new), work, remember)
+        return [cast(Result, known[0]) for known in found if known is not None]
+
+    async def of_key(self, tenant: str, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives that a key stands for; in a thread where it reads more than `INLINE` characters."""
+        known = self._recall((tenant, key))
+        if known is not None:
+            return cast(Result, known[0])
+        return await self._run(tenant, size, work, partial(self._remember, (tenant, key)))
+
+    def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
+        """What is remembered under each key; None where nothing is."""
+        found = self._recall_each([(tenant, key) for key in keys])
+        return [None if each is None else each[0] for each in found]
+
+    def remember(self, tenant: str, key: Hashable, result: object) -> None:
+        """Remember what follows from what a key says alone."""
+        self._remember((tenant, key), result)
+
+    async def _run(
+        self, tenant: str, size: int, work: Callable[[], Result], remember: Callable[[Result], object]
+    ) -> Result:
+        if size <= INLINE:
+            result = work()
+            remember(result)
+            return result
+        # work that has begun is remembered also where nobody waits for it any more: under load, a step is late again
+        # with the same text, and would else never find it done
+        loop, running = asyncio.get_running_loop(), self.lanes.submit(tenant, size, work)
+
+        def done(running: Future[Result]) -> None:
+            if not running.cancelled() and running.exception() is None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed already
+                    loop.call_soon_threadsafe(remember, running.result())
+
+        running.add_done_callback(done)
+        return await asyncio.wrap_future(running)
+
+    def _recall(self, key: Hashable) -> tuple[Any, int] | None:
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+        return known
+
+    def _recall_each(self, keys: Sequence[Hashable]) -> list[tuple[Any, int] | None]:
+        found = list(map(self._known.get, keys))
+        for key, known in zip(keys, found, strict=True):
+            if known is not None:
+                self._known.move_to_end(key)
+        return found
+
+    def _remember(self, key: Hashable, result: Any) -> int:
+        size = _ENTRY + _size(result)
+        if size > self._max_bytes // 4 or key in self._known:
+            return size
+        self._known[key] = (result, size)
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            _, (_, gone) = self._known.popitem(last=False)
+            self._bytes -= gone
+        return size
+
+
+class BoundOnce:
+    """The `Once` of a request's context."""
+
+    __slots__ = ("_given_up", "_service", "_tenant")
+
+    def __init__(self, service: OnceService, tenant: str) -> None:
+        self._service = service
+        self._tenant = tenant
+        self._given_up = Event()
+
+    def give_up(self) -> None:
+        """Nobody waits for the request any more: what has begun for it ends at the next message."""
+        self._given_up.set()
+
+    async def of(self, function: Callable[[str], Result], text: str) -> Result:
+        """The result of a pure function of a text."""
+        return await self._service.of(self._tenant, function, text)
+
+    async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
+        """The results of a pure function of a message, for each of them."""
+        return await self._service.of_each(self._tenant, function, messages, self._given_up)
+
+    async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives that a key stands for."""
+        return await self._service.of_key(self._tenant, key, size, work)
+
+    def known(self, keys: Sequence[Hashable]) -> list[Any]:
+        """What is remembered under each key; None where nothing is."""
+        return self._service.known(self._tenant, keys)
+
+    def remember(self, key: Hashable, result: object) -> None:
+        """Remember what follows from what a key says alone."""
+        self._service.remember(self._tenant, key, result)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _size(result: Any) -> int:
+    """Bytes that a result takes, with what it refers to; what parts of it share counts more than once."""
+    if isinstance(result, JsonObject):
+        return 4 * len(result.raw)
+    if isinstance(result, tuple) and result and all(isinstance(result[end], float | int) for end in (0, -1)):
+        return 32 * len(result)
+    own = sys.getsizeof(result)
+    return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own

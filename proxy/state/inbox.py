@@ -1,0 +1,150 @@
+"""What one agent gives to another: kept for who gets it, under the tenant and the receiver's conversation.
+
+Only who gives names the receiver; nobody can ask for what was not given to it. What is given to a conversation as a
+whole is for all its agents and tasks, what is given to an agent for all its tasks. A conversation that was given
+anything has a mark, so that a request of any other costs one look at one key.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from urllib.parse import quote
+
+import orjson
+
+from proxy.context import Identity, Outage, Share
+from proxy.state.store import Store, StoreError
+
+MOST = 100
+"""What may lie in one conversation at the same time, for all its agents and tasks together."""
+
+_LONGER = 2
+"""Times as long as what was given its mark stays, because looking at one text is a use of that text alone."""
+
+_ANY = "-"
+"""Stands for all agents, or all tasks, in a key."""
+
+
+class TooMany(Exception):
+    """As much was given to a conversation as it may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given, with what says who may see it."""
+
+    id: str
+    giver: str
+    """The scope of who gave it."""
+    agent: str
+    """The names of who gave it, as it calls itself; empty where it has none."""
+    task: str
+    note: str
+    content: str
+    created: float
+    """When it came, in seconds since 1970."""
+
+    @property
+    def share(self) -> Share:
+        """What a chain sees of it."""
+        named = [f'{kind} "{name}"' for kind, name in (("agent", self.agent), ("task", self.task)) if name]
+        return Share(self.id, ", ".join(named) or "another conversation", self.note, self.content)
+
+
+class Shares:
+    """Keeps what is given, over one store. All methods raise `StoreError`."""
+
+    def __init__(self, store: Store, *, ttl: float, clock: Callable[[], float] = time.time) -> None:
+        """`ttl` is in seconds from the last use, `clock` gives seconds since 1970."""
+        self._store, self._ttl, self._clock = store, ttl, clock
+
+    def inbox(self, identity: Identity, outage: Outage | None = None) -> "BoundInbox | None":
+        """What is for a request; None where its conversation has no name, by which alone it could be given anything."""
+        return BoundInbox(self, identity, outage or Outage()) if identity.is_named else None
+
+    async def give(
+        self, giver: Identity, receiver: Identity, *, agent: str, task: str, note: str, content: str
+    ) -> Given:
+        """Give a text to a receiver of the same tenant; the same twice is one. Raises `TooMany`."""
+        parts = (giver.scope, receiver.scope, note, content)
+        told = b"".join(b"%d:%b" % (len(part), part) for part in (_bytes(part) for part in parts))
+        made = Given(blake2b(told, digest_size=16).hexdigest(), giver.scope, agent, task, note, content, self._clock())
+        key = f"{_all_of(receiver)}{receiver.agent or _ANY}/{receiver.task or _ANY}/{made.id}"
+        there = await self._store.keys(_all_of(receiver), limit=MOST)
+        if len(there) >= MOST and key not in there:
+            raise TooMany
+        # first: without what it announces the mark does no harm
+        await self._store.put(_mark_of(receiver), b"1", ttl=self._ttl * _LONGER)
+        return _read(await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)) or made
+
+    async def received(self, identity: Identity) -> Sequence[Given]:
+        """What others gave to a conversation, agent and task, in the order in which it came."""
+        if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
+            return ()
+        found = await self._found(await self._keys(identity))
+        mine = (given for given in found.values() if given.giver != identity.scope)
+        return sorted(mine, key=lambda given: (given.created, given.id))
+
+    async def take_back(self, identity: Identity, id_: str) -> bool:
+        """Delete what an identity got, or gave within its own conversation; whether there was any."""
+        keys = await self._store.keys(_all_of(identity), limit=MOST)
+        named = [key for key in keys if key.endswith(f"/{id_}")]
+        for_it = await self._keys(identity)
+        found = await self._found(named)
+        gone = [key for key, given in found.items() if key in for_it or given.giver == identity.scope]
+        await self._store.delete(gone)
+        return bool(gone)
+
+    async def _keys(self, identity: Identity) -> list[str]:
+        prefix, agents, tasks = _all_of(identity), {_ANY, identity.agent}, {_ANY, identity.task}
+        found = []
+        for key in await self._store.keys(prefix, limit=MOST):
+            agent, task, _ = key.removeprefix(prefix).split("/")
+            if agent in agents and task in tasks:
+                found.append(key)
+        return found
+
+    async def _found(self, keys: Sequence[str]) -> dict[str, Given]:
+        values = await asyncio.gather(*(self._store.get(key, ttl=self._ttl) for key in keys))
+        read = ((key, _read(value)) for key, value in zip(keys, values, strict=True) if value is not None)
+        return {key: given for key, given in read if given is not None}
+
+
+class BoundInbox:
+    """The `Inbox` of a request's context."""
+
+    __slots__ = ("_identity", "_outage", "_shares")
+
+    def __init__(self, shares: Shares, identity: Identity, outage: Outage) -> None:
+        self._shares, self._identity, self._outage = shares, identity, outage
+
+    async def received(self) -> Sequence[Share]:
+        """What others gave to it, in the order in which it came."""
+        try:
+            return [given.share for given in await self._shares.received(self._identity)]
+        except StoreError:
+            self._outage.begun = True
+            raise
+
+
+def _all_of(identity: Identity) -> str:
+    """What begins the keys of all that was given to a conversation."""
+    return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
+
+
+def _mark_of(identity: Identity) -> str:
+    """The key that is there where a conversation was given anything; not among the keys of what it was given."""
+    return _all_of(identity).removesuffix("/")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _read(value: bytes) -> Given | None:
+    try:
+        return Given(**orjson.loads(value))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,278 @@
+"""The shared store: a Redis or Valkey server for several machines, which then behave as one.
+
+A value is a key of the server's, with its time to live; before the value stand 16 digits, the time of its last use. One
+sorted set holds the names of all, for finding them by prefix. What has expired leaves it by and by: each write looks at
+three names at random, so at most about every third names nothing.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from proxy.state.redis_server import RedisServer, Script
+from proxy.state.store import StoreError
+
+LARGEST = 8 * 2**20
+"""Bytes that a value may have: more would hold up the server, and all others with it."""
+
+_PAGE = 1000
+_AT_ONCE = 256
+"""Keys of one call: some hundred microseconds of the server's time, in which it does nothing else."""
+_STAMP = 16
+
+_USE = """
+local function use(key, value, ttl)
+  local used = tonumber(string.sub(value, 1, 16))
+  if ttl > 0 and used and tonumber(now) - used > math.min(60e6, ttl * 100) then
+    redis.pcall('PEXPIRE', key, ttl)
+    redis.pcall('SETRANGE', key, 0, now)
+  end
+end
+"""
+"""What can be read is worth more than its next day: where the use cannot be noted, it is read all the same."""
+
+_WRITE = """
+local function write(key, value, ttl)
+  redis.call('SET', key, now .. value, 'PX', ttl)
+  redis.call('ZADD', KEYS[2], 0, key)
+  for _, name in ipairs(redis.call('ZRANDMEMBER', KEYS[2], 3)) do
+    if redis.call('EXISTS', name) == 0 then redis.call('ZREM', KEYS[2], name) end
+  end
+end
+"""
+
+_GET = Script.of(
+    _USE
+    + """
+local value = redis.call('GET', KEYS[3])
+if value then use(KEYS[3], value, tonumber(ARGV[2])) end
+return {epoch, value}
+""",
+    writes=False,
+)
+# a server that is full refuses the first write of a script, and so all of them
+_PUT = Script.of(
+    _WRITE
+    + """
+for n = 3, #KEYS do write(KEYS[n], ARGV[n], ARGV[2]) end
+return {epoch}
+""",
+    writes=True,
+)
+_ADD = Script.of(
+    _USE
+    + _WRITE
+    + """
+local value = redis.call('GET', KEYS[3])
+if value then
+  use(KEYS[3], value, tonumber(ARGV[2]))
+  return {epoch, value}
+end
+write(KEYS[3], ARGV[3], ARGV[2])
+return {epoch, now .. ARGV[3]}
+""",
+    writes=False,
+)
+_TOUCH = Script.of(
+    """
+local found = {}
+for n = 3, #KEYS do
+  if redis.call('PEXPIRE', KEYS[n], ARGV[2]) == 1 then
+    redis.call('SETRANGE', KEYS[n], 0, now)
+    redis.call('ZADD', KEYS[2], 0, KEYS[n])
+    found[#found + 1] = n - 3
+  end
+end
+return {epoch, found}
+""",
+    writes=False,
+)
+_DELETE = Script.of(
+    """
+for n = 3, #KEYS do
+  redis.call('UNLINK', KEYS[n])
+  redis.call('ZREM', KEYS[2], KEYS[n])
+end
+return {epoch}
+""",
+    writes=False,
+)
+_NAMES = Script.of(
+    """
+local names = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
+local found = {}
+for _, name in ipairs(names) do
+  local used = redis.call('GETRANGE', name, 0, 15)
+  if used == '' then
+    redis.pcall('ZREM', KEYS[2], name)
+  else
+    found[#found + 1] = {used, name}
+  end
+end
+return {epoch, #names, names[#names] or '', found}
+""",
+    writes=False,
+)
+_COUNT = Script.of(
+    """
+local counts = {}
+for n = 2, #KEYS do
+  counts[n - 1] = redis.call('INCRBYFLOAT', KEYS[n], ARGV[n + 1])
+  redis.call('PEXPIRE', KEYS[n], ARGV[2])
+end
+return {epoch, counts}
+""",
+    writes=True,
+    repeats=False,  # nobody would know what was counted twice
+)
+
+_READ = Script.of(
+    """
+local counts = {}
+for n = 2, #KEYS do counts[n - 1] = redis.call('GET', KEYS[n]) or '0' end
+return {epoch, counts}
+""",
+    writes=False,
+)
+
+
+class RedisStore:
+    """A `Store` on a server, bounded by the server's `maxmemory`, and as durable as the server is set up to be."""
+
+    def __init__(self, server: RedisServer, *, largest: int = LARGEST) -> None:
+        """`largest` is in bytes of one value."""
+        self.server = server
+        self._largest = largest
+        self._index = server.key("names")
+        self._prefix = server.key("value") + b":"
+
+    @property
+    def losses(self) -> int:
+        """How often the server may have lost values since it was first asked, as far as its answers tell."""
+        return self.server.losses
+
+    @property
+    def degraded(self) -> str | None:
+        """What is wrong with the server, in one word; None if nothing is known to be."""
+        return self.server.degraded
+
+    async def look(self) -> None:
+        """Find out whether the server is there."""
+        await self.server.look()
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        """The value of a key; with `ttl` this is a use."""
+        (value,) = await self.server.run(_GET, self._keys((key,)), (0 if ttl is None else _milliseconds(ttl),))
+        return None if value is None else _unstamped(value)
+
+    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
+        """Set the value of a key."""
+        await self.put_all({key: value}, ttl=ttl)
+
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        """Set several values, in one step for all who look."""
+        self._check(values.values())
+        if values:
+            await self.server.run(_PUT, self._keys(values), (_milliseconds(ttl), *values.values()))
+
+    async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+        """Set the value of a key that has none; the value that it then has."""
+        self._check((value,))
+        (found,) = await self.server.run(_ADD, self._keys((key,)), (_milliseconds(ttl), value))
+        return _unstamped(found)
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        """Use values without reading them."""
+        found: set[str] = set()
+        for some in _batches(keys):
+            (places,) = await self.server.run(_TOUCH, self._keys(some), (_milliseconds(ttl),))
+            found.update(some[place] for place in places)
+        return frozenset(found)
+
+    async def delete(self, keys: Collection[str]) -> None:
+        """Remove values."""
+        for some in _batches(keys):
+            await self.server.run(_DELETE, self._keys(some), ())
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        """The first keys that start with `prefix`."""
+        return tuple(key for _, key in await self._used(prefix, limit))
+
+    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """The keys that start with `prefix` and were used last. It looks at all of them, a thousand at once."""
+        used = await self._used(prefix, None)
+        used.sort(key=lambda each: each[0], reverse=True)
+        return tuple(key for _, key in used[:limit])
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.server.aclose()
+
+    async def _used(self, prefix: str, limit: int | None) -> list[tuple[bytes, str]]:
+        """The keys that start with a prefix, in order, and when each was last used."""
+        start = self._key(prefix)
+        low, high = b"[" + start, b"[" + start + b"\xff"  # which is in no text
+        used: list[tuple[bytes, str]] = []
+        while limit is None or len(used) < limit:
+            size = _PAGE if limit is None else min(_PAGE, limit - len(used))
+            seen, last, found = await self.server.run(_NAMES, (self._index,), (low, high, size))
+            used += [(when, self._name(key)) for when, key in found]
+            if seen < size:
+                break
+            low = b"(" + last
+        return used
+
+    def _keys(self, keys: Collection[str]) -> list[bytes]:
+        return [self._index, *map(self._key, keys)]
+
+    def _key(self, key: str) -> bytes:
+        return self._prefix + key.encode(errors="surrogatepass")
+
+    def _name(self, key: bytes) -> str:
+        return key.removeprefix(self._prefix).decode(errors="surrogatepass")
+
+    def _check(self, values: Collection[bytes]) -> None:
+        if max(map(len, values), default=0) > self._largest:
+            raise StoreError("too_large")
+
+
+class RedisCounters:
+    """`Counters` on a server: exact for all who share it."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
+        """Add to several counts in one step and one round trip; what they then are."""
+        if not amounts:
+            return {}
+        keys = [self._server.key("count", name) for name in amounts]
+        added = [format(amount, ".17g") for amount in amounts.values()]
+        (counts,) = await self._server.run(_COUNT, keys, (_milliseconds(ttl), *added))
+        return dict(zip(amounts, map(float, counts), strict=True))
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        """What several counts are, in one round trip for so many that they hold up nobody."""
+        found: dict[str, float] = {}
+        for some in _batches(keys):
+            (counts,) = await self._server.run(_READ, [self._server.key("count", name) for name in some], ())
+            found.update(zip(some, map(float, counts), strict=True))
+        return found
+
+    async def aclose(self) -> None:
+        """Nothing: the connections are the store's."""
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _unstamped(value: bytes) -> bytes:
+    if not value[:_STAMP].isdigit() or len(value) < _STAMP:
+        raise StoreError("corrupted")
+    return value[_STAMP:]
+
+
+def _batches(keys: Collection[str]) -> Iterator[Sequence[str]]:
+    rest = iter(keys)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some

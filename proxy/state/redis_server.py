@@ -1,0 +1,277 @@
+"""One Redis or Valkey server: scripts run on it within a bounded time, and what is known of its health.
+
+Nothing waits for a server that is away: after a few failures calls fail at once, and a task looks once a second whether
+it is back. The only file that knows redis-py.
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any
+
+from redis.asyncio import Connection, ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as Unconnected
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from proxy.state.store import Cause, StoreError
+
+logger = logging.getLogger("penstock.state")
+
+FAILURES = 3
+"""Failures in a row after which calls fail at once."""
+PROBE_EVERY = 1.0
+"""Seconds between two looks at a server that has failed."""
+MOST_WAITING = 512
+"""Calls that may wait for a connection; more are refused at once."""
+
+_WARN_EVERY = 60.0
+_ERRORS: dict[str, Cause] = {
+    "OutOfMemoryError": "full",
+    "ReadOnlyError": "read_only",
+    "OOM": "full",
+    "READONLY": "read_only",
+    "MISCONF": "read_only",
+    "NOREPLICAS": "read_only",
+    "BUSY": "busy",
+    "WRONGTYPE": "corrupted",
+}
+_WORDS = re.compile(rf"\b({'|'.join(_ERRORS)})\b")
+"""The library's and the server's words for what is wrong; older servers have theirs amid a script's error."""
+
+_HEAD = """
+local time = redis.call('TIME')
+local now = string.format('%010d%06d', time[1], time[2])
+local epoch = redis.call('GET', KEYS[1])
+if not epoch then
+  epoch = ARGV[1] .. now
+  local set = redis.pcall('SET', KEYS[1], epoch)
+  if set.err then epoch = '' end
+end
+"""
+"""How each script begins: with the server's time, and with what tells whether it still has what it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script in Lua. It finds `now` (microseconds, 16 digits) and `epoch`, and returns `{epoch, ...}`.
+
+    Its first key is the epoch's, its first argument is text for making one; those of the call follow.
+    """
+
+    text: str
+    digest: str
+    writes: bool
+    repeats: bool
+
+    @classmethod
+    def of(cls, body: str, *, writes: bool, repeats: bool = True) -> "Script":
+        """The script with this body. It fails where it cannot write; it may be run twice instead of once."""
+        text = _HEAD + body
+        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes, repeats)
+
+
+_PROBE = Script.of("redis.call('SET', KEYS[2], '1', 'PX', 1000)\nreturn {epoch}", writes=True)
+
+
+class RedisServer:
+    """A server, by its address. For use on one event loop; nothing is connected before the first call."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        ca_file: str | None = None,
+        prefix: str = "penstock",
+        timeout: float = 0.5,
+        connections: int = 32,
+    ) -> None:
+        """`timeout` is in seconds, for a whole call with connecting and waiting; `prefix` is that of every key."""
+        self._url = url
+        self._options = {"password": password, "ssl_ca_certs": ca_file if url.startswith("rediss:") else None}
+        self._prefix = prefix
+        self._timeout = timeout
+        self._free = asyncio.Semaphore(connections)
+        self._waiting = 0
+        self._pool: ConnectionPool | None = None
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []
+        self._seed = secrets.token_hex(8)
+        self._epoch: bytes | None = None
+        self._run_id: str | None = None
+        self._failures = 0
+        self._mending: asyncio.Task[None] | None = None
+        self._warned: dict[Cause, float] = {}
+        self._closed = False
+        self.losses = 0
+        """How often the server was found to have been emptied, restarted or replaced."""
+        self.degraded: Cause | None = None
+        """What is wrong with the server, as far as the last answers tell."""
+
+    def key(self, kind: str, name: str = "") -> bytes:
+        """The server's key for something of ours."""
+        return f"{self._prefix}:{kind}{':' if name else ''}{name}".encode(errors="surrogatepass")
+
+    async def run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
+        """What a script returns besides the epoch. Raises `StoreError`, at the latest after the timeout."""
+        if self._closed:
+            raise StoreError("closed")
+        if self._failures >= FAILURES:
+            raise StoreError("unreachable")
+        if self._waiting >= MOST_WAITING:
+            raise StoreError("busy")
+        self._waiting += 1
+        try:
+            return await self._run(script, keys, arguments)
+        except (RedisError, OSError, TimeoutError) as error:
+            # its message may quote addresses and keys: it ends here
+            raise StoreError(self._failed(error)) from None
+        finally:
+            self._waiting -= 1
+
+    async def look(self) -> None:
+        """Find out whether it still takes writes, where no call would; one that is degraded is looked at anyway."""
+        if self.degraded is None:
+            with suppress(StoreError):
+                await self.run(_PROBE, (self.key("probe"),), ())
+
+    async def aclose(self) -> None:
+        """Close the connections; what waits for an answer fails."""
+        self._closed = True
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.gather(self._mending, return_exceptions=True)
+        await self._disconnect(self._open)
+
+    async def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
+        rest = (1 + len(keys), self.key("epoch"), *keys, self._seed, *arguments)
+        async with asyncio.timeout(self._timeout), self._free:
+            try:
+                answer = await self._evaluated(script, rest)
+            except Unconnected:
+                if self._closed or not script.repeats:
+                    raise
+                # most likely a connection that has ended since its last use, and so have all others
+                await self._disconnect(self._idle)
+                answer = await self._evaluated(script, rest)
+        self._answered(answer[0], script.writes)
+        return answer[1:]
+
+    async def _evaluated(self, script: Script, rest: Sequence[object]) -> list[Any]:
+        connection = self._idle.pop() if self._idle else self._new()
+        is_whole = False
+        try:
+            await _ready(connection, checks=not script.repeats)
+            try:
+                answer = await _asked(connection, "EVALSHA", script.digest, *rest)
+            except NoScriptError:  # the server has not seen it yet, or has started again
+                answer = await _asked(connection, "EVAL", script.text, *rest)
+            is_whole = True
+        except ResponseError:
+            is_whole = True
+            raise
+        finally:
+            # without waiting for anything: whoever asked may be gone
+            if is_whole and not self._closed:
+                self._idle.append(connection)
+            else:
+                await self._disconnect([connection])
+        return answer
+
+    def _new(self) -> Connection:
+        if self._pool is None:  # it only makes connections: to give them back it may wait, and then lose them
+            self._pool = ConnectionPool.from_url(
+                self._url,
+                protocol=2,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                redis_connect_func=self._connected,
+                **{name: value for name, value in self._options.items() if value is not None},
+            )
+        pool: Any = self._pool
+        connection: Connection = pool.make_connection()
+        self._open.add(connection)
+        return connection
+
+    async def _disconnect(self, connections: Collection[Connection]) -> None:
+        for connection in list(connections):
+            self._open.discard(connection)
+            if connection in self._idle:
+                self._idle.remove(connection)
+            await connection.disconnect(nowait=True)
+
+    async def _connected(self, connection: Connection) -> None:
+        """A server that started again, or another one, may lack what the last one had confirmed."""
+        await connection.on_connect()
+        await connection.send_command("INFO", "server")
+        try:
+            found = re.search(rb"run_id:(\w+)", await connection.read_response())
+        except ResponseError:  # not allowed to ask
+            found = None
+        run_id = found[1].decode() if found is not None else secrets.token_hex(8)
+        if self._run_id not in (None, run_id):
+            self.losses += 1
+        self._run_id = run_id
+
+    def _answered(self, epoch: bytes, wrote: bool) -> None:
+        if self._epoch not in (None, epoch):
+            self.losses += 1
+        self._epoch = epoch
+        self._failures = 0
+        if self.degraded is not None and (wrote or self.degraded == "unreachable"):
+            self.degraded = None
+            logger.info("state recovered")
+
+    def _failed(self, error: Exception) -> Cause:
+        found = _WORDS.search(f"{type(error).__name__} {error}") if isinstance(error, ResponseError) else None
+        cause: Cause = "closed" if self._closed else "unreachable" if found is None else _ERRORS[found[1]]
+        self._failures = self._failures + 1 if cause == "unreachable" else 0
+        if cause in ("unreachable", "full", "read_only"):
+            self._warn(cause, error)
+            self.degraded = cause
+            if self._mending is None or self._mending.done():
+                self._mending = asyncio.get_running_loop().create_task(self._mend())
+        return cause
+
+    async def _mend(self) -> None:
+        """Look once a second whether the server takes writes, until it does."""
+        while self.degraded is not None:
+            await asyncio.sleep(PROBE_EVERY)
+            try:
+                await self._run(_PROBE, (self.key("probe"),), ())
+            except (RedisError, OSError, TimeoutError) as error:
+                self._failed(error)
+
+    def _warn(self, cause: Cause, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._warned.get(cause, float("-inf")) >= _WARN_EVERY:
+            self._warned[cause] = now
+            fields = {"cause": cause, "exception": type(error).__name__}
+            logger.warning("state degraded", extra={"fields": fields})
+
+
+async def _ready(connection: Any, *, checks: bool) -> None:
+    """Connect, where that has not been done; with `checks` also where the server has ended it since."""
+    if checks and connection.is_connected:
+        try:
+            has_ended = await connection.can_read()
+        except Unconnected:
+            has_ended = True
+        if has_ended:
+            await connection.disconnect(nowait=True)
+    if not connection.is_connected:
+        await connection.connect()
+
+
+async def _asked(connection: Connection, *command: Any) -> list[Any]:
+    await connection.send_command(*command)
+    answer: list[Any] = await connection.read_response()
+    return answer

@@ -1,0 +1,1 @@
+"""Words, sentences and languages of texts, as data and rules. Pure."""

@@ -1,0 +1,168 @@
+"""The sentences of a text that state something: no questions, no suppositions, nothing that is quoted or reported."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from proxy.text.prefilter import Search, small
+
+LONGEST = 400
+"""Characters of a sentence that is looked at; longer ones are lists, code or data."""
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = re.compile(r"“[^”]*”?|«[^»]*»?|\"[^\"\n]*\"|(?m:^[ \t]*>.*$)|(?<!\w)'[^'\n]{2,}'(?!\w)|‘[^‘’\n]*’(?!\w)")
+_MARKS = re.compile(r"[“«\">‘']")
+"""Without any of these nothing is quoted."""
+# what may not stand in front of a full stop is looked for behind it: so only full stops are looked at
+_ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
+_ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
+
+_QUESTION = re.compile(
+    r"^(?:who|what|when|where|why|which|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|isn't"
+    r"|aren't|wasn't|doesn't|didn't)\b(?!.*[^?]$).*\?$|^¿|\?\s*$",
+    re.IGNORECASE,
+)
+_ASKED = Search(
+    r"\b(?:(?:ask|asked|wonder|wondering|check|verify|tell me|not sure|unsure|doubt|know|see|decide|find out)"
+    r" (?:whether|if)|whether|(?:pregunto|preguntan?|no sé|dime|verifica|comprueba|dudo|averigua|averiguar|saber)"
+    r" (?:que )?si)\b",
+)
+_SUPPOSED = Search(
+    r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
+    r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
+    r"|once upon a time"
+    r"|in (?:my|the|this|our|a) (?:story|game|dream|fiction|universe|fantasy|quiz)"
+    r"|in (?:my|this|our) (?:novel|film|movie|book)|^in (?:the|a) (?:novel|film|movie|book)"
+    r"|si|supongamos|suponiendo|supón|supon|imagina|imaginemos|imagine|finge|hipotéticamente|quizá|quizás|tal vez|acaso"
+    r"|podría|podrían|sería|serían|tendría|estaría|ojalá|digamos|como si|fuera|fuese|estuviera|puede que|érase una vez"
+    r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:historia|cuento|juego|sueño|ficción|universo)"
+    r"|en (?:mi|esta|este|nuestra) (?:novela|película|libro)|^en (?:el|la|un|una) (?:novela|película|libro))\b",
+)
+_REPORTED = Search(
+    r"\b(?:say|says|said|claim|claims|claimed|claiming|believe|believes|believed|believing|think|thinks|thought|argue|argues"
+    r"|argued|assert|asserts|asserted|allege|alleges|alleged|allegedly|supposedly|according to|rumou?rs?|myth|myths"
+    r"|misconception|wrong(?:ly)?|false|falsely|fake|incorrect|untrue|mistake|mistaken|mistakenly|lied|lying|joke|joked"
+    r"|(?:wrote|writes)(?:\s*[:,]|\b.{0,60}?\bthat\b)|reads|reading|quote|quotes|quoted|example|sentence|phrase|translate|translation|statement|pretended"
+    r"|dice|dicen|dijo|dijeron|decía|decían|diciendo|afirma|afirman|afirmó|asegura|aseguran|aseguró|cree|creen|creía"
+    r"|creyó|creo|piensa|piensan|pensaba|pienso|sostiene|según|supuestamente|presuntamente|rumor|rumores|mito|mitos|bulo"
+    r"|falso|falsa|falsamente|incorrecto|incorrecta|erróneo|errónea|mentira|broma|(?:escribió|escribe)(?:\s*[:,]|\b.{0,60}?\bque\b)|cita|citó|ejemplo"
+    r"|frase|oración|traduce|traducir|traducción|enunciado|equivocado|equivocada|error)\b",
+)
+LEAD = re.compile(
+    r"^(?:(?:please )?(?:note|remember) that|(?:we|i) (?:saw|found|found out|learned|learnt|confirmed|checked|noticed)"
+    r" that|fyi,|actually,|in fact,"
+    r"|as (?:everyone|you|we|i) knows?,|by the way,|of course,|como (?:todos saben|sabes),"
+    r"|recuerda que|ten en cuenta que|en realidad,|de hecho,"
+    r"|(?:vi|vimos|he visto|comprobé) que)\s+",
+    re.IGNORECASE,
+)
+"""A main clause that says nothing but that something is so."""
+_SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
+_BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
+_OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
+"""A number, a name or a denial: the opening says something of its own."""
+_ENCLITIC = re.compile(r"(?=\w*[áéíóú])\w*(?:me|te|se|lo|nos)")
+"""A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
+_LONGEST_OPENING = 60
+_MOST_OPENING = 7
+_MOST_CLAUSE = 3
+"""Words in front of `that`: behind more it may belong to a noun."""
+_MOST_UNMARKED = 4
+"""Words of an opening that speaks of nobody."""
+_TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
+_SPACE = re.compile(r"\s+")
+_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
+_NAMED = re.compile(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|were|has|had|\()\b)")
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it stands."""
+
+    text: str
+    start: int
+    end: int
+    """Behind its full stop."""
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """The sentences of a text in order, however they are meant. What is quoted or code is blanked out in them."""
+    blanked = _FENCE.sub(_blank, text) if "`" in text else text
+    blanked = _QUOTED.sub(_blank, blanked) if _MARKS.search(blanked) else blanked
+    start = 0
+    for found in [*_ENDS.finditer(blanked), None]:
+        end = len(blanked) if found is None else found.end()
+        raw = blanked[start:end]
+        lead = len(raw) - len(raw.lstrip(" \t\n-*•·#"))
+        trimmed = raw[lead:].rstrip()
+        if trimmed and len(trimmed) <= LONGEST:
+            yield Sentence(trimmed, start + lead, start + lead + len(trimmed))
+        start = end
+
+
+def in_full(text: str) -> Iterator[str]:
+    """The sentences of a fact; titles in it are names, and `It` at the beginning is what the one before is about."""
+    name = ""
+    for each in sentences(_SPACE.sub(" ", _TITLE_MARKS.sub(" ", text)).strip()):
+        pronoun = _PRONOUN.match(each.text)
+        full = f"{name} {each.text[pronoun.end() :]}" if pronoun and name else each.text
+        begins = _NAMED.match(full)
+        name = begins[0].strip() if begins else name
+        yield full
+
+
+def is_stated(sentence: str) -> bool:
+    """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
+    if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
+        return False
+    plain = small(sentence)
+    return not any(each.finds(sentence, plain) for each in (_ASKED, _SUPPOSED, _REPORTED))
+
+
+def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
+    """The openings of a sentence that only lead up to what it states, each with what stands behind it.
+
+    `I am sure:`, `Recuerda:`, `I'm telling you,`, a symbol. An opening is short, states something, and limits nothing:
+    what holds during the war or for students is another statement.
+    """
+    begins = _SYMBOLS.match(sentence)
+    bare = sentence[begins.end() :] if begins else sentence
+    lead = LEAD.match(bare)
+    if begins or lead:
+        yield "", bare[lead.end() :] if lead else bare
+    for found in _BREAK.finditer(bare[:_LONGEST_OPENING]):
+        opening = bare[: found.start()]
+        # `believe me` asks for belief, where `they believe` tells somebody else's
+        if _leads(opening, found[0].strip()) and (is_stated(opening) or opening.endswith(" me")):
+            yield opening, bare[found.end() :]
+
+
+def _leads(opening: str, mark: str) -> bool:
+    """Whether an opening only leads up to a statement, by its form.
+
+    In front of a comma, or of `that` or `que`, it has to speak of the speaker or the listener; a colon or a dash says
+    it by itself.
+    """
+    is_clause, is_comma = mark[:1].isalpha(), mark == ","
+    words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
+    classes = _classes()
+    if not words or len(words) > (_MOST_CLAUSE if is_clause else _MOST_OPENING) or _NO_OPENING.search(opening):
+        return False
+    if len(words) == 1 and is_comma:
+        return words[0] in classes["reply"] or _ENCLITIC.fullmatch(words[0]) is not None
+    if words[0] in classes["limit"] or not classes["doubt"].isdisjoint(words):
+        return False
+    speaks = not classes["speaker"].isdisjoint(words[:2])
+    return speaks or (not is_comma and not is_clause and len(words) <= _MOST_UNMARKED)
+
+
+@cache
+def _classes() -> dict[str, frozenset[str]]:
+    lines = files("proxy").joinpath("data/clause_openers.txt").read_text(encoding="utf-8").splitlines()
+    return {name: frozenset(words) for name, *words in (line.split() for line in lines if not line.startswith("#"))}
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\x00" * len(found[0])

@@ -1,0 +1,143 @@
+"""Tools that a request leaves out and the model calls through a constant one. Pure.
+
+A deferred tool is found by `search_tools` and called by `call_tool`, so the tool block never changes and the provider's
+prompt cache holds. The client sees plain calls of its own tools; in the conversation that it sends back they become
+calls of `call_tool` again, the same bytes each time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, encode
+from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
+
+CALL_TOOL = Tool(
+    {
+        "type": "function",
+        "function": {
+            "name": "call_tool",
+            "description": "Calls a tool that search_tools found.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "arguments": {"type": "object", "description": "As the tool's own parameters say."},
+                },
+                "required": ["name", "arguments"],
+            },
+        },
+    }
+)
+"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
+at the head of each."""
+
+OURS = (SEARCH_TOOLS, CALL_TOOL)
+
+_NAMES = frozenset(tool.name for tool in OURS)
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Wanted(NamedTuple):
+    """What a call of `call_tool` asks for."""
+
+    name: str
+    arguments: str
+    """A JSON object, as the model wrote it."""
+
+
+class Misfit(Exception):
+    """A call that cannot become one of the client's tools; the message tells the model why."""
+
+
+def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]:
+    """The tools of a request that may be left out, in their order; `client` are those that the client sent.
+
+    Only functions may, because only they have arguments in JSON, and only those whose name is theirs alone and that
+    `tool_choice` does not name. None may where the client has a tool of its own that is named like one of ours.
+    """
+    if any(tool.name in _NAMES and not is_ours(tool) for tool in client):
+        return ()
+    count = Counter([tool.name for tool in request.tools])
+    sent = {tool.name for tool in client} - {*chosen_tools(request.rest.get("tool_choice"))} - _NAMES
+    return tuple([t for t in request.tools if (name := t.name) in sent and count[name] == 1 and is_function(t)])
+
+
+def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | None = None) -> ChatRequest:
+    """A request without the tools of these names: `search_tools` and `call_tool` stand behind the others instead, and
+    calls of the tools in the conversation are calls of `call_tool`. The same request where there is none.
+
+    `kept` are the others in their order, for who knows them.
+    """
+    kept = [tool for tool in request.tools if tool.name not in left_out] if kept is None else kept
+    if len(kept) == len(request.tools):
+        return request
+    ours = [tool for tool in OURS if tool not in kept]
+    return request.with_tools([*kept, *ours]).with_messages(through_call_tool(request.messages, left_out))
+
+
+def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:
+    """Messages whose calls of the tools of these names go through `call_tool`, as the model made them."""
+    return [_wrapped(message, left_out) for message in messages]
+
+
+def is_ours(tool: Tool) -> bool:
+    """Whether a tool is one of ours, which an earlier step or request put there; a client's may have the same name."""
+    return tool.name in _NAMES and tool in OURS
+
+
+def is_function(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool takes arguments in JSON; custom tools take free text, and those of a provider are its own."""
+    inner = tool.get("function")
+    return isinstance(inner, Mapping) and bool(inner.get("name"))
+
+
+def unwrapped(arguments: str) -> Wanted:
+    """What the arguments of a call of `call_tool` ask for. Raises `Misfit`."""
+    try:
+        fields = _fields.decode(arguments)
+        name = orjson.loads(bytes(fields.get("name", b"null")))
+        inner = bytes(fields.get("arguments", b"{}")).decode()
+        value = orjson.loads(inner)
+    except (msgspec.DecodeError, msgspec.ValidationError, orjson.JSONDecodeError, UnicodeError):
+        raise Misfit('The arguments are no JSON object with "name" and "arguments".') from None
+    if not isinstance(name, str) or not name.strip():
+        raise Misfit('There is no "name": it is the tool\'s name as search_tools gives it.')
+    if others := [key for key in fields if key not in ("name", "arguments")]:
+        raise Misfit(f'All but "name" belongs into "arguments", an object: {", ".join(others)[:200]}.')
+    if isinstance(value, str):
+        inner, value = value, _parsed(value)
+    if not isinstance(value, dict):
+        raise Misfit('"arguments" must be a JSON object.')
+    return Wanted(name.strip(), inner)
+
+
+def _wrapped(message: Message, names: Set[str]) -> Message:
+    """A message whose calls of these tools go through `call_tool`."""
+    called = message.called_tools
+    if not called or names.isdisjoint(called):
+        return message
+    return message.with_changes(tool_calls=[_through(call, names) for call in message["tool_calls"]])
+
+
+def _through(call: Mapping[str, Any], names: Set[str]) -> Mapping[str, Any]:
+    function = call.get("function")
+    if not isinstance(function, Mapping) or function.get("name") not in names:
+        return call
+    given = function.get("arguments")
+    text = given if isinstance(given, str) else encode(given or {}).decode()
+    text = text.strip() or "{}"
+    inner = text if isinstance(_parsed(text), dict) else encode(text).decode()
+    arguments = f'{{"name":{encode(function["name"]).decode()},"arguments":{inner}}}'
+    return {**call, "function": {**function, "name": CALL_TOOL.name, "arguments": arguments}}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, UnicodeError):
+        return None

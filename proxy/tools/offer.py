@@ -1,0 +1,286 @@
+"""What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.context import Context, Memo
+from proxy.economics import UNCACHED
+from proxy.tools.deferral import deferrable, is_ours
+from proxy.tools.ranking import Pool, Relevance, ends, pooled, raws_of, relevance
+from proxy.tools.selection import Limits, Moment, Offer, Standing, Want, moments, request_ends
+
+_STRIDE = 32
+"""User messages that a conversation is walked through anew, at least; twice as many at most."""
+_EACH = 20
+"""What looking at a tool takes, as characters: 200 tools are looked at on the event loop."""
+_ALONE = 0.8
+"""What a short message by itself counts for, beside the two together with the words before it."""
+_NEARLY = 0.1
+"""A tool's score may be so much lower than the floor of relevance, which is the cosine of the nearest small talk."""
+_ALL = "all"
+"""What is remembered where all tools are offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the operator wants to be offered."""
+
+    least: int
+    """As many tools are offered even if fewer fit, where a search finds the others."""
+    max_tokens: int
+    """The most tokens that the definitions may take."""
+    always: tuple[str, ...]
+    """Globs of tools that never leave."""
+    small_talk: str
+    """What small talk gets: `none`, `select` or `all`."""
+    wait: float
+    """Seconds to wait for vectors."""
+    examples: Mapping[str, Sequence[str]]
+    """What people say who need a tool, by globs of its name."""
+    groups: Mapping[str, Sequence[str]]
+    """Globs of the tools of each group."""
+
+
+class Clients(NamedTuple):
+    """The client's tools in a request."""
+
+    tools: tuple[Tool, ...]
+    reachable: frozenset[str]
+    """The names of those that can be called though they are left out."""
+    others: int
+    """How many cannot."""
+
+
+async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
+    """The tools of a request that the client sent; where no step changed them, found once for the same definitions."""
+    if request.tools is not ctx.incoming.tools:
+        sent = {id(tool) for tool in ctx.incoming.tools}
+        tools = tuple([tool for tool in request.tools if id(tool) in sent and not is_ours(tool)])
+        return _clients(tools, request, ctx)
+
+    def work() -> tuple[tuple[int, ...], frozenset[str], int]:
+        places = tuple([place for place, tool in enumerate(request.tools) if not is_ours(tool)])
+        found = _clients(tuple([request.tools[place] for place in places]), request, ctx)
+        return places, found.reachable, found.others
+
+    raws = raws_of(request.tools)
+    key = ("client's tools", hash(raws), len(raws), chosen_tools(request.rest.get("tool_choice")), ctx.runs_tools)
+    places, reachable, others = await ctx.once.of_key(key, _EACH * len(raws), work)
+    every = len(places) == len(request.tools)
+    return Clients(request.tools if every else tuple([request.tools[place] for place in places]), reachable, others)
+
+
+def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Clients:
+    found = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
+    reachable = frozenset([tool.name for tool in found])
+    return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
+
+
+class Finding:
+    """Finds the tools to offer in one request."""
+
+    def __init__(
+        self,
+        wishes: Wishes,
+        request: ChatRequest,
+        ctx: Context,
+        tools: Sequence[Tool],
+        within_reach: frozenset[str] = frozenset(),
+    ) -> None:
+        """`tools` are the client's; those of the names `within_reach` can be called though they are left out. Where
+        there are any, no other one leaves; where there are none, any may, but not one that was called."""
+        self._wishes, self._request, self._ctx, self._tools = wishes, request, ctx, tools
+        self._messages = ctx.incoming.messages
+        self._within_reach = within_reach
+        self._pinned: frozenset[int] = frozenset()
+        self._now = 0
+        self._kind: type[Offer | Standing] = Offer
+        self._is_provisional = False
+        self.how = "as before"
+        """How the tools were found."""
+
+    async def selected(
+        self, keep: int, sizes: tuple[int, ...], search: int, *, is_forced: bool
+    ) -> frozenset[int] | None:
+        """The places of at most `keep` tools to offer; None for all of them.
+
+        `sizes` are the tools' tokens, `search` those of what finds the others. What is forced need not pay for itself.
+        """
+        pool = await self._pool()
+        limits = Limits(
+            keep,
+            self._wishes.least if self._within_reach else keep,
+            self._wishes.max_tokens,
+            sizes,
+            pool.groups,
+            self._ctx.model.cache,
+            is_forced=is_forced,
+            idle_has_all=self._wishes.small_talk == "all" and not is_forced,
+            called_must_stay=not self._within_reach,
+            search=search,
+        )
+        return await self._chosen(pool, limits)
+
+    async def narrowed(self, keep: int, sizes: tuple[int, ...]) -> frozenset[int] | None:
+        """The places of the tools that may be called, where all are offered: changing them costs nothing."""
+        pool = await self._pool()
+        limits = Limits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
+        return await self._chosen(pool, limits)
+
+    async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
+        """The places of the sections that stay in the system prompt, for which the first `count` tools stand; None for
+        all of them. The tools that are offered take so many tokens."""
+        pool = await self._pool()
+        limits = Limits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
+        self._kind = Standing
+        return await self._chosen(pool, limits)
+
+    async def _pool(self) -> Pool:
+        pool = await pooled(self._tools, self._ctx, self._wishes.examples, self._wishes.groups)
+        fixed = chosen_tools(self._request.rest.get("tool_choice"))
+        key = ("tools always offered", pool.digest, self._wishes.always, fixed, self._within_reach)
+        size = _EACH * len(self._tools)
+        self._pinned = await self._ctx.once.of_key(key, size, lambda: frozenset(self._staying(fixed)))
+        return pool
+
+    def _staying(self, fixed: Collection[str]) -> Iterator[int]:
+        for place, tool in enumerate(self._tools):
+            is_out_of_reach = self._within_reach and tool.name not in self._within_reach
+            if is_out_of_reach or tool.name in fixed or matches(tool.name, self._wishes.always):
+                yield place
+
+    async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
+        found = moments(self._messages)
+        if not limits.called_must_stay:  # then calls change nothing
+            found = [moment for moment in found if moment.queries]
+        # where the walk begins moves in strides: not with each message
+        found = found[max(0, (len(found) // _STRIDE - 1) * _STRIDE) :]
+        if not found:  # nobody asked for anything
+            return self._as_it_is(tuple(range(len(self._tools))) if limits.is_forced else None, limits)
+        memo = self._ctx.memo
+        if memo is None:
+            return self._as_it_is(_read(await self._walked(pool, limits, found, [None] * (len(found) - 1))), limits)
+        about = (
+            self._kind.__name__, pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced,
+            limits.called_must_stay, limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
+        )  # fmt: skip
+        begin = raws_of(self._messages[: found[-1].end])
+        # most requests of an agent have nothing but results behind what they had: their key was worked out before
+        local = ("tools of a moment", about, hash(begin), len(begin), len(found))
+        key = self._ctx.once.known([local])[0]
+        known = (await memo.known([key]))[0] if key is not None else None
+        if known is None:
+            known, key = await self._remembered(memo, pool, limits, found, _keys(about, begin, found))
+            self._ctx.once.remember(local, key)
+        return self._as_it_is(_read(known), limits)
+
+    async def _remembered(
+        self, memo: Memo, pool: Pool, limits: Limits, found: Sequence[Moment], keys: Sequence[str]
+    ) -> tuple[str, str]:
+        """The tools of the last moment as they are remembered, and their key."""
+        *before, known = await memo.known(keys)
+        if known is None:
+            known = await self._walked(pool, limits, found, before)
+            if not self._is_provisional:  # else the conversation would keep what was chosen while the model loaded
+                known = await memo.settle(keys[-1], known)
+        return known, keys[-1]
+
+    async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], known: Sequence[str | None]) -> str:
+        """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
+        self._now = found[-1].end
+        wants = await asyncio.gather(*(self._want(pool, moment) for moment in found))
+        message_sizes = await self._ctx.tokens.sizes(self._messages)
+        offer = self._kind(limits, request_ends(self._messages), message_sizes, self._pinned)
+        called: frozenset[int] = frozenset()
+        begin = 0
+        for want, settled in zip(wants, [*known, None], strict=True):
+            called |= self._called(self._messages[begin : want.end])
+            begin = want.end
+            offer.decide(want if settled is None else want._replace(settled=_read(settled)), called)
+        return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
+
+    async def _want(self, pool: Pool, moment: Moment) -> Want:
+        if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
+            return Want(moment.end, None)
+        key = (
+            "tools wanted",
+            self._kind,
+            pool.digest,
+            moment.queries,
+            self._ctx.embedder.name if self._ctx.embedder else "",
+        )
+        known: Want | None = self._ctx.once.known([key])[0]
+        if known is not None and moment.end != self._now:
+            return known._replace(end=moment.end)
+        wait = self._wishes.wait
+        # a short message is about no section that only the words before it are about: it keeps those that stand
+        queries = moment.queries[:1] if self._kind is Standing else moment.queries
+        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in queries))
+        embedder = self._ctx.embedder
+        near = await embedder.floor(ends(queries[0]), wait=wait) if embedder else None
+        is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
+        if moment.end == self._now:
+            self._is_provisional = embedder is not None and embedder.is_behind and not is_complete
+            self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
+        want = _wanted(moment.end, found, (near or 0.0) - _NEARLY)
+        if is_complete:
+            self._ctx.once.remember(key, want)
+        return want
+
+    def _as_it_is(self, chosen: tuple[int, ...] | None, limits: Limits) -> frozenset[int] | None:
+        """What was chosen, and what must stay besides: for that the least wanted leaves."""
+        if chosen is None:
+            return None
+        must = self._pinned
+        if limits.called_must_stay:
+            must |= self._called(self._messages) | self._called(self._request.messages)
+        others = [place for place in chosen if place not in must]
+        return must | frozenset(others[: max(0, limits.keep - len(must))])
+
+    def _called(self, messages: Sequence[Message]) -> frozenset[int]:
+        names = {name for message in messages for name in message.called_tools}
+        return (
+            frozenset(place for place, tool in enumerate(self._tools) if tool.name in names) if names else frozenset()
+        )
+
+
+def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
+    """What a moment wants, by what was found for its words and, if they are short, for them and those before them.
+
+    The vector of both says more about an answer to a question. What is clearly wanted is so by either.
+    """
+    alone, both = found[0], found[-1]
+    pairs = [*zip(alone.scores, both.scores, strict=True)]
+    if not (alone.has_meaning and both.has_meaning):
+        return Want(end, tuple(map(max, pairs)))
+    scores = tuple([max(_ALONE * one, other) for one, other in pairs])
+    return Want(end, scores, clear=tuple(map(min, pairs)), floor=floor)
+
+
+def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Moment]) -> list[str]:
+    """A key for each moment, of all that its tools depend on; the same on every replica."""
+    fixed = [sorted(each) if isinstance(each, frozenset) else each for each in about]
+    running = blake2b(repr(fixed).encode(), digest_size=16)
+    keys: list[str] = []
+    begin = 0
+    for moment in found:
+        for raw in messages[begin : moment.end]:
+            running.update(b"%d " % len(raw))
+            running.update(raw)
+        begin = moment.end
+        keys.append(f"tools-{running.hexdigest()}")
+    return keys
+
+
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Whether a tool's name matches one of some globs."""
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _read(known: str) -> tuple[int, ...] | None:
+    return None if known == _ALL else tuple(int(place) for place in known.split(",") if place)

@@ -1,0 +1,122 @@
+"""Archived content as lines that can be read, numbered and searched."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from proxy.chat import ROLES, Message, called_name
+from proxy.compaction import arguments_of, callers
+from proxy.compaction.lines import WIDEST
+from proxy.text.bm25 import Lexical, counted, fits
+
+READ = 8 * 2**20
+"""Characters of one content that are read; what is behind them is only to be had as a whole."""
+_ORIGIN = 200
+"""Characters of a call that say where a content came from."""
+_TALLEST = 12
+_LARGEST = 800
+"""Lines and characters of a passage, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A few lines of a content that fit a query."""
+
+    handle: str
+    first: int
+    """The number of its first line, from 1."""
+    lines: tuple[str, ...]
+    of: int
+    """How many lines the content has."""
+    origin: str = ""
+    """Where the content came from: the call of a tool."""
+
+
+def readable(content: str) -> str:
+    """Content as text: messages that left as JSON lines say who said what; anything else is as it is."""
+    if not content.startswith("{") or len(content) > READ:
+        return content
+    try:
+        found = [orjson.loads(line) for line in content.split("\n") if line]
+    except ValueError:
+        return content
+    return "\n".join(map(_said, found)) if all(map(_is_message, found)) else content
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, none longer than `WIDEST`."""
+    lines: list[str] = []
+    for line in text[:READ].splitlines():
+        if len(line) <= WIDEST:
+            lines.append(line)
+        else:
+            lines += [line[start : start + WIDEST] for start in range(0, len(line), WIDEST)]
+    return lines
+
+
+def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[str, str]:
+    """The calls that results came from, by the handle of the result's text: name and arguments, which name a file."""
+    found: dict[str, str] = {}
+    for place, call in callers(messages, _ORIGIN).items():
+        texts = (part["text"] for part in messages[place].parts if isinstance(part.get("text"), str))
+        found |= dict.fromkeys(map(handle, (messages[place].text, *texts)), call)
+    return found
+
+
+def best_passages(
+    contents: Sequence[tuple[str, str]], query: str, most: int = 8, origins: Mapping[str, str] | None = None
+) -> list[Passage]:
+    """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated.
+
+    A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
+    """
+    known = [(origins or {}).get(handle, "") for handle, _ in contents]
+    shares = [fit.share for fit in fits(query, [counted(origin) for origin in known])]
+    passages: list[Passage] = []
+    weights: list[float] = []
+    firsts: set[int] = set()
+    for (handle, content), origin, share in zip(contents, known, shares, strict=True):
+        firsts.add(len(passages))
+        fresh = [replace(each, origin=origin) for each in _passages(handle, lines_of(readable(content)))]
+        passages += fresh
+        weights += [share] * len(fresh)
+    scores = Lexical(["\n".join(each.lines) for each in passages]).scores(query)
+    top = max(scores, default=0.0) or 1.0
+    # of a content that only its origin speaks for, the beginning is enough
+    fitting = [at for at, score in enumerate(scores) if score > 0 or (weights[at] and at in firsts)]
+    ranked = sorted(fitting, key=lambda at: -scores[at] - top * weights[at])
+    best: list[Passage] = []
+    shown: set[str] = set()
+    for place in ranked:
+        passage = passages[place]
+        if not shown.issuperset(passage.lines):
+            shown.update(passage.lines)
+            best.append(passage)
+        if len(best) == most:
+            break
+    return best
+
+
+def _passages(handle: str, lines: Sequence[str]) -> list[Passage]:
+    passages: list[Passage] = []
+    start = size = 0
+    for place, line in enumerate(lines):
+        if place > start and (place - start == _TALLEST or size + len(line) > _LARGEST):
+            passages.append(Passage(handle, start + 1, tuple(lines[start:place]), len(lines)))
+            start, size = place, 0
+        size += len(line)
+    if lines:
+        passages.append(Passage(handle, start + 1, tuple(lines[start:]), len(lines)))
+    return passages
+
+
+def _is_message(found: Any) -> bool:
+    return isinstance(found, dict) and found.get("role") in ROLES and ("content" in found or "tool_calls" in found)
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    message = Message(found)
+    calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in found.get("tool_calls") or ()]
+    return f"{message.role}: " + "\n".join(filter(None, (message.text, *calls)))

@@ -1,0 +1,138 @@
+"""The internal tool `recall`: how the model gets back what left its context."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol
+
+from proxy.chat import Message, Tool
+from proxy.context import Archive, Unavailable
+from proxy.tools.originals import best_passages, origins
+from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
+
+MOST_TEXTS = 500
+_SHORTEST = 1500
+MOST_SEARCHED = 8 * 2**20
+"""Texts and characters that a query searches: the latter take about half a second of a thread."""
+
+DEFINITION = Tool(
+    {
+        "type": "function",
+        "function": {
+            "name": "recall",
+            "description": 'Reads text that left this conversation, by its recall("HANDLE"): all, or by line, regex '
+            "pattern or JMESPath path. query searches all of it.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "handle": {"type": "string"},
+                    "query": {"type": "string"},
+                    "pattern": {"type": "string"},
+                    "path": {"type": "string"},
+                    "first_line": {"type": "integer"},
+                    "last_line": {"type": "integer"},
+                },
+            },
+        },
+    }
+)
+"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
+at the head of each."""
+
+_NEITHER = 'Give a handle as it stands in the conversation, {"handle": "..."}, or words to search: {"query": "..."}.'
+_GONE = "Nothing is kept under this handle, or no longer. Do not ask for it again; a query searches what there is."
+
+_NOT_NOW = (
+    "What left this conversation cannot be read right now. It is not lost: go on without it, and ask again later."
+)
+
+
+class Readable(Archive, Protocol):
+    """An archive that says what is in it."""
+
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was used last, the latest first."""
+
+
+class Recall:
+    """Reads and searches an archive for the model. Whatever it is asked, it answers in words, and never at length."""
+
+    name = DEFINITION.name
+    definition = DEFINITION
+
+    def __init__(
+        self,
+        archive: Readable,
+        threads: Executor | None = None,
+        *,
+        messages: Sequence[Message] = (),
+        longest: int = LONGEST,
+    ) -> None:
+        """Patterns and paths are a model's own and may take seconds: they run in `threads`, or the loop's default.
+
+        `messages` are the conversation's, in full: a search weighs which call a text came from. An answer has at most
+        `longest` characters, so that it fits beside the prompt.
+        """
+        self._archive = archive
+        self._threads = threads
+        self._messages = messages
+        self._longest = max(_SHORTEST, min(LONGEST, longest))
+
+    async def run(self, arguments: str) -> str:
+        """The text behind a handle, the part of it that was asked for, or where the words of a query stand."""
+        try:
+            asked = _object(arguments)
+            part, handle, query = Part.of(asked), text(asked, "handle"), text(asked, "query")
+            if handle is not None:
+                return await self._read(handle.strip(" \"'`"), part, query)
+            return await self._search(query or part.pattern)
+        except Mistake as mistake:
+            return str(mistake)
+        except Unavailable:
+            return _NOT_NOW
+
+    async def _read(self, handle: str, part: Part, query: str | None) -> str:
+        content = await self._archive.fetch(handle)
+        if content is None:
+            raise Mistake(_GONE)
+        if query is None:
+            return await self._in_thread(partial(part_of, content, part, self._longest))
+        found = await self._in_thread(partial(self._found, [(handle, content)], query))
+        return found or "No line has these words: try others, or a pattern."
+
+    async def _search(self, query: str | None) -> str:
+        if query is None:
+            raise Mistake(_NEITHER)
+        handles = await self._archive.handles(MOST_TEXTS + 1)
+        if not handles:
+            raise Mistake("Nothing has left this conversation yet: it is all before you.")
+        contents: list[tuple[str, str]] = []
+        room = MOST_SEARCHED
+        for handle in handles[:MOST_TEXTS]:
+            content = await self._archive.fetch(handle)
+            if content is not None and len(content) <= room:
+                contents.append((handle, content))
+                room -= len(content)
+        found = await self._in_thread(partial(self._found, contents, query)) or "No text has these words: try others."
+        if len(contents) < len(handles):
+            found += f"\n[not all was searched, but {len(contents)} texts: those used last that are not too long]"
+        return found
+
+    def _found(self, contents: list[tuple[str, str]], query: str) -> str:
+        known = origins(self._messages, self._archive.handle)
+        return as_answer(best_passages(contents, query, origins=known), self._longest)
+
+    async def _in_thread(self, work: Callable[[], str]) -> str:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _object(arguments: str) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        raise Mistake(f"The arguments are not valid JSON. {_NEITHER}") from None
+    if not isinstance(asked, dict):
+        raise Mistake(_NEITHER)
+    return asked

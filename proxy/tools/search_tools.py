@@ -1,0 +1,237 @@
+"""The internal tool `search_tools`: how the model finds tools of the client that the request leaves out."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from itertools import accumulate
+from typing import Any
+
+from proxy.chat import Message, Tool, called_name, encode
+from proxy.context import Context
+from proxy.text.bm25 import Lexical
+from proxy.tools.ranking import pooled, relevance
+
+DEFINITION = Tool(
+    {
+        "type": "function",
+        "function": {
+            "name": "search_tools",
+            "description": "Finds more tools by what they do. Not all tools are listed here: search before you say "
+            "that something cannot be done.",
+            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+        },
+    }
+)
+"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
+at the head of each."""
+
+MOST = 5
+"""Tools that one search finds."""
+FURTHER = 5
+"""Tools that it names besides, the next best ones: some 25 tokens for each."""
+_ABOUT = 80
+"""Characters of a description that stand beside such a name."""
+MOST_CHARACTERS = 16_000
+"""Characters of an answer: some 4,000 tokens. A definition that does not fit is shortened; a single one has all."""
+_SHORT = 1500
+"""Characters kept for each of the tools that are still to come."""
+_MOST_ALONE = 60_000
+"""Characters of a single schema; more than that is cut off."""
+_SHORTENED = "Shortened: search for its exact name to see all of it."
+_STANDS = "Fits too; its definition is in another result. Search for its exact name to see it again."
+_MOST_NAMES = 200
+_PATIENCE = 2.0
+"""Seconds that a search waits for vectors: far less than the model needs to ask for it."""
+_FITS = 0.2
+"""The relevance of the best tool below which none is found. Who searches wants something: it is low."""
+
+_log = logging.getLogger("penstock.tools")
+
+Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
+"""The tools that fit a query, the best first; none where nothing fits."""
+
+
+def left_out(sent: Sequence[Tool], offered: Sequence[Tool]) -> tuple[Tool, ...]:
+    """The tools that a client sent and that a request no longer offers."""
+    names = {tool.name for tool in offered}
+    return tuple(tool for tool in sent if tool.name and tool.name not in names)
+
+
+class SearchTools:
+    """Searches the tools that one request leaves out. Whatever it is asked, it answers in words."""
+
+    name = DEFINITION.name
+    definition = DEFINITION
+
+    def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str, messages: Sequence[Message] = ()) -> None:
+        """`tools` are those that are left out; `how` says how a tool that was found is called.
+
+        What earlier searches in `messages` found is only named: its definition stands there, and is paid for.
+        """
+        self._tools = tools
+        self._rank = rank
+        self._how = how
+        self._messages = messages
+        self._shown: set[str] = set()
+        self._in_turn = asyncio.Lock()
+
+    async def run(self, arguments: str) -> str:
+        """The definitions of the tools that fit best, a line of JSON for each."""
+        query = _query(arguments)
+        if not query:
+            return 'Say what the tool should do: {"query": "..."}.' + self._names()
+        async with self._in_turn:  # parallel searches give the same answers each time
+            return await self._found(query)
+
+    async def _found(self, query: str) -> str:
+        named = [tool for tool in self._tools if tool.name == query][:1]
+        ranked = named or [*await self._rank(query, self._tools)]
+        found = ranked[:MOST]
+        if not found:
+            return "No tool fits: try other words." + self._names()
+        standing = set() if named else {tool.name for tool in found_in(self._messages, found)} | self._shown
+        new = [tool for tool in found if tool.name not in standing]
+        self._shown |= {tool.name for tool in new}
+        again = [encode({"name": tool.name, "note": _STANDS}).decode() for tool in found if tool.name in standing]
+        others = [_named_only(tool) for tool in ranked[MOST : MOST + FURTHER]]
+        further = [f"May fit too; an exact name as the query shows one: {'; '.join(others)}"] if others else []
+        return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again, *further])
+
+    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
+        """The tools that searches found last; where nothing is offered and nothing found, the first ones."""
+        found = found_in(messages, self._tools)[::-1] or (() if offered else self._tools)
+        sizes = accumulate(len(encode(tool)) for tool in found)
+        return [tool for tool, size in zip(found, sizes, strict=True) if size <= MOST_CHARACTERS] or found[:1]
+
+    def _names(self) -> str:
+        names = ", ".join(tool.name[:100] for tool in self._tools[:_MOST_NAMES])
+        more = len(self._tools) - _MOST_NAMES
+        return f" There are: {names}{f' and {more} others' if more > 0 else ''}."
+
+
+def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Those of the tools that the searches in a conversation found, in the order of finding. Nothing is stored: the
+    answers stand in the conversation, on every replica."""
+    known = {tool.name: tool for tool in tools}
+    names = dict.fromkeys(name for answer in _answers(messages) for name in _named(answer) if name in known)
+    return tuple(known[name] for name in names)
+
+
+def by_relevance(
+    tools: Sequence[Tool],
+    ctx: Context,
+    examples: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
+    threads: Executor | None = None,
+) -> Rank:
+    """Ranks by words and meaning among all of a client's `tools`, as the choice of what is offered does.
+
+    Where there are no vectors, or ranking fails, words alone decide (`by_words`).
+    """
+    words = by_words(threads)
+
+    async def rank(query: str, wanted: Sequence[Tool]) -> Sequence[Tool]:
+        try:
+            found = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
+        except Exception as error:
+            _log.warning("tools are searched by words alone", extra={"fields": {"error": type(error).__name__}})
+            return await words(query, wanted)
+        if not found.has_meaning:
+            return await words(query, wanted)
+        names = {tool.name for tool in wanted}
+        order = sorted(range(len(tools)), key=lambda place: (-found.scores[place], place))
+        fitting = [place for place in order if tools[place].name in names]
+        return [tools[place] for place in fitting] if fitting and found.scores[fitting[0]] >= _FITS else []
+
+    return rank
+
+
+def by_words(threads: Executor | None = None) -> Rank:
+    """Ranks tools by the words of their names, descriptions and parameters, in `threads`, or the loop's default."""
+
+    async def rank(query: str, tools: Sequence[Tool]) -> Sequence[Tool]:
+        return await asyncio.get_running_loop().run_in_executor(threads, _ranked, query, tools)
+
+    return rank
+
+
+def _ranked(query: str, tools: Sequence[Tool]) -> list[Tool]:
+    scores = Lexical([_text(tool) for tool in tools]).scores(query)
+    places = sorted((place for place, score in enumerate(scores) if score > 0), key=lambda place: -scores[place])
+    return [tools[place] for place in places]
+
+
+def _text(tool: Tool) -> str:
+    function = _inner(tool)
+    parameters = encode(function.get("parameters") or {}).decode()
+    return f"{tool.name} {function.get('description') or ''} {parameters}"
+
+
+def _inner(tool: Tool) -> Mapping[str, Any]:
+    inner = tool.get("function") or tool.get("custom")
+    return inner if isinstance(inner, Mapping) else tool
+
+
+def _query(arguments: str) -> str:
+    try:
+        asked = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    query = asked.get("query") if isinstance(asked, dict) else None
+    return query.strip() if isinstance(query, str) else ""
+
+
+def _shown(tools: Sequence[Tool]) -> Iterator[str]:
+    """The definitions, whole where they fit; the best come first, so they have the most room."""
+    room = MOST_CHARACTERS
+    for others, tool in zip(range(len(tools) - 1, -1, -1), tools, strict=True):
+        inner = _inner(tool)
+        whole = encode({key: inner[key] for key in ("name", "description", "parameters") if inner.get(key)}).decode()
+        line = whole if len(whole) <= room - _SHORT * others else _shortened(tool, alone=len(tools) == 1)
+        room -= len(line)
+        yield line
+
+
+def _named_only(tool: Tool) -> str:
+    about = " ".join(str(_inner(tool).get("description") or "").split())
+    return f"{tool.name[:100]} ({about[:_ABOUT]})" if about else tool.name[:100]
+
+
+def _shortened(tool: Tool, *, alone: bool) -> str:
+    inner = _inner(tool)
+    description = str(inner.get("description") or "")
+    about: dict[str, Any] = {"name": tool.name, "description": description[:300]}
+    parameters = inner.get("parameters")
+    if alone:  # nothing else would show it
+        whole = encode(parameters).decode()
+        shown = parameters if len(whole) <= _MOST_ALONE else whole[:_MOST_ALONE]
+        return encode({"name": tool.name, "description": description[:4000], "parameters": shown}).decode()
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    if isinstance(properties, Mapping):
+        about["parameter_names"] = [str(name)[:40] for name in properties][:20]
+    return encode({**about, "note": _SHORTENED}).decode()
+
+
+def _answers(messages: Sequence[Message]) -> Iterator[str]:
+    """The answers of the searches in a conversation."""
+    asked: set[str] = set()
+    for message in messages:
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in asked:
+                yield message.text
+        else:
+            calls = message.get("tool_calls") or ()
+            asked = {str(call.get("id")) for call in calls if called_name(call) == DEFINITION.name}
+
+
+def _named(answer: str) -> Iterator[str]:
+    for line in answer.split("\n"):
+        if line.startswith("{"):
+            try:
+                name = json.loads(line).get("name")
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(name, str):
+                yield name

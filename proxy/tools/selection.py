@@ -1,0 +1,320 @@
+"""Which tools a conversation is offered, worked out again from its beginning: the same wherever it is, and steady.
+
+The set is chosen at the first user message that wants something. At a later one it changes only if a tool that this
+message clearly wants is missing, and only if what the set has saved so far pays for writing the prompt anew. Pure.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from proxy.chat import Message
+from proxy.context import CacheRules
+from proxy.economics import may_be_cached, prompt_cost
+from proxy.text.small_talk import is_small_talk
+from proxy.tools.ranking import NOTHING
+
+_FADES = 0.8
+"""What an earlier message's wants count for at the next one."""
+_URGENT = 3
+_WANTED = 5
+"""The best tools for a message, and for the conversation up to it, that should not be missing."""
+_USED = 2
+_RENEWED = 3
+"""The part of the most tools, one in so many, that goes to those called before where the choice begins, and to the best
+ones where it changes: one change spares the next ones."""
+_SURE = 0.8
+_UNSURE = 0.16
+"""A tool fits beside the best one if it has this part of its score, less so much: few do where one stands out, many
+where none fits well. Of twenty requests whose tool is among the thirty best, one loses it by that."""
+_HELD = 0.3
+"""What the tools of the last group that was asked for gain when others come."""
+_REQUESTS = 10
+_GROWS = 150
+"""For how many further requests a conversation is expected to go on, when it begins, and by how many tokens each."""
+_SPENT = 7 / 8
+"""The part of what was saved that a change may cost: counts are estimates, and a conversation may end right behind."""
+_WORTH = 0.9
+"""The part of the definitions that is left at most where tools are left out: less is not worth a search."""
+_ABOUT = 0.25
+"""A message with a lower score is not about a section."""
+_SHORT = 200
+"""Characters of a user message that may mean anything by itself: `yes, the second one`."""
+_BEFORE = 300
+"""Characters of the assistant's words before it that are read with it."""
+
+
+class Moment(NamedTuple):
+    """A request at which the set may change: the first after a user message, or after a tool's first call."""
+
+    end: int
+    """How many messages it has."""
+    queries: tuple[str, ...]
+    """What is asked: the user's words, and short ones with the assistant's before them; none after a call."""
+    is_idle: bool = False
+    """Whether it is small talk, and no answer to a question."""
+
+
+class Want(NamedTuple):
+    """What a moment wants."""
+
+    end: int
+    scores: tuple[float, ...] | None
+    """How well each tool fits; None for small talk and calls, which want none."""
+    settled: tuple[int, ...] | None = None
+    """The tools that were chosen then, if that is known."""
+    clear: tuple[float, ...] | None = None
+    """How clearly each is wanted, where that is less; None where nothing is known but words."""
+    floor: float = 0.0
+    """What has a lower score is not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be offered, and what it costs."""
+
+    keep: int
+    """The most tools."""
+    least: int
+    """As many are offered even if fewer fit."""
+    max_tokens: int
+    sizes: tuple[int, ...]
+    """The tokens of each tool."""
+    groups: tuple[str, ...]
+    """The group of each tool, empty for none."""
+    rules: CacheRules
+    is_forced: bool = False
+    """Whether the set need not pay for itself: the provider takes no more tools than these, or changes are free."""
+    idle_has_all: bool = False
+    """Whether all tools are offered until a message wants something."""
+    called_must_stay: bool = True
+    """Whether tools that were called must be offered. Where they can be called without that, one that is offered only
+    never leaves."""
+    search: int = 0
+    """The tokens of what finds the tools that are left out."""
+
+
+def moments(messages: Sequence[Message]) -> list[Moment]:
+    """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
+    found: list[Moment] = []
+    called: set[str] = set()
+    begin, last = 0, ""
+    for end in request_ends(messages):
+        words: list[str] = []
+        new: set[str] = set()
+        for message in messages[begin:end]:
+            role = message.get("role")
+            if role == "assistant":
+                last = message.text or last
+                new.update(message.called_tools)
+            elif role == "user" and (said := message.text).strip():
+                words.append(said)
+        begin, text = end, "\n".join(words)
+        new -= called
+        called |= new
+        if text:
+            is_short = last and len(text) <= _SHORT
+            queries = (text, f"{last[-_BEFORE:]}\n{text}") if is_short else (text,)
+            found.append(Moment(end, queries, is_small_talk(text) and "?" not in last))
+        elif new:
+            found.append(Moment(end, ()))
+    return found
+
+
+def request_ends(messages: Sequence[Message]) -> list[int]:
+    """How many messages each request had: every answer followed one, and the last has all."""
+    answered = [place for place, message in enumerate(messages) if place and message.get("role") == "assistant"]
+    return [*answered, len(messages)]
+
+
+class Offer:
+    """The set as it stands while a conversation is walked through."""
+
+    def __init__(
+        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+    ) -> None:
+        """`ends` says how many messages each request had; `pinned` are the tools that are always offered."""
+        self._limits = limits
+        self._ends = ends
+        self._before = [0, *accumulate(message_sizes)]
+        self._pinned = frozenset(pinned)
+        self._all = sum(limits.sizes)
+        self._wants = [0.0] * len(limits.sizes)
+        self._held = ""
+        self._saved = 0.0
+        self._last: int | None = None
+        self._has_begun = self._is_declined = False
+        self.chosen: tuple[int, ...] | None = None
+        """The tools, the most wanted first; None where all are offered."""
+
+    def decide(self, want: Want, called: Collection[int]) -> None:
+        """Choose, or change what was chosen, at a moment. `called` are the tools called before it."""
+        self._count_until(want.end)
+        scores = want.scores
+        is_clear = scores is not None and max(scores, default=0.0) >= NOTHING
+        if scores is not None and (is_clear or not self._has_begun):
+            faded = [_FADES * then for then in self._wants]
+            self._wants = [now if now > then else then for now, then in zip(scores, faded, strict=True)]
+        new = want.settled
+        free = not self._limits.called_must_stay
+        must = self._pinned | ({*called} & {*(self.chosen or ())} if free else {*called})
+        if new is None:
+            new = self._proposed(want if is_clear or not self._has_begun else want._replace(scores=None), must, called)
+            if new is not None and not self._is_paid_for(new, want.end, must):
+                # few tools may be too short to be cached
+                new = self._filled(must, [*new, *self._best()]) if self.chosen is None and scores is not None else None
+                if new is None or not self._is_paid_for(new, want.end, must):
+                    self._is_declined = self._is_declined or self.chosen is None
+                    new = None
+        self._pass(want.end, self.chosen if new is None else new)
+        if new is not None:
+            self.chosen = new
+            self._has_begun = self._has_begun or scores is not None
+        if scores is not None and is_clear:
+            self._held = self._limits.groups[max(range(len(scores)), key=scores.__getitem__)]
+
+    def _proposed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
+        """The tools that a moment would have; None for those that there are."""
+        scores = want.scores
+        if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
+            return None
+        if not self._has_begun:
+            used = [place for place in self._best() if place in called][: self._limits.keep // _USED]
+            return self._filled(must, () if scores is None else [*used, *self._fitting()])
+        lacking = {*must} - {*(self.chosen or ())}
+        if lacking:  # called, though it was not offered: who needs it needs its group
+            groups = {self._limits.groups[place] for place in lacking} - {""}
+            near = [place for place in self._best() if self._limits.groups[place] in groups]
+            return self._filled(must, [*near, *self._fitting()])
+        return None if scores is None else self._changed(want, must, called)
+
+    def _changed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
+        """Another set, if this one lacks a tool that is clearly wanted."""
+        clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
+        there = set(self.chosen or ())
+        best = self._best()
+        urgent = sorted(range(len(clear)), key=lambda place: (-clear[place], place))[:_URGENT]
+        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and clear[p] >= lowest]
+        if not missing:
+            return None
+        renewed = best[: self._limits.keep // _RENEWED]
+        groups, held = self._limits.groups, self._held
+        stay = sorted(there, key=lambda p: (-self._wants[p] - _HELD * bool(held and groups[p] == held), p))
+        return self._filled(must, [*missing, *sorted({*called} - there), *renewed, *stay])
+
+    def _best(self) -> list[int]:
+        return sorted(range(len(self._wants)), key=lambda place: (-self._wants[place], place))
+
+    def _fitting(self) -> list[int]:
+        """The tools that fit, the most wanted first."""
+        best = self._best()
+        lowest = _SURE * self._wants[best[0]] - _UNSURE if best else 0.0
+        return [place for rank, place in enumerate(best) if rank < self._limits.least or self._wants[place] >= lowest]
+
+    def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
+        """What must be offered, and of the others, in their order, what fits; the most wanted first."""
+        taken = dict.fromkeys(sorted(must))
+        tokens = self._tokens(taken)
+        for place in others:
+            if len(taken) >= self._limits.keep:
+                break
+            if place not in taken and tokens + self._limits.sizes[place] <= self._limits.max_tokens:
+                taken[place] = None
+                tokens += self._limits.sizes[place]
+        return tuple(sorted(taken, key=lambda place: (place not in must, -self._wants[place], place)))
+
+    def _is_paid_for(self, new: tuple[int, ...], end: int, must: Collection[int]) -> bool:
+        """Whether a change has been saved before; one that cannot be avoided is."""
+        if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
+            return True
+        if self.chosen is not None:
+            return _SPENT * self._saved + self._gain(end, new) >= 0
+        if self._block(new) > _WORTH * self._all:
+            return False
+        # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
+        talk = self._before[end]
+        later = self._next(self._all + talk) - self._next(self._block(new) + talk)
+        return len(new) <= len(self._pinned) or self._gain(end, new) + later >= 0
+
+    def _next(self, tokens: int) -> float:
+        """What the further requests of a conversation cost that begins with a prompt of so many tokens."""
+        sizes = range(tokens, tokens + _REQUESTS * _GROWS, _GROWS)
+        return sum([prompt_cost(self._limits.rules, size, size + _GROWS) for size in sizes])
+
+    def _count_until(self, end: int) -> None:
+        for each in self._ends:
+            if each < end and (self._last is None or each > self._last):
+                self._pass(each, self.chosen)
+
+    def _pass(self, end: int, new: tuple[int, ...] | None) -> None:
+        self._saved += self._gain(end, new)
+        self._last = end
+
+    def _gain(self, end: int, new: tuple[int, ...] | None) -> float:
+        """How much less a request costs with a set of tools than with all of them, in input tokens."""
+        if new is None:
+            return 0.0
+        rules, talk = self._limits.rules, self._before[end]
+        whole, ours = self._all + talk, self._block(new) + talk
+        if self._last is None:
+            return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
+        read = self._before[self._last]
+        before = range(len(self._wants)) if self.chosen is None else self.chosen
+        return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, self._shared(before, new, read), ours)
+
+    def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
+        changed = min({*before} ^ {*after}, default=None)
+        if changed is None:
+            return self._block(after) + talk
+        return self._tokens([place for place in after if place < changed])
+
+    def _block(self, places: Collection[int]) -> int:
+        """The tokens of a tool block; what finds the others stands at its end."""
+        return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
+
+    def _tokens(self, places: Collection[int]) -> int:
+        return sum(self._limits.sizes[place] for place in places)
+
+
+class Standing:
+    """The sections of the system prompt as they stand while a conversation is walked through.
+
+    Without a prompt cache, and while the prompt is too short for one, they are those that the last message wants. Else
+    they change only when one is clearly wanted that is missing: the prompt is then written anew in any case, so the
+    others leave with it, all but those of the turn before.
+    """
+
+    def __init__(
+        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+    ) -> None:
+        """As of `Offer`; the first `keep` of what is ranked are the sections."""
+        self._count = limits.keep
+        self._rules = limits.rules
+        self._before = [*accumulate(message_sizes, initial=sum(limits.sizes))]
+        self._last: tuple[int, ...] = ()
+        self._has_begun = False
+        self.chosen: tuple[int, ...] | None = None
+        """The sections that stand; None for all of them."""
+
+    def decide(self, want: Want, called: Collection[int]) -> None:
+        """Choose at a moment: small talk wants none, and what fits nothing wants what the turn before it did."""
+        fitting = () if want.scores is None else self._about(want.scores, want.floor)
+        if want.settled is not None:
+            self.chosen = want.settled
+        elif not self._has_begun:
+            # words alone that fit nothing may mean anything
+            is_unknown = want.scores is not None and want.clear is None and max(want.scores) < NOTHING
+            self.chosen = None if is_unknown and not fitting else fitting
+        elif self.chosen is not None:
+            wanted = fitting or (self._last if want.scores is not None else ())
+            is_free = not may_be_cached(self._rules, self._before[want.end])
+            if is_free or not {*wanted} <= {*self.chosen}:
+                self.chosen = wanted if is_free else tuple(sorted({*wanted, *self._last}))
+        self._has_begun = True
+        self._last = fitting or self._last
+
+    def _about(self, scores: Sequence[float], floor: float) -> tuple[int, ...]:
+        """The sections that a message is about; behind them are the scores of what it may want besides."""
+        lowest = max(_ABOUT, floor, _SURE * max(scores) - _UNSURE)
+        return tuple([place for place in range(self._count) if scores[place] >= lowest])

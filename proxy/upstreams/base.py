@@ -1,0 +1,112 @@
+"""What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from proxy.chat import ChatRequest
+from proxy.chat.sse import ByteStream
+from proxy.context import ModelProfile, TokenCount, Tokens
+
+
+class Counter(Tokens, Protocol):
+    """Counts tokens and learns from what upstreams report."""
+
+    def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
+        """Compare a count with the prompt tokens that an upstream reported for the same request."""
+
+    def refused(self, counted: TokenCount, least: int) -> None:
+        """Learn that a request which was refused as too long had at `least` so many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to an upstream."""
+
+    path: str
+    """Below `/v1`: `/chat/completions`."""
+    model: str
+    """The upstream's name for the model; empty where the request names none."""
+    body: bytes
+    """The body to forward, for upstreams that speak OpenAI's wire form."""
+    headers: Mapping[str, str]
+    """What of the client's headers may travel on, names in lower case; `authorization` is the client's own."""
+    method: str = "POST"
+    query: str = ""
+    """The raw query string, without the question mark."""
+    request: ChatRequest | None = None
+    """The same request parsed, for upstreams that translate; its model is already the upstream's name."""
+    profile: ModelProfile | None = None
+    hide_usage: bool = False
+    """Whether usage was asked for that the client did not ask for, and must not reach it."""
+    counted: TokenCount | None = None
+    """The tokens of `request`, where they were counted."""
+    tokens: "Counter | None" = None
+    """Counts tokens of `request`, for upstreams that report or check them."""
+    watch: "Watch | None" = None
+    """What looks at the answer as the client gets it."""
+
+
+class Watch(Protocol):
+    """Looks at an answer. Nothing here may take time, or raise."""
+
+    def beside(self, feed: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """A function that gives the bytes of a stream to both."""
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes, or all of them."""
+
+    def ended(self, status: int, *, streamed: bool) -> None:
+        """The client has got all of it."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """An upstream's answer: either whole in `body`, or a stream in `chunks`."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Response headers, names in lower case, without hop-by-hop ones, cookies and the length."""
+    body: bytes | None = None
+    chunks: ByteStream | None = None
+    """The body as it arrives; closing it drops the upstream request at once."""
+    facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """What the upstream noticed, for spans and logs: `truncated`, `ignored` fields, an
+    `error` in mid-stream, and where the bytes do not show them,
+    `prompt_tokens`, `completion_tokens` and `cached_tokens`. May be filled until the body ends."""
+
+
+class Upstream(Protocol):
+    """Where requests go. Built once from its settings; owns its connections."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+
+    @property
+    def address(self) -> str | None:
+        """Its base URL, for telemetry; None where it has none."""
+
+    @property
+    def provider(self) -> str:
+        """The value of `gen_ai.provider.name`."""
+
+    @property
+    def translates(self) -> bool:
+        """Whether it needs `Call.request`; false for those that forward the bytes."""
+
+    @property
+    def ask_usage(self) -> bool:
+        """Whether to ask it for usage in streams whose client did not."""
+
+    async def send(self, call: Call) -> Reply:
+        """Forward a call. Raises `UpstreamFailed` only before the first byte; cancelling it drops the request."""
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """What is known of a model, with what the server itself says about it; never raises."""
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The upstream's own list of models (`GET /v1/models` entries); empty where it has none."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""

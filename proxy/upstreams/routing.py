@@ -1,0 +1,94 @@
+"""Which upstream, chain and profile a model has. The names that clients may ask for are fixed in the configuration."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from proxy.chat.errors import NotFound
+from proxy.config.settings import ModelSettings, Settings
+from proxy.context import ModelProfile
+from proxy.upstreams.base import Upstream
+
+_REMEMBERED = 4096
+"""Names whose route is kept; clients choose names, so there must be an end."""
+
+ProfileOf = Callable[[str, ModelSettings, Upstream], ModelProfile]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where requests for a model go."""
+
+    upstream: Upstream
+    chain: str
+    model: str
+    """The upstream's name for the model."""
+    label: str
+    """The entry of the configuration that matched."""
+    named: bool
+    """Whether the configuration names the model, so that its name is none of the client's choosing."""
+    profile: ModelProfile
+    settings: ModelSettings
+
+
+class Asker(Protocol):
+    """Whoever asks for a model."""
+
+    def may_use(self, model: str) -> bool:
+        """Whether a model exists for it."""
+
+
+class Routes:
+    """The table of models."""
+
+    def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], profile_of: ProfileOf) -> None:
+        self._models = settings.models
+        self._upstreams = upstreams
+        self._profile_of = profile_of
+        self._known: dict[str, Route] = {}
+        self.upstreams = tuple(upstreams.values())
+        self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
+        """The upstream of requests that name no model."""
+
+    def of(self, model: str, caller: Asker | None = None) -> Route:
+        """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
+        if caller is not None and not caller.may_use(model):
+            raise _unknown(model)
+        route = self._known.get(model)
+        if route is None:
+            route = self._find(model)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[model] = route
+        return route
+
+    def _find(self, model: str) -> Route:
+        for entry in self._models:
+            label = next((glob for glob in entry.match if fnmatchcase(model, glob)), None)
+            if label is not None:
+                upstream = self._upstreams[entry.upstream]
+                name = entry.model or model
+                named = entry.model is not None or model in entry.match
+                profile = self._profile_of(name, entry, upstream)
+                return Route(upstream, entry.chain, name, label, named, profile, entry)
+        raise _unknown(model)
+
+    def serves(self, model: str, upstream: Upstream) -> bool:
+        """Whether requests for this model go to this upstream under the same name."""
+        try:
+            route = self.of(model)
+        except NotFound:
+            return False
+        return route.upstream is upstream and route.model == model
+
+    def names(self) -> list[str]:
+        """The models that are named in full, in order."""
+        return [name for entry in self._models for name in entry.match if not any(mark in name for mark in "*?[")]
+
+
+def _unknown(model: str) -> NotFound:
+    """The same for a model that there is not and for one that somebody may not use."""
+    return NotFound(
+        f"The model `{model[:200]}` does not exist or you do not have access to it.", code="model_not_found"
+    )

@@ -1,0 +1,1 @@
+"""Vectors of texts: what makes them, and the index that keeps them."""

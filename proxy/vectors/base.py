@@ -1,0 +1,111 @@
+"""Vectors that stay between requests, and the ones nearest to another. Only the standard library is needed here.
+
+An index is never the only home of what it holds: a vector that is missing is made again from its text, whose home is
+the conversation or the store. So an index may be lost, flushed or behind, and all that it costs is the making.
+
+**Rebuilding.** Whoever owns records (memories) keeps them in the `Store`, and puts their vectors here under the ids of
+the records. `size(scope)` says in one cheap call whether anything is missing; then `known(scope, ids)` says what is
+there, and the rest is put again. There is no other repair, and it may be done at any time, by several processes at
+once: a point is put whole or not at all, and putting it twice is putting it once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+Payload = Mapping[str, str | int | float | bool | None]
+"""What stands with a vector: a few short values. They are kept in plain text, on a disk or a server."""
+
+
+class IndexFailed(Exception):
+    """An index could not do what was asked. `cause` is one word, fit for logs and metrics: no address, no content."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class Scope(NamedTuple):
+    """Vectors that are searched together. Nothing is ever found in another scope."""
+
+    tenant: str
+    kind: str
+    """What they are of: `texts`, `memories`. A lower-case word."""
+    model: str
+    """The model's version (`Backend.version`): only vectors of one are comparable."""
+    owner: str = ""
+    """A part of the tenant: a user, a project. Empty for what is all of the tenant's."""
+
+    @property
+    def digest(self) -> bytes:
+        """Stands for the scope: 32 bytes, of which the first half is the tenant's."""
+        rest = "\0".join((self.kind, self.model, self.owner))
+        return tenant_digest(self.tenant) + blake2b(rest.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def tenant_digest(tenant: str) -> bytes:
+    """Stands for a tenant: 16 bytes."""
+    return blake2b(tenant.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A vector to keep."""
+
+    id: str
+    """Its name within its scope: a hash of the content, or the record's id. The same id is the same point:
+    what gets another vector gets another id, or is deleted before."""
+    vector: bytes
+    """Packed (`proxy.vectors.packed`), of unit length; a text may have several vectors, of which the nearest counts."""
+    payload: Payload = field(default_factory=dict)
+
+
+class Near(NamedTuple):
+    """A point that was found."""
+
+    id: str
+    score: float
+    """Its cosine to what was asked, from -1 to 1."""
+    payload: Payload
+
+
+class VectorIndex(Protocol):
+    """Keeps points by scope, bounded in number. For use on one event loop; nothing is computed or waited for on it.
+
+    All methods but `aclose` raise `IndexFailed`, in bounded time; whoever calls goes on without.
+    """
+
+    @property
+    def degraded(self) -> str | None:
+        """Why it does not work at present, in one word; None while it does, as far as is known."""
+
+    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points: all of them or none. When it returns they survive the end of the process."""
+
+    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points; None where there is no such point. It is a use, which delays their leaving."""
+
+    async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that have a point."""
+
+    async def size(self, scope: Scope) -> int:
+        """How many points a scope has."""
+
+    async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
+        """The points nearest to a packed vector, the nearest first; none whose cosine is below `least`.
+
+        The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
+        """
+
+    async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Remove points; ids without one are ignored."""
+
+    async def forget(self, scope: Scope) -> None:
+        """Remove all points of a scope."""
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """Remove all points of a tenant, in whatever scope."""
+
+    async def aclose(self) -> None:
+        """Give back threads, files and connections. Later calls raise `closed`; closing twice is fine."""

@@ -1,0 +1,272 @@
+"""How near texts are in meaning. Vectors are made in the background, and once for each content, model and tenant.
+
+    similarities ─ memory ─ index ─ queue ─ one worker ─ backend (a thread with a model, or a server)
+
+Until a vector is there its text has no similarity, and whoever asks ranks by words.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import blake2b
+
+from proxy.text.small_talk import phrases
+from proxy.vectors.backend import LONGEST, Backend
+from proxy.vectors.base import VectorIndex
+from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
+from proxy.vectors.packed import dimension
+from proxy.vectors.packing import Stack
+from proxy.vectors.remembered import AT_ONCE, Remembered, Stacks
+
+logger = logging.getLogger("penstock.embedding")
+
+INLINE = 512
+"""Texts whose vectors are unpacked on the event loop: about a millisecond."""
+
+_SHARED = "penstock: calibration"
+"""Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
+_WARN_EVERY = 60.0
+_LONGEST_WAIT = 3600.0
+
+
+class EmbeddingService:
+    """Makes and remembers vectors, with one backend. For use on one event loop."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        index: VectorIndex | None = None,
+        *,
+        max_bytes: int = 64 * 2**20,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`max_bytes` bounds the vectors in memory, and a quarter as many those unpacked; without `index` there are no
+        others."""
+        self.name = backend.name
+        self._version = backend.version
+        self._clock = clock
+        self._warned: dict[tuple[str, str], float] = {}
+        self._remembered = Remembered(backend.version, index, self._warn, max_bytes=max_bytes)
+        self._making = Making(backend, self._made, self._warn, clock)
+        self._pending: dict[Key, Wanted] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+        self._questions = 0
+        self._stacks = Stacks(max_bytes // 4)
+        self._inline = 0  # until numpy was imported, in a thread
+        self._phrases: Stack | None = None
+
+    def bound(self, tenant: str) -> "BoundEmbedder":
+        """The service for one tenant; no tenant can time what another one's texts cost."""
+        return BoundEmbedder(self, tenant)
+
+    def warm(self) -> None:
+        """Begin to load the model, so that the first request finds it."""
+        self._making.load()
+
+    async def ready(self) -> None:
+        """Wait until the model is loaded, or cannot be."""
+        await asyncio.wait({self._making.load()})
+
+    def forget(self, tenant: str) -> int:
+        """Forget the vectors of a tenant's texts, but for those in the index; how many there were."""
+        self._stacks.forget(tenant)
+        return self._remembered.forget(tenant)
+
+    async def aclose(self) -> None:
+        """Stop the work; whoever waits gets what there is."""
+        for task in self._looking:
+            task.cancel()
+        if self._looking:
+            await asyncio.wait(self._looking)
+        await self._making.aclose()
+        await self._remembered.aclose()
+
+    async def similarities(
+        self, tenant: str, query: str, texts: Sequence[str], *, wait: float
+    ) -> Sequence[float | None]:
+        """The cosine of each text to a query after at most `wait` seconds; None where there is no vector yet."""
+        if not texts:
+            return []
+        key = (tenant, tuple(texts))  # strings know their hash
+        stack = self._stacks.get(key)
+        if stack is not None:
+            (asked,) = await self._made_of(tenant, [query], wait)
+            if not asked or stack.fits(asked):
+                return stack.similarities(asked) if asked else [None] * len(texts)
+        asked, *others = await self._made_of(tenant, [query, *texts], wait)
+        if not asked or not any(others):
+            return [None] * len(texts)
+        made = await self._stacked(others, asked)
+        if made is None:
+            return [None] * len(texts)
+        if made.holds == sum(each != b"" for each in others):
+            self._stacks.put(key, made)
+        return made.similarities(asked)
+
+    async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
+        """The cosine of a query to the nearest phrase of `proxy.text.small_talk`; None without vectors."""
+        (asked,) = await self._made_of(tenant, [query], wait)
+        if not asked:
+            return None
+        if self._phrases is None or not self._phrases.fits(asked):
+            made = await self._made_of(_SHARED, phrases(), wait)
+            self._phrases = await self._stacked(made, asked) if all(made) else None
+        if self._phrases is None:
+            return None
+        return max((each for each in self._phrases.similarities(asked) if each is not None), default=None)
+
+    async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
+        """The packed vectors of each text after at most `wait` seconds, the first text's before the others'.
+
+        None where there is none yet; empty for a text that cannot have one.
+        """
+        return await self._made_of(tenant, texts, wait) if texts else []
+
+    async def along(
+        self, tenant: str, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        """For each text the cosines of its vector to each packed one; None where there is no vector yet."""
+        made = await self._made_of(tenant, texts, wait) if texts else []
+        stack = await self._stacked(made, directions[0]) if any(made) else None
+        if stack is None:
+            return [[None] * len(directions)] * len(texts)
+        return list(zip(*(stack.similarities(each) for each in directions), strict=True))
+
+    @property
+    def version(self) -> str:
+        """What vectors depend on besides the text: the model of their scope in the index."""
+        return self._version
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether vectors are on their way."""
+        return self._making.is_busy or bool(self._looking)
+
+    async def _made_of(self, tenant: str, texts: Sequence[str], wait: float) -> list[bytes | None]:
+        self._questions += 1
+        keys = [_key(tenant, text) for text in texts]
+        found = {key: self._remembered.get(key) for key in keys}  # now: making the others may push them out of memory
+        wanted = self._want([(keys[0], texts[0])], QUERY) | self._want(list(zip(keys, texts, strict=True))[1:], ASKED)
+        if wanted:
+            # a cancelled question leaves its texts being made: the next one will find them
+            await asyncio.wait({each.made for each in wanted.values()}, timeout=min(wait, _LONGEST_WAIT))
+        found |= {key: each.made.result() for key, each in wanted.items() if each.made.done()}
+        return [found[key] for key in keys]
+
+    def prepare(self, tenant: str, texts: Sequence[str]) -> None:
+        """Begin to make the vectors of texts; returns at once."""
+        self._questions += 1
+        self._want([(_key(tenant, text), text) for text in texts], PREPARED)
+
+    def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, Wanted]:
+        """Those of the texts whose vectors are not in memory, each on its way."""
+        wanted: dict[Key, Wanted] = {}
+        new: list[Wanted] = []
+        for place, (key, text) in enumerate(texts):
+            if key in wanted or not text.strip() or self._remembered.get(key) is not None:
+                continue
+            rank = Rank(urgency, -self._questions, place)
+            pending = self._pending.get(key)
+            if pending is None:
+                pending = self._pending[key] = Wanted(key, _readable(text), rank)
+                pending.made.add_done_callback(partial(self._forget, key))
+                new.append(pending)
+            pending.rank = min(pending.rank, rank)
+            wanted[key] = pending
+        if new:
+            task = asyncio.get_running_loop().create_task(self._look_up(new))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+        return wanted
+
+    def _forget(self, key: Key, made: "asyncio.Future[bytes | None]") -> None:
+        self._pending.pop(key, None)
+
+    async def _look_up(self, wanted: list[Wanted]) -> None:
+        """Get vectors from the index; texts that have none there go to the queue."""
+        try:
+            while wanted:
+                some = wanted[:AT_ONCE]
+                found = await self._remembered.recall([each.key for each in some])
+                del wanted[:AT_ONCE]
+                for each, packed in zip(some, found, strict=True):
+                    if packed is None:
+                        self._making.add(each)
+                    else:
+                        each.answer(packed)
+        finally:
+            for each in wanted:
+                each.answer(None)
+
+    def _made(self, wanted: Wanted, packed: bytes) -> None:
+        self._remembered.add(wanted.key, packed)
+        wanted.answer(packed)
+
+    async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack | None:
+        width = dimension(query)
+        if len(texts) <= self._inline:
+            return Stack(texts, width)
+        try:
+            made = await asyncio.to_thread(Stack, texts, width)
+        except ImportError:
+            self._warn("compare", "not_installed")
+            return None
+        self._inline = INLINE
+        return made
+
+    def _warn(self, action: str, cause: str) -> None:
+        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
+        now = self._clock()
+        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
+            self._warned[action, cause] = now
+            logger.warning("embedding failed", extra={"fields": {"action": action, "cause": cause}})
+
+
+class BoundEmbedder:
+    """The `Embedder` of a request's context."""
+
+    __slots__ = ("_service", "_tenant")
+
+    def __init__(self, service: EmbeddingService, tenant: str) -> None:
+        self._service = service
+        self._tenant = tenant
+
+    @property
+    def name(self) -> str:
+        """The model, for people."""
+        return self._service.name
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether vectors are on their way; of any tenant: they are made one after the other."""
+        return self._service.is_behind
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet."""
+        return await self._service.similarities(self._tenant, query, texts, wait=wait)
+
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        """The cosine that a text must have more than to be about a query; None where a vector is not there yet."""
+        return await self._service.floor(self._tenant, query, wait=wait)
+
+    async def along(
+        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
+    ) -> Sequence[Sequence[float | None]]:
+        """For each text the cosines of its vector to packed vectors; None where there is none yet."""
+        return await self._service.along(self._tenant, directions, texts, wait=wait)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Begin to make the vectors of texts that will be asked for; returns at once."""
+        self._service.prepare(self._tenant, texts)
+
+
+def _key(tenant: str, text: str) -> Key:
+    return Key(tenant, blake2b(text[:LONGEST].encode(errors="surrogatepass"), digest_size=16).hexdigest())
+
+
+def _readable(text: str) -> str:
+    """What is embedded of a text, as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
+    text = text[:LONGEST]
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

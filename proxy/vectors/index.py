@@ -1,0 +1,235 @@
+"""The index that the proxy uses: off the event loop, bounded in time, and left alone while it does not work."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Protocol, TypeVar
+
+from proxy.vectors.base import IndexFailed, Near, Point, Scope
+
+T = TypeVar("T")
+
+logger = logging.getLogger("penstock.index")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""Seconds after a failure in which nothing is tried; doubled with each further one."""
+_MOST_WAITING = 256
+"""Calls that may be under way; more are refused at once."""
+_SEARCH = 10.0
+"""Seconds for a search where it must first read what it searches."""
+
+
+class Blocking(Protocol):
+    """What an index does, in the thread that calls. Any may; all raise `IndexFailed`."""
+
+    @property
+    def needs_library(self) -> bool:
+        """Whether nothing works before `warm`: importing takes a second, which is not the server's fault."""
+
+    @property
+    def repaired(self) -> int:
+        """How often what was kept turned out to be broken and was begun anew."""
+
+    def warm(self) -> None:
+        """Import what a search needs."""
+
+    def look(self) -> None:
+        """Ask whether a server is there, where there is one."""
+
+    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points."""
+
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points."""
+
+    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that have a point."""
+
+    def size(self, scope: Scope) -> int:
+        """How many points a scope has."""
+
+    def nearest(self, scope: Scope, vector: bytes, limit: int, least: float) -> list[Near]:
+        """The nearest points."""
+
+    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Remove points."""
+
+    def forget(self, scope: Scope) -> None:
+        """Remove a scope."""
+
+    def forget_tenant(self, tenant: str) -> None:
+        """Remove all scopes of a tenant."""
+
+    def close(self) -> None:
+        """Give back files and connections."""
+
+
+class IndexService:
+    """A `VectorIndex` over a blocking one. For use on one event loop.
+
+    After a failure, or an answer that took too long, nothing is tried for a second, then two, up to half a minute;
+    meanwhile every call raises at once. There is no timer: the first call after the pause is the next try.
+    """
+
+    def __init__(
+        self,
+        index: Blocking,
+        *,
+        timeout: float = 1.0,
+        search_timeout: float = _SEARCH,
+        threads: int = 2,
+        failed: Callable[[str, str], None] | None = None,
+        degraded: Callable[[bool], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`timeout` is in seconds, for all but searches; `failed` is told of each failure: operation and cause."""
+        self._index = index
+        self._timeouts = {"nearest": search_timeout, "warm": _SEARCH}
+        self._timeout = timeout
+        self._failed = failed
+        self._tell = degraded
+        self._clock = clock
+        # a search that reads ten thousand points must not hold up the reading of ten
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index")
+        self._searching = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index-search")
+        self._waiting = 0
+        self._cause: str | None = None
+        self._paused_until = float("-inf")
+        self._pause = _FIRST_PAUSE
+        self._repaired = 0
+        self._warming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def degraded(self) -> str | None:
+        """Why it does not work at present, in one word; None while it does, as far as is known."""
+        return self._cause
+
+    async def warm(self) -> None:
+        """Import what a search needs, so that the first one finds it."""
+        await self._run("warm", self._index.warm)
+
+    async def look(self) -> None:
+        """Find out whether a server is there, where no call would; of one that is not, also whether it is back."""
+        if self._index.needs_library:
+            with suppress(IndexFailed):
+                await self._run("look", self._index.look)
+
+    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points: all of them or none."""
+        if points:
+            await self._run("put", partial(self._index.put, scope, points))
+
+    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points; None where there is none."""
+        return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
+
+    async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that have a point."""
+        return await self._run("known", partial(self._index.known, scope, ids)) if ids else frozenset()
+
+    async def size(self, scope: Scope) -> int:
+        """How many points a scope has."""
+        return await self._run("size", partial(self._index.size, scope))
+
+    async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
+        """The points nearest to a packed vector."""
+        return await self._run("nearest", partial(self._index.nearest, scope, vector, limit, least))
+
+    async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Remove points."""
+        if ids:
+            await self._run("delete", partial(self._index.delete, scope, ids))
+
+    async def forget(self, scope: Scope) -> None:
+        """Remove a scope."""
+        await self._run("forget", partial(self._index.forget, scope))
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """Remove all scopes of a tenant."""
+        await self._run("forget", partial(self._index.forget_tenant, tenant))
+
+    async def aclose(self) -> None:
+        """End the threads, then close; what is under way is finished first."""
+        if self._closed:
+            return
+        self._closed = True
+        for threads in (self._threads, self._searching):
+            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._index.close)
+
+    async def _run(self, operation: str, work: Callable[[], T]) -> T:
+        self._check()
+        if self._index.needs_library and operation != "warm":
+            await self._warmed()
+        threads = self._searching if operation in self._timeouts else self._threads
+        self._waiting += 1
+        running = asyncio.get_running_loop().run_in_executor(threads, work)
+        running.add_done_callback(self._ended)
+        await asyncio.wait({running}, timeout=self._timeouts.get(operation, self._timeout))
+        if not running.done():
+            running.cancel()  # what has not begun need not begin
+            self._broke(operation, "slow")
+            raise IndexFailed("slow")
+        if running.cancelled():
+            raise IndexFailed("closed")
+        error = running.exception()
+        if error is not None:  # what nobody foresaw is a failure like others
+            cause = error.cause if isinstance(error, IndexFailed) else type(error).__name__
+            self._broke(operation, cause)
+            raise IndexFailed(cause) from None
+        self._worked()
+        return running.result()
+
+    async def _warmed(self) -> None:
+        """Import the library before anything is timed, once for all that wait for it."""
+        if self._warming is None or (self._warming.done() and self._warming.exception() is not None):
+            self._warming = asyncio.get_running_loop().create_task(self.warm())
+            self._warming.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if not self._warming.done():
+            await asyncio.wait({self._warming})
+        self._warming.result()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise IndexFailed("closed")
+        if self._clock() < self._paused_until:
+            raise IndexFailed(self._cause or "paused")
+        if self._waiting >= _MOST_WAITING:
+            raise IndexFailed("busy")
+
+    def _ended(self, running: "asyncio.Future[T]") -> None:
+        self._waiting -= 1
+        if not running.cancelled():
+            running.exception()  # nobody may be there any more to take it
+
+    def _broke(self, operation: str, cause: str) -> None:
+        """Leave it alone for a while, and say so where that is news."""
+        if self._failed is not None:
+            self._failed(operation, cause)
+        if cause == "not_installed" and not self._index.needs_library:
+            return  # the rest works without the library
+        now = self._clock()
+        if now >= self._paused_until:
+            self._paused_until = now + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        if self._cause is None:
+            fields = {"operation": operation, "cause": cause}
+            logger.warning("the vector index does not work; going on without it", extra={"fields": fields})
+            if self._tell is not None:
+                self._tell(True)
+        self._cause = cause
+
+    def _worked(self) -> None:
+        if self._index.repaired > self._repaired:
+            self._repaired = self._index.repaired
+            logger.warning("the vector index was broken and begun anew", extra={"fields": {"cause": "corrupted"}})
+        if self._cause is not None and self._clock() >= self._paused_until:
+            self._cause, self._pause = None, _FIRST_PAUSE
+            logger.warning("the vector index works again")
+            if self._tell is not None:
+                self._tell(False)

@@ -1,0 +1,156 @@
+"""What is to be embedded, and the one worker that does it: small batches, the most urgent first."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import NamedTuple
+
+from proxy.vectors.backend import Backend, EmbeddingFailed
+
+QUERY, ASKED, PREPARED = range(3)
+"""How urgent a text is: somebody waits for this one vector, for these and others, or nobody yet."""
+
+MOST = 2048
+"""Texts that may wait; when there are more, the least urgent and oldest quarter is dropped."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds after a failure in which nothing is tried; doubled with each further one."""
+
+Warn = Callable[[str, str], None]
+"""Says in the log which action failed, and for what cause."""
+
+
+class Key(NamedTuple):
+    """A text: whose it is, and the hash of its content."""
+
+    tenant: str
+    digest: str
+
+
+class Rank(NamedTuple):
+    """The order of work: by urgency, then what was asked for last, then by place in the question."""
+
+    urgency: int
+    age: int
+    place: int
+
+
+@dataclass(slots=True, eq=False)
+class Wanted:
+    """A text whose vectors are on their way."""
+
+    key: Key
+    text: str
+    rank: Rank
+    made: "asyncio.Future[bytes | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Its packed vectors; None where they could not be made."""
+
+    def answer(self, vector: bytes | None) -> None:
+        """Tell all who wait."""
+        if not self.made.done():
+            self.made.set_result(vector)
+
+
+class Making:
+    """A bounded queue and its worker. After a failure all that waits is given up, and new texts are for a while.
+
+    There is no timer: the first text after the pause is the next try.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        made: Callable[[Wanted, bytes], None],
+        warn: Warn,
+        clock: Callable[[], float] = time.monotonic,
+        most: int = MOST,
+    ) -> None:
+        """`made` is told of each text that got its vectors, `clock` is in seconds."""
+        self._backend = backend
+        self._made = made
+        self._warn = warn
+        self._clock = clock
+        self._most = most
+        self._queue: dict[Key, Wanted] = {}
+        self._worker: asyncio.Task[None] | None = None
+        self._paused_until = float("-inf")
+        self._pause = _FIRST_PAUSE
+        self._closed = False
+
+    def add(self, wanted: Wanted) -> None:
+        """Put a text in the queue, or answer at once that it will not be made."""
+        if self.is_pausing:
+            wanted.answer(None)
+            return
+        self._queue[wanted.key] = wanted
+        if len(self._queue) > self._most:
+            for last in sorted(self._queue.values(), key=lambda waiting: waiting.rank)[self._most * 3 // 4 :]:
+                self._queue.pop(last.key).answer(None)
+        self.load()
+
+    def load(self) -> "asyncio.Task[None]":
+        """Begin to get the backend ready, and do what is in the queue; the task ends when there is nothing left."""
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+        return self._worker
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether nothing is made for now, because it failed."""
+        return self._closed or self._clock() < self._paused_until
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the model loads or texts wait, and it did not fail."""
+        return self._worker is not None and not self._worker.done() and not self.is_pausing
+
+    async def aclose(self) -> None:
+        """Stop; whoever waits gets None."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait({self._worker})
+        self._give_up()
+        await self._backend.aclose()
+
+    async def _work(self) -> None:
+        try:
+            await self._backend.load()
+            while self._queue:
+                batch = self._next()
+                try:
+                    vectors = await self._backend.embed([wanted.text for wanted in batch])
+                    for wanted, vector in zip(batch, vectors, strict=True):
+                        self._made(wanted, vector)
+                finally:
+                    for wanted in batch:
+                        wanted.answer(None)
+                self._pause = _FIRST_PAUSE
+        except EmbeddingFailed as error:
+            self._failed(error.cause, lasting=error.lasting)
+        except Exception as error:  # whatever a library raises: the chain goes on without vectors
+            self._failed(type(error).__name__)
+
+    def _next(self) -> list[Wanted]:
+        """Takes the next batch out of the queue, of equal urgency: queries wait for nothing else."""
+        batch: list[Wanted] = []
+        room = self._backend.characters
+        for wanted in nsmallest(self._backend.batch, self._queue.values(), key=lambda waiting: waiting.rank):
+            room -= len(wanted.text)
+            if batch and (room < 0 or wanted.rank.urgency != batch[0].rank.urgency):
+                break
+            batch.append(self._queue.pop(wanted.key))
+        return batch
+
+    def _failed(self, cause: str, *, lasting: bool = False) -> None:
+        self._paused_until = float("inf") if lasting else self._clock() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._give_up()
+        self._warn("embed", cause)
+
+    def _give_up(self) -> None:
+        for wanted in self._queue.values():
+            wanted.answer(None)
+        self._queue.clear()

@@ -1,0 +1,263 @@
+"""The points of the embedded index: one SQLite table in a directory that all processes of a machine share.
+
+Qdrant's own local directory is not used: it belongs to one process at a time, commits point by point, and is read back
+by unpickling whatever stands in it. Here a batch is one transaction, every process sees every point, and there are only
+numbers and JSON. The directory must be on a local disk. What is written survives the process; after a loss of power the
+last few may be missing, which costs their making.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+from proxy.state.wal import BROKEN, connect, set_aside
+from proxy.vectors.base import IndexFailed, Payload, Point, Scope, tenant_digest
+from proxy.vectors.packed import dimension
+
+T = TypeVar("T")
+
+FILE = "points.db"
+BUSY = 1.0
+"""Seconds to wait for another process that writes."""
+_AT_ONCE = 500
+"""Ids in one statement."""
+_FRESH = 16
+"""A use is written down if the last one is longer ago than this part of the time to live."""
+_SLACK = 20
+"""When there are too many points, so much less than the bound stays: a twentieth leaves at once, not one each time."""
+_CHECKED = 256
+"""Points that are put between two looks at the bound of all scopes together."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS points (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, scope BLOB NOT NULL, id TEXT NOT NULL, width INTEGER NOT NULL,
+  used INTEGER NOT NULL, vector BLOB NOT NULL, payload TEXT NOT NULL, UNIQUE (scope, id)
+);
+CREATE INDEX IF NOT EXISTS points_of_scope ON points (scope, width, number);
+CREATE INDEX IF NOT EXISTS points_by_use ON points (used);
+"""
+
+_CAUSES = {
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_FULL: "full",
+}
+
+
+class Bounds(NamedTuple):
+    """How much is kept."""
+
+    all: int
+    """Points of all scopes together."""
+    scope: int
+    """Points of one scope."""
+    ttl: float
+    """Seconds for which a point stays after its last use."""
+
+
+class Points:
+    """The table. Blocking; any thread may call."""
+
+    def __init__(
+        self, directory: Path | None, bounds: Bounds, *, clock: Callable[[], float] = time.time, busy: float = BUSY
+    ) -> None:
+        """Without a directory it is in memory. Nothing is opened before the first call; `busy` is in seconds."""
+        self._directory = directory
+        self._bounds = bounds
+        self._clock = clock
+        self._busy = busy
+        self._lock = Lock()
+        self._opened: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._unchecked = _CHECKED
+        self._closed = False
+        self.repaired = 0
+        """How often a broken file was set aside."""
+
+    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points, in one transaction. What was used longest ago leaves where there are too many."""
+        digest, now = scope.digest, int(self._clock())
+        rows = [
+            (digest, each.id, width, now, each.vector, json.dumps(dict(each.payload), separators=(",", ":")))
+            for each in points
+            if (width := dimension(each.vector))
+        ]
+
+        def write(db: sqlite3.Connection) -> None:
+            # a replaced point gets a new number: that is how other processes see that it changed
+            db.executemany(
+                "REPLACE INTO points (scope, id, width, used, vector, payload) VALUES (?, ?, ?, ?, ?, ?)", rows
+            )
+            self._evict(db, digest, len(rows), now)
+
+        self._run(write, writes=True)
+
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points; it is a use."""
+        now = int(self._clock())
+
+        def read(db: sqlite3.Connection) -> dict[str, tuple[bytes, int]]:
+            found = _chosen(db, "id, vector, used", scope.digest, ids)
+            return {id: (vector, used) for id, vector, used in found}
+
+        found = self._run(read)
+        old = [id for id, (_, used) in found.items() if used < now - self._bounds.ttl / _FRESH]
+        if old:
+            self._use(scope, old, now)
+        return [found[id][0] if id in found else None for id in ids]
+
+    def payloads(self, scope: Scope, ids: Sequence[str]) -> dict[str, Payload]:
+        """The payloads of those points that are there."""
+        found = self._run(lambda db: _chosen(db, "id, payload", scope.digest, ids))
+        return {id: json.loads(payload) for id, payload in found}
+
+    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that have a point."""
+        return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))
+
+    def since(self, scope: Scope, width: int, number: int, limit: int) -> list[tuple[int, str, bytes]]:
+        """The first points of one dimension that were put after a number: number, id and vectors."""
+        where = (
+            "SELECT number, id, vector FROM points WHERE scope = ? AND width = ? AND number > ? ORDER BY number LIMIT ?"
+        )
+        return self._run(lambda db: db.execute(where, (scope.digest, width, number, limit)).fetchall())
+
+    def size(self, scope: Scope, width: int | None = None) -> int:
+        """How many points there are, of all dimensions or of one."""
+        count = "SELECT COUNT(*) FROM points WHERE scope = ?1 AND (?2 IS NULL OR width = ?2)"
+        return int(self._run(lambda db: db.execute(count, (scope.digest, width)).fetchone()[0]))
+
+    def ids(self, scope: Scope, width: int) -> set[str]:
+        """The ids of all points of one dimension."""
+        where = "SELECT id FROM points WHERE scope = ? AND width = ?"
+        return {id for (id,) in self._run(lambda db: db.execute(where, (scope.digest, width)).fetchall())}
+
+    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Remove points."""
+        rows = [(scope.digest, id) for id in ids]
+        self._run(lambda db: db.executemany("DELETE FROM points WHERE scope = ? AND id = ?", rows), writes=True)
+
+    def forget(self, scope: Scope) -> None:
+        """Remove a scope."""
+        self._run(lambda db: db.execute("DELETE FROM points WHERE scope = ?", (scope.digest,)), writes=True)
+
+    def forget_tenant(self, tenant: str) -> None:
+        """Remove all scopes of a tenant."""
+        first = tenant_digest(tenant)
+        between = (first + b"\0" * 16, first + b"\xff" * 16)
+        self._run(lambda db: db.execute("DELETE FROM points WHERE scope BETWEEN ? AND ?", between), writes=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def _use(self, scope: Scope, ids: Sequence[str], now: int) -> None:
+        rows = [(now, scope.digest, id) for id in ids]
+        update = "UPDATE points SET used = ? WHERE scope = ? AND id = ?"
+        with suppress(IndexFailed):  # what can be read but not written still answers
+            self._run(lambda db: db.executemany(update, rows), writes=True)
+
+    def _evict(self, db: sqlite3.Connection, digest: bytes, put: int, now: int) -> None:
+        (count,) = db.execute("SELECT COUNT(*) FROM points WHERE scope = ?", (digest,)).fetchone()
+        if count > self._bounds.scope:
+            _leave(db, "WHERE scope = ?", (digest,), count - self._bounds.scope + self._bounds.scope // _SLACK)
+        self._unchecked += put
+        if self._unchecked >= min(_CHECKED, self._bounds.all // _SLACK + 1):
+            self._unchecked = 0
+            db.execute("DELETE FROM points WHERE used < ?", (now - self._bounds.ttl,))
+            (count,) = db.execute("SELECT COUNT(*) FROM points").fetchone()
+            if count > self._bounds.all:
+                _leave(db, "", (), count - self._bounds.all + self._bounds.all // _SLACK)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        """Do it; a file that turns out to be broken is set aside, and it is done with a new one."""
+        with self._lock:
+            for attempt in (0, 1):
+                try:
+                    return self._tried(work, writes)
+                except (sqlite3.Error, OSError) as error:
+                    self._drop()
+                    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                    if code not in BROKEN or attempt or not self._repair():
+                        raise IndexFailed(_cause(error, code)) from None
+            raise AssertionError("unreachable")
+
+    def _tried(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+        db = self._connection()
+        if not writes:
+            return work(db)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            done = work(db)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        return done
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._closed:
+            raise IndexFailed("closed")
+        # a file that was removed or replaced takes writes as before, and loses them
+        if self._opened is not None and self._file != _identity(self._directory):
+            self._drop()
+        if self._opened is None:
+            file = self._directory and self._directory / FILE
+            self._opened = connect(file, busy=self._busy, synchronous="NORMAL", schema=_SCHEMA)
+            self._file = _identity(self._directory)
+        return self._opened
+
+    def _drop(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
+
+    def _repair(self) -> bool:
+        """Set a broken file aside. Of several processes that find it broken, one does."""
+        if self._directory is None:
+            return False
+        try:
+            self.repaired += set_aside(self._directory / FILE, busy=self._busy)
+        except (OSError, sqlite3.Error):
+            return False
+        return True
+
+
+def _identity(directory: Path | None) -> tuple[int, int] | None:
+    if directory is None:
+        return None
+    try:
+        found = (directory / FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _chosen(db: sqlite3.Connection, columns: str, digest: bytes, ids: Sequence[str]) -> list[Any]:
+    found: list[Any] = []
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        places = ",".join("?" * len(some))
+        sql = f"SELECT {columns} FROM points WHERE scope = ? AND id IN ({places})"  # noqa: S608 -- names and ?
+        found += db.execute(sql, (digest, *some)).fetchall()
+    return found
+
+
+def _leave(db: sqlite3.Connection, where: str, given: Iterable[object], count: int) -> None:
+    oldest = f"SELECT number FROM points {where} ORDER BY used, number LIMIT ?"  # noqa: S608 -- written above
+    db.execute(f"DELETE FROM points WHERE number IN ({oldest})", (*given, count))  # noqa: S608 -- written above
+
+
+def _cause(error: Exception, code: int) -> str:
+    if isinstance(error, OSError):
+        return "read_only" if isinstance(error, PermissionError) else "unreachable"
+    return "corrupted" if code in BROKEN else _CAUSES.get(code, "unreachable")

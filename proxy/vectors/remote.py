@@ -1,0 +1,104 @@
+"""A server with OpenAI's `/v1/embeddings`."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+from yarl import URL
+
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.http.client import Timeouts, Transport
+from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.packing import pack
+
+LARGEST = 2**20
+"""Bytes that an answer may have for each text, and once more: 16,000 numbers take 350 kB."""
+
+_REFUSED = {400, 413, 422}
+"""What servers answer where one of the texts does not suit them: too long for the model, mostly."""
+
+
+class Remote:
+    """Asks a server, a batch at a time."""
+
+    characters = 200_000
+
+    def __init__(self, settings: OpenAIEmbedding) -> None:
+        self._settings = settings
+        self.name = settings.model
+        self.batch = settings.batch
+        where = blake2b(f"{settings.base_url}\0{settings.longest}".encode(), digest_size=8).hexdigest()
+        self.version = f"{settings.model}-{where}"
+        self._url = URL(f"{settings.base_url}/embeddings")
+        self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        if settings.api_key is not None:
+            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        self._transport = Transport("embedding", Timeouts(settings.timeout, settings.timeout))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
+
+    async def load(self) -> None:
+        """Nothing: the server is asked when there is something to ask."""
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+        """One vector for each text; none for a text that the server refuses while it takes others."""
+        status, body = await self._ask(texts)
+        if status in _REFUSED and len(texts) > 1:
+            return await self._one_by_one(texts)
+        return await self._read(status, body, len(texts))
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _one_by_one(self, texts: Sequence[str]) -> list[bytes]:
+        found: list[bytes] = []
+        refused = 0
+        for text in texts:
+            status, body = await self._ask([text])
+            refused = status if status in _REFUSED else 0
+            found += [b""] if refused else await self._read(status, body, 1)
+        if not any(found):
+            raise EmbeddingFailed(f"status_{refused}")
+        return found
+
+    async def _ask(self, texts: Sequence[str]) -> tuple[int, bytes]:
+        request = {"model": self._settings.model, "input": [text[: self._settings.longest] for text in texts]}
+        limit = LARGEST * (len(texts) + 1)
+        answer = bytearray()
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                response = await self._transport.request("POST", self._url, self._headers, orjson.dumps(request))
+                async with aclosing(response.chunks()) as chunks:
+                    async for chunk in chunks:
+                        answer += chunk
+                        if len(answer) > limit:
+                            raise EmbeddingFailed("answer_too_large")
+        except (UpstreamFailed, TimeoutError) as error:
+            timely = isinstance(error, UpstreamFailed) and error.code != "upstream_timeout"
+            raise EmbeddingFailed("unreachable" if timely else "timeout") from None
+        return response.status, bytes(answer)
+
+    async def _read(self, status: int, body: bytes, wanted: int) -> list[bytes]:
+        if status != 200:
+            raise EmbeddingFailed(f"status_{status}")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, _vectors, body, wanted)
+        except (ValueError, KeyError, TypeError):  # orjson's own error is a ValueError
+            raise EmbeddingFailed("unexpected_answer") from None
+
+
+def _vectors(body: bytes, wanted: int) -> list[bytes]:
+    """The vectors of an answer, in the order of the texts. Raises `ValueError`, `KeyError` or `TypeError`."""
+    items: list[Any] = sorted(orjson.loads(body)["data"], key=lambda item: item["index"])
+    if [item["index"] for item in items] != list(range(wanted)):
+        raise ValueError("one vector for each text")
+    rows = [item["embedding"] for item in items]
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("all vectors have one dimension")
+    return [pack([row]) for row in rows]

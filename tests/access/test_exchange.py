@@ -1,0 +1,427 @@
+"""One exchange over bare ASGI: bodies under a limit, answers as they are made, clients that leave."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from proxy.access.exchange import LEAST, ClientGone, Exchange, Intake
+from proxy.chat.errors import BadRequest, Overloaded, UpstreamFailed
+
+GONE: Message = {"type": "http.disconnect"}
+
+
+def part(body: bytes, *, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+class Server:
+    """The server's side of an exchange: what it hands in, and what it was given to send."""
+
+    def __init__(self, *received: Message, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        self.inbox: asyncio.Queue[Message] = asyncio.Queue()
+        for message in received:
+            self.inbox.put_nowait(message)
+        self.sent: list[Message] = []
+        self.reads = 0
+        self.http = Exchange({"type": "http", "headers": list(headers)}, self._receive, self._send)
+
+    async def _receive(self) -> Message:
+        self.reads += 1
+        return await self.inbox.get()
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+async def stream(*chunks: bytes, error: Exception | None = None) -> AsyncGenerator[bytes, None]:
+    for chunk in chunks:
+        yield chunk
+    if error is not None:
+        raise error
+
+
+def ignore(chunk: bytes) -> None:
+    pass
+
+
+def begun() -> None:
+    pass
+
+
+# --- request ----------------------------------------------------------------------------------------------------------
+
+
+async def test_header_names_are_in_lower_case_and_a_repeated_one_has_all_its_values() -> None:
+    server = Server(headers=[(b"x-team", b"a"), (b"x-team", b"b"), (b"x-name", b"caf\xe9")])
+
+    assert server.http.headers == {"x-team": "a, b", "x-name": "caf\xe9"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        pytest.param("Z\xfcrich \u65e5".encode(), "Z\xfcrich \u65e5", id="UTF-8"),
+        pytest.param(b"Z\xfcrich", "Z\xfcrich", id="latin-1"),
+        pytest.param(b"\xff\xfe", "\xff\xfe", id="any bytes"),
+        pytest.param(b"", "", id="nothing"),
+    ],
+)
+async def test_a_header_value_is_text_whatever_its_bytes(sent: bytes, text: str) -> None:
+    assert Server(headers=[(b"x-title", sent)]).http.headers == {"x-title": text}
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [(b"req-1", True), (b"a b", False), (b"", False), (b"x" * 129, False)],
+    ids=["harmless", "with a blank", "empty", "too long"],
+)  # fmt: skip
+async def test_the_answer_has_the_clients_request_id_where_it_is_harmless(sent: bytes, kept: bool) -> None:
+    http = Server(headers=[(b"x-request-id", sent)]).http
+
+    assert (http.request_id == sent.decode()) is kept
+    assert http.own_headers == [(b"x-request-id", http.request_id.encode())]
+
+
+@pytest.mark.parametrize(
+    ("parts", "body"),
+    [
+        pytest.param([part(b"hello")], b"hello", id="in one piece"),
+        pytest.param([part(b"he", more=True), part(b"ll", more=True), part(b"o")], b"hello", id="in pieces"),
+        pytest.param([part(b"hello", more=True), part(b"")], b"hello", id="with an empty last piece"),
+        pytest.param([{"type": "http.request"}], b"", id="without a body"),
+        pytest.param([part(b"x" * 10)], b"x" * 10, id="exactly the limit"),
+    ],
+)
+async def test_a_body_is_read_whole(parts: list[Message], body: bytes) -> None:
+    assert await Server(*parts).http.read(10) == body
+
+
+@pytest.mark.parametrize("length", [b"11", b"99999999999999999999", b"9" * 5000], ids=["one more", "huge", "absurd"])
+async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(length: bytes) -> None:
+    server = Server(part(b"x"), headers=[(b"content-length", length)])
+
+    with pytest.raises(BadRequest) as caught:
+        await server.http.read(10)
+
+    assert (caught.value.status, caught.value.code) == (413, "request_too_large")
+    assert caught.value.headers == {"connection": "close", "x-should-retry": "false"}
+    assert server.reads == 0
+
+
+@pytest.mark.parametrize(
+    "headers", [[], [(b"content-length", b"3")], [(b"content-length", b"x")], [(b"content-length", b"\xb2")]],
+    ids=["no length", "a length that lies", "a length that is none", "a digit that is none"],
+)  # fmt: skip
+async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(headers: list[tuple[bytes, bytes]]) -> None:
+    server = Server(*(part(b"x" * 6, more=True) for _ in range(5)), headers=headers)
+
+    with pytest.raises(BadRequest) as caught:
+        await server.http.read(10)
+
+    assert caught.value.status == 413
+    assert server.reads == 2
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"deflate, gzip", b"zstd", b"identity, gzip"])
+async def test_a_compressed_body_is_refused_before_it_is_read(encoding: bytes) -> None:
+    server = Server(part(b"x"), headers=[(b"content-encoding", encoding)])
+
+    with pytest.raises(BadRequest) as caught:
+        await server.http.read(10)
+
+    assert caught.value.code == "unsupported_content_encoding"
+    assert 400 <= caught.value.status < 500
+    assert server.reads == 0
+
+
+@pytest.mark.parametrize("encoding", [b"identity", b" Identity "])
+async def test_identity_is_no_compression(encoding: bytes) -> None:
+    assert await Server(part(b"x"), headers=[(b"content-encoding", encoding)]).http.read(10) == b"x"
+
+
+@pytest.mark.parametrize("parts", [[], [part(b"ab", more=True)]], ids=["before the body", "in the middle of it"])
+async def test_a_client_that_leaves_while_its_body_is_read_is_gone(parts: list[Message]) -> None:
+    with pytest.raises(ClientGone):
+        await Server(*parts, GONE).http.read(10)
+
+
+async def receiving(intake: Intake, address: str, size: int, declared: int = 0) -> "asyncio.Task[bytes]":
+    """A client that sends so many bytes and then nothing."""
+    headers = [(b"content-length", str(declared).encode())] if declared else []
+    server = Server(part(bytes(size), more=True), headers=headers)
+    scope = {"type": "http", "headers": headers, "client": (address, 1)}
+    http = Exchange(scope, server._receive, server._send, intake)
+    task = asyncio.ensure_future(http.read(2**30))
+    await asyncio.sleep(0.001)
+    return task
+
+
+async def test_incomplete_bodies_are_bounded_in_all_and_by_address_and_counted_until_they_end() -> None:
+    refused: list[str] = []
+    intake = Intake(40 * LEAST, 10 * LEAST, refused.append)
+    open_ = [await receiving(intake, "a", LEAST) for _ in range(40)]
+    assert sum(not each.done() for each in open_) == 10
+    assert intake.held == 10 * LEAST
+    with pytest.raises(Overloaded) as caught:
+        await open_[-1]
+    assert caught.value.headers == {"retry-after": "1", "retry-after-ms": "1000", "connection": "close"}
+    assert refused == ["bodies"] * 30
+    open_ += [await receiving(intake, str(n), 3 * LEAST) for n in range(20)]
+    assert intake.held == 40 * LEAST, "what does not fit is not kept"
+    for each in open_:
+        each.cancel()
+    await asyncio.gather(*open_, return_exceptions=True)
+    assert intake.held == 0
+
+
+async def test_a_body_is_refused_by_the_length_that_it_declares_and_one_of_few_bytes_counts_as_more() -> None:
+    intake = Intake(10 * LEAST, 10 * LEAST)
+    small = await receiving(intake, "a", 1)
+    assert intake.held == LEAST
+    large = await receiving(intake, "b", 1, declared=9 * LEAST + 1)
+    assert large.done()
+    assert intake.held == LEAST
+    small.cancel()
+    await asyncio.wait({small})
+    with pytest.raises(Overloaded):
+        await large
+
+
+# --- answer -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_whole_answer_has_its_headers_penstocks_own_and_its_length() -> None:
+    server = Server(headers=[(b"x-request-id", b"r1")])
+    server.http.own_headers.append((b"x-penstock-context", b"1"))
+
+    await server.http.respond(429, [(b"retry-after", b"1"), (b"link", b"a"), (b"link", b"b")], b"caf\xc3\xa9")
+
+    assert server.sent == [
+        {
+            "type": "http.response.start",
+            "status": 429,
+            "headers": [
+                (b"retry-after", b"1"), (b"link", b"a"), (b"link", b"b"),
+                (b"x-request-id", b"r1"), (b"x-penstock-context", b"1"), (b"content-length", b"5"),
+            ],
+        },
+        {"type": "http.response.body", "body": b"caf\xc3\xa9"},
+    ]  # fmt: skip
+    assert (server.http.status, server.http.streamed) == (429, False)
+
+
+async def test_a_stream_goes_out_chunk_by_chunk_each_noted_before_it_is_sent() -> None:
+    server = Server(headers=[(b"x-request-id", b"r1")])
+    noted: list[tuple[bytes, int]] = []
+
+    await server.http.relay(
+        200, [(b"content-type", b"text/event-stream")], stream(b"a", b"b"), begun,
+        lambda chunk: noted.append((chunk, len(server.sent))),
+    )  # fmt: skip
+
+    assert server.sent == [
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-type", b"text/event-stream"), (b"x-request-id", b"r1")],
+        },
+        {"type": "http.response.body", "body": b"a", "more_body": True},
+        {"type": "http.response.body", "body": b"b", "more_body": True},
+        {"type": "http.response.body", "body": b""},
+    ]
+    assert noted == [(b"a", 1), (b"b", 2)]
+    assert (server.http.status, server.http.streamed) == (200, True)
+
+
+async def test_headers_that_become_known_before_the_first_chunk_still_come() -> None:
+    server = Server()
+
+    async def late() -> AsyncGenerator[bytes, None]:
+        server.http.own_headers.append((b"x-late", b"1"))
+        yield b"a"
+
+    await server.http.relay(200, [], late(), begun, ignore)
+
+    assert (b"x-late", b"1") in server.sent[0]["headers"]
+
+
+async def test_a_chunk_is_sent_before_the_next_one_is_there() -> None:
+    server = Server()
+    sent_by_then: list[int] = []
+
+    async def watched() -> AsyncGenerator[bytes, None]:
+        for chunk in (b"a", b"b"):
+            sent_by_then.append(len(server.sent))
+            yield chunk
+
+    await server.http.relay(200, [], watched(), begun, ignore)
+
+    assert sent_by_then == [0, 2]
+
+
+async def test_a_stream_without_a_chunk_is_an_empty_answer() -> None:
+    server = Server()
+
+    await server.http.relay(204, [], stream(), begun, ignore)
+
+    assert [message["type"] for message in server.sent] == ["http.response.start", "http.response.body"]
+    assert (server.http.status, server.http.streamed) == (204, False)
+
+
+async def test_an_upstream_that_fails_before_its_first_chunk_leaves_the_status_open() -> None:
+    server = Server()
+
+    with pytest.raises(UpstreamFailed):
+        await server.http.relay(200, [], stream(error=UpstreamFailed("gone")), begun, ignore)
+
+    assert server.sent == []
+    assert server.http.status is None
+
+
+async def test_an_upstream_that_fails_later_leaves_the_answer_open_for_a_last_event() -> None:
+    server = Server()
+
+    with pytest.raises(UpstreamFailed):
+        await server.http.relay(200, [], stream(b"a", error=UpstreamFailed("gone")), begun, ignore)
+    await server.http.finish(b"data: {}\n\n")
+
+    assert [message.get("body") for message in server.sent] == [None, b"a", b"data: {}\n\n"]
+    assert "more_body" not in server.sent[-1]
+
+
+# --- a client that leaves ---------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_leaves_cancels_the_work_for_it() -> None:
+    server = Server()
+    waiting, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        async with server.http.watch():
+            try:
+                waiting.set()
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+    task = asyncio.create_task(work())
+    await waiting.wait()
+    server.inbox.put_nowait(GONE)
+
+    with pytest.raises(ClientGone):
+        await task
+    assert cancelled.is_set()
+    assert task.cancelling() == 0
+
+
+async def test_a_client_that_left_before_the_work_began_is_noticed_too() -> None:
+    with pytest.raises(ClientGone):
+        async with Server(GONE).http.watch():
+            await asyncio.Event().wait()
+
+
+async def test_the_task_goes_on_undisturbed_after_a_client_has_gone() -> None:
+    with pytest.raises(ClientGone):
+        async with Server(GONE).http.watch():
+            await asyncio.Event().wait()
+
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await asyncio.sleep(0)
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_stream_closes_it() -> None:
+    server = Server()
+    closed = asyncio.Event()
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"a"
+            server.inbox.put_nowait(GONE)
+            await asyncio.Event().wait()
+            yield b"never"
+        finally:
+            closed.set()
+
+    with pytest.raises(ClientGone):
+        async with server.http.watch():
+            await server.http.relay(200, [], chunks(), begun, ignore)
+
+    assert closed.is_set()
+    assert [message.get("body") for message in server.sent] == [None, b"a"]
+
+
+@pytest.mark.parametrize("cut", [3, 20, 100])
+async def test_a_client_that_leaves_behind_the_end_mark_has_got_all(cut: int) -> None:
+    server = Server()
+    noted: list[bytes] = []
+    data = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for at in range(0, len(data), cut):
+            yield data[at : at + cut]
+        server.inbox.put_nowait(GONE)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        yield b": last\n\n"
+
+    async with server.http.watch():
+        while not server.reads:
+            await asyncio.sleep(0.01)
+        await server.http.relay(200, [], chunks(), begun, noted.append)
+
+    assert b"".join(noted) == data + b": last\n\n"
+    assert server.sent[-1] == {"type": "http.response.body", "body": b""}
+
+
+async def test_what_else_the_server_reports_does_not_end_the_work() -> None:
+    server = Server(part(b""))
+
+    async with server.http.watch():
+        while not server.inbox.empty():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def test_work_that_is_done_is_not_watched_any_longer() -> None:
+    server = Server()
+
+    async with server.http.watch():
+        await asyncio.sleep(0)
+    server.inbox.put_nowait(GONE)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert server.inbox.qsize() == 1
+
+
+async def test_an_error_of_the_work_stays_that_error() -> None:
+    with pytest.raises(ValueError, match="mine"):
+        async with Server().http.watch():
+            raise ValueError("mine")
+
+
+async def test_a_cancellation_from_elsewhere_stays_one() -> None:
+    waiting = asyncio.Event()
+
+    async def work() -> None:
+        async with Server().http.watch():
+            waiting.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await waiting.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def test_a_deadline_inside_the_work_stays_a_deadline() -> None:
+    with pytest.raises(TimeoutError):
+        async with Server().http.watch():
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()

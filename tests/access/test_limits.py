@@ -1,0 +1,233 @@
+"""Limits: what is taken before it is used, given back where it was not, and let pass where nobody can count."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proxy.access.callers import Caller
+from proxy.access.exchange import Exchange
+from proxy.access.limits import Admission, Limits, Terms
+from proxy.chat.errors import RateLimited
+from proxy.config.access_settings import KeySettings, LimitsSettings
+from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
+from proxy.http.headers import Headers
+from proxy.models.usage import Usage
+from proxy.state.counters import MemoryCounters
+from proxy.state.store import StoreError
+from proxy.telemetry.metrics import Metrics
+from proxy.upstreams.base import Call
+
+PROFILE = ModelProfile("m", 1000, 500, 0, prices=Prices(1e6, 2e6), cache=CacheRules(read=0.5))
+"""A token costs a dollar, one of an answer two, one from the cache half a dollar."""
+
+
+SOMEBODY = Caller("t")
+
+
+class Broken(MemoryCounters):
+    """Counts until it is told to fail, or to hang."""
+
+    failure: str | None = None
+    asked = 0
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
+        self.asked += 1
+        if self.failure == "hang":
+            await asyncio.Event().wait()
+        if self.failure:
+            raise StoreError("unreachable")
+        return await super().add(amounts, ttl=ttl)
+
+
+class World:
+    """Limits at a time that a test sets."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.now = 86400.0 * 3
+        self.counters = Broken(clock=lambda: self.now)
+        self.metrics = Metrics("test")
+        settings = LimitsSettings.model_validate(limits)
+        self.limits = Limits(settings, self.counters, self.metrics.limits, clock=lambda: self.now)
+
+    async def ask(
+        self, prompt: int | None = None, answer: int = 0, caller: Caller = SOMEBODY
+    ) -> tuple[Admission, dict[str, str]]:
+        headers: Headers = []
+        admission = Admission(self.limits, caller)
+        await admission.begin(headers)
+        if prompt is not None:
+            counted = TokenCount(0, 0, prompt, exact=True)
+            body = b'{"max_tokens":%d}' % answer
+            await admission.reserve(Call("/c", "m", body, {}, counted=counted, profile=PROFILE), headers)
+        return admission, {name.decode(): value.decode() for name, value in headers}
+
+    async def refused(self, *arguments: Any, **more: Any) -> RateLimited:
+        with pytest.raises(RateLimited) as caught:
+            await self.ask(*arguments, **more)
+        return caught.value
+
+    def shown(self) -> str:
+        return self.metrics.render("")[1].decode()
+
+
+def exchange() -> Exchange:
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    return Exchange({"type": "http", "headers": []}, nothing, nothing)
+
+
+def key(name: str, **fields: Any) -> Caller:
+    return Caller("t", KeySettings.model_validate({"name": name, "hash": "0" * 64, **fields}))
+
+
+async def test_requests_are_refused_over_the_limit_and_let_in_when_they_were_told_to_come() -> None:
+    world = World(requests_per_minute=3)
+    headers = [(await world.ask())[1] for _ in range(3)]
+    assert [each["x-ratelimit-remaining-requests"] for each in headers] == ["2", "1", "0"]
+    assert headers[0]["x-ratelimit-limit-requests"] == "3"
+    assert headers[0]["x-ratelimit-reset-requests"] == "2m0s"
+    for _ in range(5):
+        error = await world.refused()
+        assert (error.status, error.type, error.code) == (429, "requests", "rate_limit_exceeded")
+        assert "x-should-retry" not in error.headers
+    assert int(error.headers["retry-after-ms"]) == 80_000, "a third of them counts no more after 80 seconds"
+    world.now += 79.9
+    await world.refused()
+    world.now += 0.2
+    await world.ask()
+    await world.refused()
+    assert 'limited_requests_total{reason="requests"} 7.0' in world.shown()
+
+
+async def test_what_was_refused_takes_nothing() -> None:
+    world = World(tokens_per_minute=100)
+    await world.ask(60, 20)
+    error = await world.refused(30)
+    assert error.type == "tokens"
+    _, headers = await world.ask(20)
+    assert headers["x-ratelimit-remaining-tokens"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("usage", "left"),
+    [
+        pytest.param(Usage(input=30, output=5, cached=10), 65, id="what was reported counts"),
+        pytest.param(Usage(input=90, output=40), 0, id="also where it is more"),
+        pytest.param(Usage(), 20, id="without a report the estimate"),
+        pytest.param(None, 100, id="nothing where nothing was answered"),
+    ],
+)
+async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: int) -> None:
+    world = World(tokens_per_minute=100)
+    admission, _ = await world.ask(60, 20)
+    admission.note(usage, None)
+    await admission.settle()
+    if left:
+        _, headers = await world.ask(left)
+        assert headers["x-ratelimit-remaining-tokens"] == "0"
+    await world.refused(1)
+
+
+async def test_a_correction_falls_into_the_minute_of_its_reservation() -> None:
+    world = World(tokens_per_minute=100)
+    admission, _ = await world.ask(100)
+    world.now += 90  # half of the minute before counts
+    admission.note(Usage(input=20, output=0), None)
+    await admission.settle()
+    _, headers = await world.ask(90)
+    assert headers["x-ratelimit-remaining-tokens"] == "0"
+
+
+async def test_a_request_that_never_fits_is_told_so() -> None:
+    world = World(tokens_per_minute=100)
+    error = await world.refused(90, 20)
+    assert error.headers == {"x-should-retry": "false"}
+    assert "110" in error.message
+    await world.ask(100)
+
+
+@pytest.mark.parametrize(
+    ("limit", "usage", "cost"),
+    [
+        ({"budget_per_day": 10}, Usage(input=5, output=2), 10.0),
+        ({"tokens_per_day": 7}, Usage(input=5, output=2), None),
+        ({"tokens_per_day": 7}, Usage(), None),
+        ({"budget_per_day": 10}, Usage(), None),
+    ],
+)
+async def test_a_day_is_over_once_it_is_used_up(limit: dict[str, float], usage: Usage, cost: float | None) -> None:
+    world = World(**limit)
+    first, _ = await world.ask(6, 2)  # an estimate of 10 dollars
+    second, _ = await world.ask(6, 2)
+    first.note(usage, cost)
+    await first.settle()
+    error = await world.refused()
+    assert (error.type, error.code) == ("insufficient_quota", "insufficient_quota")
+    until_midnight = {"retry-after": "86400", "retry-after-ms": "86400000"}
+    assert error.headers == {"x-should-retry": "false", **until_midnight}
+    second.note(usage, cost)
+    await second.settle()
+    world.now += 86399
+    await world.refused()
+    world.now += 1
+    await world.ask(6)
+    assert 'limited_requests_total{reason="budget"} 2.0' in world.shown()
+
+
+async def test_failed_requests_cost_nothing() -> None:
+    world = World(tokens_per_day=1, budget_per_day=0.01)
+    admission, _ = await world.ask(60, 20)
+    admission.note(None, None)
+    await admission.settle()
+    await world.ask(60)
+
+
+async def test_every_key_has_its_own_limits_and_those_of_all_where_it_has_none() -> None:
+    world = World(requests_per_minute=1, max_n=4, max_concurrent_per_key=9, max_concurrent=100)
+    large, small, other = key("large", requests_per_minute=2), key("small"), Caller("someone else")
+    assert world.limits.terms(large) == Terms(requests_per_minute=2, max_n=4, max_concurrent=9)
+    assert world.limits.terms(key("own", max_concurrent=1, max_n=1)) == Terms(
+        requests_per_minute=1, max_n=1, max_concurrent=1
+    )
+    for caller in (large, large, small, other, Caller("t")):
+        await world.ask(caller=caller)
+    for caller in (large, small, other, Caller("t")):
+        await world.refused(caller=caller)
+
+
+@pytest.mark.parametrize("failure", ["refuses", "hang"])
+async def test_where_nobody_can_count_requests_pass_loudly(
+    failure: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.access.limits._PAUSE", 600)
+    world = World(requests_per_minute=1, tokens_per_minute=10, tokens_per_day=1)
+    world.limits._patience = 0.01
+    world.counters.failure = failure
+    for _ in range(5):
+        admission, headers = await world.ask(5)
+        admission.note(Usage(input=3, output=1), None)
+        await admission.settle()
+        assert not [name for name in headers if name.startswith("x-ratelimit")]
+    assert world.counters.asked == 1, "who does not answer is left alone for a while"
+    assert [record.message for record in caplog.records] == ["limits are not counted"]
+    assert "limits_unchecked_total 25.0" in world.shown()
+
+
+async def test_counting_goes_on_once_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.access.limits._PAUSE", 0)
+    world = World(requests_per_minute=1)
+    world.counters.failure = "refuses"
+    await world.ask()
+    world.counters.failure = None
+    await world.ask()
+    await world.refused()
+
+
+async def test_of_many_at_once_only_as_many_get_in_as_may() -> None:
+    world = World(requests_per_minute=10)
+    done = await asyncio.gather(*(world.ask() for _ in range(50)), return_exceptions=True)
+    assert sum(not isinstance(each, BaseException) for each in done) == 10
+    assert sum(isinstance(each, RateLimited) for each in done) == 40

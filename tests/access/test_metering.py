@@ -1,0 +1,121 @@
+"""What keys use, as it is noted behind answers and read by whoever has the key."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from proxy.access import metering
+from proxy.access.limits import DAY
+from proxy.access.metering import ALL, Meter
+from proxy.models.usage import Usage
+from proxy.state.counters import MemoryCounters
+from proxy.state.store import StoreError
+
+
+class Fallible(MemoryCounters):
+    """Counts until it is told to fail."""
+
+    fails = False
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
+        if self.fails:
+            raise StoreError("unreachable")
+        return await super().add(amounts, ttl=ttl)
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        if self.fails:
+            raise StoreError("unreachable")
+        return await super().read(keys)
+
+
+class World:
+    """Two processes that share their counts, at a time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = DAY * 3
+        self.counters = Fallible(clock=lambda: self.now)
+        self.one, self.other = (Meter(self.counters, clock=lambda: self.now) for _ in range(2))
+
+
+def figures(
+    *, requests: int = 0, without: int = 0, tokens: tuple[int, int, int] = (0, 0, 0), usd: float = 0.0
+) -> object:
+    given, cached, made = tokens
+    return {
+        "requests": requests,
+        "without_usage": without,
+        "input_tokens": given,
+        "cached_tokens": cached,
+        "output_tokens": made,
+        "usd": usd,
+    }
+
+
+async def test_use_is_summed_up_by_model_for_each_account() -> None:
+    world = World()
+    world.one.note("t/ann", "gpt-*", [Usage(input=10, output=2, cached=4)], 0.5)
+    world.one.note("t/ann", "a/b", [Usage(input=1, output=1), Usage(input=2)], None)
+    world.one.note("t/bob", "gpt-*", [Usage(input=1000)], None)
+    assert await world.one.today("t/ann", ["gpt-*", "a/b", "unused"]) == {
+        ALL: figures(requests=2, tokens=(13, 4, 3), usd=0.5),
+        "gpt-*": figures(requests=1, tokens=(10, 4, 2), usd=0.5),
+        "a/b": figures(requests=1, tokens=(3, 0, 1)),
+    }
+    assert await world.one.today("t/nobody", ["gpt-*"]) == {ALL: figures()}
+
+
+async def test_what_an_upstream_did_not_report_is_told_as_such() -> None:
+    world = World()
+    world.one.note("t/ann", "m", [Usage()], None)
+    world.one.note("t/ann", "m", [Usage(input=1, output=1)], None)
+    assert (await world.one.today("t/ann", ["m"]))["m"] == figures(requests=2, without=1, tokens=(1, 0, 1))
+
+
+async def test_a_day_begins_with_nothing() -> None:
+    world = World()
+    world.one.note("t/ann", "m", [Usage(input=1)], None)
+    world.now += DAY - 1
+    assert (await world.one.today("t/ann", ["m"]))[ALL] == figures(requests=1, tokens=(1, 0, 0))
+    world.now += 1
+    assert await world.one.today("t/ann", ["m"]) == {ALL: figures()}
+
+
+async def test_others_see_it_once_it_was_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metering, "_GATHER", 0.0)
+    world = World()
+    sharing = asyncio.ensure_future(world.one.share())
+    for n in (1, 2):
+        world.one.note("t/ann", "m", [Usage(input=1)], None)
+        async with asyncio.timeout(60):
+            while (await world.other.today("t/ann", []))[ALL] != figures(requests=n, tokens=(n, 0, 0)):
+                await asyncio.sleep(0)
+    sharing.cancel()
+    world.one.note("t/ann", "m", [Usage(input=1)], None)
+    await world.one.aclose()
+    assert (await world.other.today("t/ann", []))[ALL] == figures(requests=3, tokens=(3, 0, 0))
+
+
+async def test_many_figures_are_added_in_parts() -> None:
+    world = World()
+    models = [f"m{n}" for n in range(400)]
+    for model in models:
+        world.one.note("t/ann", model, [Usage(input=1)], None)
+    used = await world.one.today("t/ann", models)
+    assert used.pop(ALL) == figures(requests=400, tokens=(400, 0, 0))
+    assert used == dict.fromkeys(models, figures(requests=1, tokens=(1, 0, 0)))
+
+
+async def test_what_cannot_be_added_is_told_once_and_lost(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.counters.fails = True
+    caplog.set_level(logging.ERROR, "penstock.limits")
+    for _ in range(3):
+        world.one.note("t/ann", "m", [Usage(input=1)], None)
+        with pytest.raises(StoreError):
+            await world.one.today("t/ann", ["m"])
+    assert [record.message for record in caplog.records] == ["use of keys is not counted"]
+    world.counters.fails = False
+    world.one.note("t/ann", "m", [Usage(input=5)], None)
+    assert (await world.one.today("t/ann", []))[ALL] == figures(requests=1, tokens=(5, 0, 0))

@@ -1,0 +1,246 @@
+"""Bodies: bytes that are no JSON object, or say a thing twice, are a 400; what is not needed is not parsed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.chat.errors import BadRequest
+from proxy.chat.parse import Body
+from tests.refused_bodies import HI, refusal
+
+thorough = settings(max_examples=200, deadline=None)
+
+
+def with_value(value: bytes) -> bytes:
+    return b'{"model":"m","messages":' + HI + b',"x":' + value + b"}"
+
+
+# --- bytes that are no JSON -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"   ", id="blanks"),
+        pytest.param(b"\x00", id="a NUL byte"),
+        pytest.param(b"hello", id="text"),
+        pytest.param(b"model=m&messages=x", id="a form"),
+        pytest.param(b"\xef\xbb\xbf" + with_value(b"1"), id="a byte order mark"),
+        pytest.param("\ufeff{}".encode("utf-16-le"), id="UTF-16"),
+        pytest.param(with_value(b"1")[:-1], id="the last brace is missing"),
+        pytest.param(with_value(b"1") + b"}", id="one brace too many"),
+        pytest.param(with_value(b"1") + b" {}", id="a second object behind"),
+        pytest.param(with_value(b"1") + b"\x00", id="a NUL byte behind"),
+        pytest.param(b"{'model':'m'}", id="single quotes"),
+        pytest.param(b"{model:1}", id="a bare key"),
+        pytest.param(b'{"model":"m",}', id="a trailing comma"),
+        pytest.param(b'{"model":"m" // why\n}', id="a comment"),
+        pytest.param(b'{"model" "m"}', id="no colon"),
+        pytest.param(b'{1:"m"}', id="a number for a key"),
+        pytest.param(b'{"\xff":1}', id="a key that is not UTF-8"),
+        pytest.param(b'{"\\ud800":1}', id="a lone surrogate in a key"),
+        pytest.param(b'{"\\q":1}', id="an unknown escape in a key"),
+        pytest.param(b"[" * 100_000, id="100,000 open brackets"),
+        pytest.param(b'{"x":' * 100_000, id="100,000 open braces"),
+        pytest.param(with_value(b"[" * 100_000 + b"]" * 100_000), id="100,000 brackets, closed"),
+        pytest.param(b'{"model":"m","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="100,000 in messages"),
+        pytest.param(with_value(b'{"a":' * 100_000 + b"1" + b"}" * 100_000), id="100,000 braces, closed"),
+        pytest.param(with_value(b"NaN"), id="NaN"),
+        pytest.param(with_value(b"Infinity"), id="Infinity"),
+        pytest.param(with_value(b"-Infinity"), id="minus Infinity"),
+        pytest.param(with_value(b"nul"), id="half a null"),
+        pytest.param(with_value(b"01"), id="a leading zero"),
+        pytest.param(with_value(b"+1"), id="a plus sign"),
+        pytest.param(with_value(b"1."), id="a point without digits"),
+        pytest.param(with_value(b"0x10"), id="a hexadecimal number"),
+        pytest.param(with_value(b'"\x00"'), id="a NUL byte in a string"),
+        pytest.param(with_value(b'"a\nb"'), id="a line break in a string"),
+        pytest.param(with_value(b'"\\x41"'), id="an unknown escape"),
+        pytest.param(with_value(b'"\\ud800"'), id="a lone surrogate"),
+        pytest.param(with_value(b'"\\udc00\\ud800"'), id="surrogates the wrong way round"),
+    ],
+)
+def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
+    error = refusal(raw)
+
+    assert error.code == "invalid_json"
+    assert "not valid JSON" in error.message
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[]", b'["model"]', b'"model"', b"1", b"null", b"true", HI],
+    ids=["an empty list", "a list", "a string", "a number", "null", "a boolean", "only the messages"],
+)
+def test_json_that_is_no_object_is_refused(raw: bytes) -> None:
+    error = refusal(raw)
+
+    assert error.code == "invalid_json"
+    assert "must be an object" in error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param(b'"\xff\xfe"', "UTF-8", id="invalid UTF-8"),
+        pytest.param(b'"\xed\xa0\x80"', "UTF-8", id="a surrogate in UTF-8"),
+        pytest.param(b'"\xc0\x80"', "UTF-8", id="an overlong NUL"),
+        pytest.param(b"1" * 5000, "infinity", id="an integer of 5000 digits"),
+        pytest.param(b"1e999", "infinity", id="a number beyond all numbers"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_named_by_its_field(value: bytes, why: str) -> None:
+    error = refusal(with_value(value))
+
+    assert (error.code, error.param) == ("invalid_json", "x")
+    assert error.message.startswith("x is not valid JSON: ")
+    assert why in error.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "param"),
+    [
+        pytest.param(b'{"model":"m","messages":[{"role":"user"},{"role":"user","content":"\xff"}]}', "messages[1]",
+                     id="a message"),
+        pytest.param(b'{"model":"m","messages":' + HI + b',"tools":[{"name":"\xff"}]}', "tools[0]", id="a tool"),
+        pytest.param(b'{"model":"\xff","messages":' + HI + b"}", "model", id="the model"),
+    ],
+)  # fmt: skip
+def test_invalid_utf8_is_named_by_its_place(raw: bytes, param: str) -> None:
+    error = refusal(raw)
+
+    assert (error.code, error.param) == ("invalid_json", param)
+
+
+@given(st.binary(max_size=60))
+@thorough
+def test_arbitrary_bytes_are_refused_or_read(raw: bytes) -> None:
+    try:
+        Body(raw).parse()
+    except BadRequest as error:
+        assert error.status == 400
+
+
+@given(st.integers(0, 200), st.binary(max_size=3))
+@thorough
+def test_a_body_that_is_cut_off_or_damaged_is_refused_or_read(place: int, damage: bytes) -> None:
+    whole = b'{"model": "m", "messages": [{"role": "user", "content": "caf\\u00e9 \xc3\xa9"}], "seed": 1.5e3}'
+    place = min(place, len(whole))
+
+    for raw in (whole[:place], whole[:place] + damage + whole[place + len(damage) :]):
+        try:
+            Body(raw).parse()
+        except BadRequest as error:
+            assert error.code
+
+
+# --- fields that come twice -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b'{"model":"a","messages":' + HI + b',"model":"b"}', id="two models"),
+        pytest.param(b'{"model":"a","model":"a"}', id="side by side, the same value"),
+        pytest.param(b'{"a":12,"a":1}', id="the second value is the beginning of the first"),
+        pytest.param(b'{"a":1,"a":12}', id="the first value is the beginning of the second"),
+        pytest.param(b'{"a":1,"b":2,"a":1}', id="the same value, another field between"),
+        pytest.param(b'{"model":"a","\\u006dodel":"b"}', id="the second one spelled with an escape"),
+        pytest.param(b'{"\\u006dodel":"a","model":"b"}', id="the first one spelled with an escape"),
+        pytest.param(b'{"a\\/b":1,"a/b":2}', id="an escaped slash"),
+        pytest.param(b'{"caf\\u00e9":1,"caf\xc3\xa9":2}', id="an escaped letter"),
+        pytest.param(b'{"":1,"":2}', id="an empty name"),
+        pytest.param(b'{ "a" : 1 , "a" : 1 }', id="with blanks"),
+        pytest.param(b'{"a":{},"a":[]}', id="empty values"),
+        pytest.param(b'{"a":"}","a":"}"}', id="braces in strings"),
+    ],
+)
+def test_a_field_that_comes_twice_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadRequest, match="twice") as caught:
+        Body(raw)
+
+    assert caught.value.code == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"{}", id="nothing"),
+        pytest.param(b'{"a":{"a":1,"a":2}}', id="twice, but deeper"),
+        pytest.param(b' {\n\t"a" : 1 ,\r\n "b" : [ ] } \n', id="blanks everywhere"),
+        pytest.param(b'{"\\u0061":1,"b\\"":2,"c\\\\":3}', id="escapes in names"),
+        pytest.param(b'{"caf\xc3\xa9":"\xe6\x97\xa5","a":"\\ud83d\\ude00"}', id="letters beyond ASCII"),
+        pytest.param(b'{"a":"}","b":"\\"}","c":"{\\"a\\":1}"}', id="braces and quotes in strings"),
+        pytest.param(b'{"a":1.0,"A":1e5,"":-0}', id="names that differ in case"),
+    ],
+)
+def test_a_field_that_comes_once_is_read(raw: bytes) -> None:
+    body = Body(raw)
+
+    assert all(body.get(key) == value for key, value in json.loads(raw).items())
+
+
+keys = st.text(max_size=4)
+
+
+@given(
+    st.dictionaries(keys, st.integers() | st.text(max_size=4) | st.lists(st.none(), max_size=2), max_size=5), st.data()
+)
+@thorough
+def test_fields_twice_are_found_in_every_spelling(fields: dict[str, Any], data: st.DataObject) -> None:
+    def blank() -> str:
+        return data.draw(st.sampled_from(["", " ", "\n\t"]))
+
+    def spelled(items: list[tuple[str, Any]]) -> bytes:
+        written = [
+            f"{blank()}{json.dumps(key, ensure_ascii=data.draw(st.booleans()))}{blank()}:{blank()}{json.dumps(value)}"
+            for key, value in items
+        ]
+        return f"{blank()}{{{','.join(f'{item}{blank()}' for item in written)}}}{blank()}".encode()
+
+    once = list(fields.items())
+    assert Body(spelled(once)).raw
+    if once:
+        repeated = data.draw(st.sampled_from(once))[0]
+        place = data.draw(st.integers(0, len(once)))
+        with pytest.raises(BadRequest, match="twice"):
+            Body(spelled([*once[:place], (repeated, data.draw(st.integers(0, 9))), *once[place:]]))
+
+
+# --- looking without parsing ------------------------------------------------------------------------------------------
+
+
+def test_a_body_that_only_passes_through_is_looked_at_shallowly() -> None:
+    body = Body(b'{"model":"m","messages":[{"role":7,"content":{}}],"stream":true,"stream_options":{"a":1}}')
+
+    body.check_messages()
+    assert body.model == "m"
+    assert body.stream is True
+    assert body.get("stream_options") == {"a": 1}
+    assert body.get("absent") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "stream"), [(b"true", True), (b"false", False), (b"null", False), (b'"true"', False)]
+)
+def test_only_true_is_a_stream(value: bytes, stream: bool) -> None:
+    assert Body(b'{"stream":' + value + b"}").stream is stream
+
+
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        pytest.param({}, b'{"a":1.0,"model":"m","z":{ "b":1e5 }}', id="nothing but blanks leaves"),
+        pytest.param({"model": "caf\xe9"}, b'{"a":1.0,"model":"caf\xc3\xa9","z":{ "b":1e5 }}', id="in its place"),
+        pytest.param({"new": [1]}, b'{"a":1.0,"model":"m","z":{ "b":1e5 },"new":[1]}', id="a new field comes last"),
+    ],
+)
+def test_some_fields_are_set_and_the_others_keep_their_bytes(changes: dict[str, Any], sent: bytes) -> None:
+    body = Body(b'{ "a" : 1.0 , "model":"m", "z":{ "b":1e5 } }')
+
+    assert body.encoded(changes) == sent
+    assert body.raw == b'{ "a" : 1.0 , "model":"m", "z":{ "b":1e5 } }'

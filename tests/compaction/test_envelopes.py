@@ -1,0 +1,129 @@
+import json
+
+import pytest
+
+from proxy.compaction import unwrapped
+
+TEXT = 'It\'s a "quoted" word,\n\ta tab, a back\\\\slash, é, 漢字 and \u2003 a wide blank. ' * 5
+ITEM = {"type": "text", "text": TEXT, "annotations": None}
+MCP = {"content": [ITEM], "isError": False}
+
+
+def printed(text: str, end: str = ", annotations=None)] isError=False") -> str:
+    return f"meta=None content=[TextContent(type='text', text={text!r}{end}"
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        pytest.param(json.dumps(MCP), id="JSON"),
+        pytest.param(json.dumps({"_meta": None, **MCP}, indent=2), id="JSON, indented"),
+        pytest.param(printed(TEXT), id="printed"),
+        pytest.param(printed(json.dumps(MCP)), id="JSON, printed"),
+        pytest.param(printed(TEXT, ", annotations=None, meta=None)] structuredContent=None isError=False"), id="newer"),
+        pytest.param(
+            printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT!r}}} isError=False"), id="printed, twice"
+        ),
+        pytest.param(
+            printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT[:99]!r}"[:-1]), id="cut off there"
+        ),
+        pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT}}), id="JSON, twice"),
+    ],
+)
+def test_an_envelope_around_one_text_comes_off(wrapped: str) -> None:
+    assert unwrapped(wrapped) == TEXT
+    assert unwrapped(TEXT) is TEXT
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_of_a_printed_text_that_was_cut_off_all_is_kept_but_half_an_escape(cut: int) -> None:
+    sent = unwrapped(printed(TEXT + "\\\u2003", "")[: -1 - cut])
+
+    assert (TEXT + "\\\u2003").startswith(sent)
+    assert len(sent) >= len(TEXT) - cut
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        pytest.param(json.dumps({**MCP, "isError": True}), id="an error"),
+        pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT[:-1]}}), id="with another result"),
+        pytest.param(json.dumps({"content": [ITEM, {"type": "text", "text": "x"}]}), id="two texts"),
+        pytest.param(
+            json.dumps({"content": [{"type": "text", "text": TEXT, "annotations": {"a": 1}}]}), id="annotated"
+        ),
+        pytest.param(json.dumps({**MCP, "structuredContent": {"a": 1}}), id="with data"),
+        pytest.param(json.dumps({"content": [{"type": "image", "data": TEXT}]}), id="an image"),
+    ],
+)
+def test_an_envelope_that_says_something_stays(wrapped: str) -> None:
+    assert json.loads(unwrapped(wrapped)) == json.loads(wrapped)
+
+
+def test_a_printed_error_stays() -> None:
+    wrapped = printed(TEXT, ", annotations=None)] isError=True")
+
+    assert unwrapped(wrapped) is wrapped
+
+
+def test_data_that_are_the_text_once_more_go_with_the_envelope() -> None:
+    data: dict[str, object] = {"id": 7, "names": ["a", "b"], "at": {"x": 1.5}}
+    content = [{"type": "text", "text": json.dumps(data, indent=2)}]
+    others = {"content": content, "structuredContent": {**data, "id": 8}}
+
+    assert unwrapped(json.dumps({"content": content, "structuredContent": data})) == json.dumps(
+        data, separators=(",", ":")
+    )
+    assert json.loads(unwrapped(json.dumps(others))) == others
+
+
+def test_data_printed_beside_another_text_stay() -> None:
+    wrapped = printed(TEXT, ", meta=None)] structuredContent={'result': 'other'} isError=False")
+
+    assert unwrapped(wrapped) is wrapped
+
+
+ENVELOPES = [
+    pytest.param({"_meta": None, "content": [ITEM], "isError": False}, id="text"),
+    pytest.param({"content": [ITEM], "isError": False, "structuredContent": {"result": TEXT}}, id="text and data"),
+]
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_of_an_envelope_that_was_cut_off_the_text_is_left(envelope: dict[str, object], indent: int | None) -> None:
+    wrapped = json.dumps(envelope, indent=indent)
+    begin = wrapped.index("It's")
+    end = begin + len(json.dumps(TEXT)) - 2
+    lengths = []
+    for cut in range(begin + 1, len(wrapped)):
+        sent = unwrapped(wrapped[:cut])
+        assert TEXT.startswith(sent)
+        assert cut < end or sent == TEXT
+        lengths.append(len(sent))
+
+    assert lengths == sorted(lengths)
+
+
+def test_a_note_behind_what_was_cut_off_stays() -> None:
+    wrapped = json.dumps(MCP).partition("blank")[0] + "\n... [900 characters cut off]"
+    sent = unwrapped(wrapped)
+
+    assert sent == TEXT.partition("blank")[0] + "\n... [900 characters cut off]"
+
+
+def test_an_error_stays_one_where_it_was_cut_off() -> None:
+    wrapped = json.dumps({"content": [ITEM], "isError": True})[:-4]
+
+    assert wrapped.endswith("t")
+    assert '"isError":t' in unwrapped(wrapped)
+
+
+def test_colours_of_a_terminal_go_and_what_they_colour_stays() -> None:
+    assert unwrapped("\x1b[1;31mFAILED\x1b[0m test_a\x1b[K\n  E   assert 1\x1b[38;5;1m == 2") == (
+        "FAILED test_a\n  E   assert 1 == 2"
+    )
+    cursor = "\x1b[2J\x1b[10;4Hmenu"
+    assert unwrapped(cursor) is cursor
+    only = "\x1b[0m"
+    assert unwrapped(only) is only

@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.compaction.preview import preview
+from proxy.history.pins import laid_down
+
+LINE = "It was a long afternoon and the people in the hall had little to say about the matter."
+PROSE = "\n".join(f"{LINE} ({n})" for n in range(400))
+ASK = "Summarise the report for our board. Use at most three bullets. Which risks does it name?"
+
+
+def short(text: str) -> str:
+    found = preview(text)
+    assert found is not None
+    assert len(found.text) < 0.75 * len(text)
+    return found.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"{ASK}\n\n{PROSE}", id="before"),
+        pytest.param(f"{PROSE}\n\n{ASK}", id="after"),
+        pytest.param(f"{PROSE}\n\n{ASK}\n\n{PROSE}", id="in the middle"),
+        pytest.param(f"{ASK}\n```text\n{PROSE}\n```", id="before a fence"),
+        pytest.param(f"<document name='a'>\n{PROSE}\n</document>\n{ASK}", id="after tags"),
+        pytest.param(f"<a>\n{PROSE}\n</a>\n{ASK}\n<b>\n{PROSE}\n</b>", id="between two documents"),
+        pytest.param(f"```\n{PROSE}\n\n{ASK}", id="after a fence that never ends"),
+    ],
+)
+def test_the_users_own_words_stay(text: str) -> None:
+    found = short(text)
+
+    for sentence in ("Use at most three bullets.", "Which risks does it name?"):
+        assert sentence in found
+
+
+def test_marks_stay_and_what_they_hold_takes_the_form_of_its_kind() -> None:
+    rows = "\n".join(f"A-{n},{n * 7},open" for n in range(900))
+    found = short(f"Look at this:\n```csv\nid,amount,state\n{rows}\n```\nThanks.")
+
+    assert found.startswith("Look at this:\n```csv\nid,amount,state\n")
+    assert "\n```\nThanks." in found
+    assert "A-1," in found
+
+
+def test_a_document_with_tables_in_it_has_an_outline() -> None:
+    rows = "\n".join(f"| key{n} | a setting that says how much of number {n} there may be |" for n in range(40))
+    text = "\n\n".join(f"## Part {n}\n\n| key | about |\n|---|---|\n{rows}" for n in range(12))
+    found = short(text)
+
+    assert all(f"## Part {n}\n" in found for n in range(12))
+    assert len(found) < 0.4 * len(text)
+
+
+def test_what_both_have_in_common_at_the_beginning_is_counted() -> None:
+    text = f"{ASK}\n\n{PROSE}"
+    found = preview(text)
+
+    assert found is not None
+    assert 250 < found.kept_tokens < found.tokens < found.given_tokens
+
+
+@pytest.mark.parametrize("text", ["", "short", "?\n" * 30, LINE * 20])
+def test_what_is_short_has_none(text: str) -> None:
+    assert preview(text) is None
+
+
+PIECES = st.sampled_from(
+    [
+        "```",
+        "~~~",
+        "<doc>",
+        "</doc>",
+        "<a b='c'>",
+        "</a>",
+        ASK,
+        LINE,
+        "# Title",
+        "",
+        "{",
+        "}",
+        "You must never guess.",
+        PROSE,
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PIECES, max_size=25))
+def test_whatever_must_survive_does(pieces: list[str]) -> None:
+    text = "\n".join(pieces)
+    found = preview(text)
+
+    assert found == preview(text)
+    if found is not None:
+        assert len(found.text) < len(text)
+        assert all(one in found.text for one in laid_down(text))

@@ -1,0 +1,169 @@
+"""`penstock keys new NAME --file F`: an entry more, and nothing else changed."""
+
+import os
+import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+import yaml
+
+from proxy.__main__ import main
+from proxy.config.document import Document
+from proxy.config.keys import entry_of, hash_of, new_key
+from proxy.config.keys_file import add_entry
+from proxy.config.load import keys_of
+
+HASH = "b" * 64
+
+
+def new(file: Path, name: str = "ann", *more: str) -> int:
+    return main(["keys", "new", name, "--file", str(file), *more])
+
+
+def names(file: Path) -> list[str]:
+    return [key.name for key in keys_of(Document(file, file.read_text(), {}))]
+
+
+def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    assert new(file, "ann", "--tenant", "acme ${HOME} $$ é") == 0
+    (key,) = re.findall(r"pk-[a-z2-7]{52}", capsys.readouterr().out)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (made,) = keys_of(Document(file, file.read_text(), {}))
+    assert (made.name, made.hash, made.tenant) == ("ann", hash_of(key), "acme ${HOME} $$ é")
+    assert key not in file.read_text()
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("# nobody yet", id="a comment alone"),
+        pytest.param("keys: []\n", id="an empty list"),
+        pytest.param("# ours\nkeys: [ ]  # nobody yet\n# end\n", id="an empty list among comments"),
+        pytest.param(f"keys:\n- name: bob  # on leave\n  hash: {HASH}\n", id="entries without indentation"),
+        pytest.param(f"keys:\n\n    - hash: {HASH}\n      name: bob\n# last", id="entries with indentation"),
+        pytest.param(f"keys:\r\n  - {{name: bob, hash: {HASH}}}\r\n", id="another end of lines"),
+        pytest.param(f"---\nkeys: # all\n  -\n    name: bob\n    hash: {HASH}\n\n\n", id="a dash alone"),
+        pytest.param(f"keys: [{{name: bob, hash: {HASH}}},  # [x]\n]\n", id="in brackets, with a last comma"),
+        pytest.param(f'{{"keys": [{{"name": "bob", "hash": "{HASH}"}}]}}', id="JSON"),
+        pytest.param(f"\ufeff# é\nkeys: [{{name: bob, hash: {HASH}}}]\n", id="a byte order mark"),
+    ],
+)
+def test_all_that_stood_there_stays(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_bytes(text.encode())
+    file.chmod(0o640)
+    before = yaml.safe_load(text) or {"keys": []}
+    assert new(file) == 0
+    assert new(file, "cyd") == 0
+    after = file.read_bytes().decode()
+    entries = yaml.safe_load(after)["keys"]
+    assert [each for each in entries if each["name"] not in ("ann", "cyd")] == before["keys"]
+    assert {each["name"] for each in entries} >= {"ann", "cyd"}
+    # the old text is there in order: nothing was taken out or written anew
+    place = -1
+    for sign in text:
+        place = after.index(sign, place + 1)
+    assert re.findall("#.*", after) == re.findall("#.*", text)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"keys:\n- {{name: ann, hash: {HASH}}}\n", "keys.yaml:2: keys.0.name: a key is called 'ann' already"),
+        (f"keys:\n- {{name: bob, hsh: {HASH}}}\n", "keys.yaml:2: keys.0.hsh: unknown key; did you mean 'hash'?"),
+        ("keys:\n- [\n", "keys.yaml:3: not valid YAML"),
+        ("keys: []\n...\n# over\n---\n", "keys.yaml:4: not valid YAML"),
+        (f"keys:\n- {{name: bob, hash: {HASH}}}\n...\n", "keys.yaml: its form is too unusual to add to"),
+        ("{}\n", "keys.yaml: its form is too unusual to add to"),
+        (b"keys: [] # \xff", "keys.yaml: cannot be read: it is not UTF-8"),
+    ],
+)
+def test_what_cannot_be_added_is_one_line_and_changes_nothing(
+    text: str | bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    content = text if isinstance(text, bytes) else text.encode()
+    file.write_bytes(content)
+    assert new(file) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith(f"penstock: {tmp_path}/{told}")
+    assert file.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_name_that_is_there_is_left_if_only_missing_ones_are_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    assert new(file, "ann", "--if-missing") == 0
+    assert "pk-" in capsys.readouterr().out
+    before = file.read_bytes()
+    tmp_path.chmod(0o500)  # it also holds where nothing can be written
+    try:
+        assert new(file, "ann", "--if-missing") == 0
+    finally:
+        tmp_path.chmod(0o700)
+    printed = capsys.readouterr()
+    assert printed.out == f"# {file} has a key called 'ann' already: nothing to do\n"
+    assert (printed.err, file.read_bytes()) == ("", before)
+    assert main(["keys", "new", "ann", "--if-missing"]) == 1
+    assert capsys.readouterr().err == "penstock: --if-missing needs --file\n"
+
+
+def test_no_folder_and_no_file_that_can_be_read_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert new(tmp_path / "none" / "keys.yaml") == 1
+    assert capsys.readouterr().err == f"penstock: {tmp_path}/none: No such file or directory\n"
+    assert new(tmp_path) == 1
+    assert capsys.readouterr().err == f"penstock: {tmp_path}: cannot be read: Is a directory\n"
+
+
+def test_where_nothing_can_be_written_no_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path("/proc/keys.yaml")  # a file system that takes no file, whoever asks
+    assert new(file) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(rf"penstock: {file}: cannot be written: [A-Z][a-z ]+\n", printed.err)
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    file, link = tmp_path / "real" / "keys.yaml", tmp_path / "keys.yaml"
+    file.write_text("keys: []\n")
+    link.symlink_to(file)
+    assert new(link) == 0
+    assert link.is_symlink()
+    assert names(file) == ["ann"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the owner of a file is NOT changed: only root can")
+def test_the_owner_stays(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text("keys: []\n")
+    os.chown(file, 65532, 65532)
+    assert new(file) == 0
+    assert (file.stat().st_uid, file.stat().st_gid) == (65532, 65532)
+
+
+def test_of_several_at_once_none_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    wanted = [f"n{number:02}" for number in range(16)]
+    together = Barrier(len(wanted))
+
+    def add(name: str) -> bool:
+        together.wait()
+        return add_entry(file, name, entry_of(name, new_key()))
+
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        assert all(pool.map(add, wanted))
+    assert sorted(names(file)) == wanted

@@ -1,0 +1,124 @@
+"""Notes about answers: one of a kind within the cooldown, gone in the end, for nobody else."""
+
+import pytest
+
+from proxy.gateway.answer_notes import LARGEST, BoundCorrections, CorrectionService
+from proxy.policy import Watching
+from proxy.state.store import MemoryStore, StoreError
+from proxy.testing import chat
+
+EMPTY = b'{"choices":[{"index":0,"message":{"content":""},"finish_reason":"stop"}]}'
+WATCHING = Watching(frozenset({"empty", "json"}), cooldown=7200, expiry=86400)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service(clock: Clock) -> CorrectionService:
+    return CorrectionService(MemoryStore(2**20, clock=clock), clock=clock)
+
+
+def notes(service: CorrectionService, tenant: str = "t", session: str = "s") -> BoundCorrections:
+    return service.bound(tenant, session, WATCHING)
+
+
+async def names(bound: BoundCorrections) -> list[str]:
+    return [each.name for each in await bound.pending()]
+
+
+async def test_a_kind_has_one_note_within_the_cooldown(service: CorrectionService, clock: Clock) -> None:
+    await notes(service).leave("empty", "first")
+    clock.now += 7000
+    await notes(service).leave("empty", "second")
+    await notes(service).leave("json", "other")
+    assert [each.text for each in await notes(service).pending()] == ["first", "other"]
+    clock.now += 300
+    await notes(service).leave("empty", "third")
+    assert [each.text for each in await notes(service).pending()] == ["third", "other"]
+
+
+async def test_a_note_expires_and_reading_does_not_keep_it(service: CorrectionService, clock: Clock) -> None:
+    await notes(service).leave("empty", "first")
+    for _ in range(9):
+        clock.now += 9000
+        assert len(await names(notes(service))) == 1
+    clock.now += 6000
+    assert await names(notes(service)) == []
+
+
+async def test_notes_are_of_one_tenant_and_session(service: CorrectionService) -> None:
+    await notes(service).leave("empty", "first")
+    assert await names(notes(service, tenant="t2")) == []
+    assert await names(notes(service, session="s2")) == []
+    assert await names(notes(service, tenant="t/s", session="")) == []
+
+
+async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionService) -> None:
+    bound = notes(service)
+    watch = bound.watch(chat("u1"))
+    watch.feed(EMPTY[:30])
+    watch.feed(EMPTY[30:])
+    await service.settled()
+    assert await names(bound) == []
+    watch.ended(200, streamed=False)
+    await service.settled()
+    assert len(await names(bound)) == 1
+    await service.aclose()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "status"),
+    [
+        ([EMPTY], 500),
+        ([], 200),
+        ([EMPTY, b" " * LARGEST], 200),
+        ([b" " * LARGEST, b" ", EMPTY], 200),
+        ([b"\xff{"], 200),
+    ],
+)
+async def test_errors_and_what_is_too_large_are_not(
+    service: CorrectionService, chunks: list[bytes], status: int
+) -> None:
+    watch = notes(service).watch(chat("u1"))
+    feed = watch.beside(lambda chunk: None)
+    for chunk in chunks:
+        feed(chunk)
+    watch.ended(status, streamed=False)
+    await service.settled()
+    assert await names(notes(service)) == []
+    await service.aclose()
+
+
+async def test_what_the_store_cannot_do_is_done_without(
+    service: CorrectionService, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound = notes(service)
+    await service.store.aclose()
+    assert await bound.pending() == ()
+    watch = bound.watch(chat("u1"))
+    watch.feed(EMPTY)
+    watch.ended(200, streamed=False)
+    await service.settled()
+    assert "correction not kept" in caplog.text
+    with pytest.raises(StoreError):
+        await bound.leave("empty", "x")
+    await service.aclose()
+
+
+async def test_closing_drops_what_waits(service: CorrectionService) -> None:
+    watch = notes(service).watch(chat("u1"))
+    watch.feed(EMPTY)
+    for _ in range(100):
+        watch.ended(200, streamed=False)
+    await service.aclose()

@@ -1,0 +1,334 @@
+"""The runner: a fault never reaches a request, a verdict always does."""
+
+import asyncio
+import re
+from typing import Any, Literal
+
+import pytest
+
+from proxy.chat import ChatRequest, Message
+from proxy.context import Context, ModelProfile
+from proxy.gateway.chain import BrokenRequest, Outcome, run
+from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
+from proxy.testing import chat, context, message, script, tool
+
+
+class Scripted(Policy):
+    """Does what its `act` says."""
+
+    act: str = "keep"
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return await getattr(self, f"_{self.act}")(request, ctx)  # type: ignore[no-any-return]
+
+    async def _keep(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Keep("nothing to do")
+
+    async def _drop(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(request.messages[1:]), "dropped the first", {"dropped": 1})
+
+    async def _grow(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([message("s" + "x" * 99), *request.messages]), "grew")
+
+    async def _lose_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(request.messages[:-1]), "dropped the last")
+
+    async def _redact(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([*request.messages[:-1], self._starred(request.messages[-1])]), "redacted")
+
+    async def _replace_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages([*request.messages[:-1], message("u9")]), "replaced")
+
+    def _starred(self, last: Message) -> Message:
+        return last.with_texts(lambda text: text[0] + "*" * 30)
+
+    async def _nonsense(self, request: ChatRequest, ctx: Context) -> Decision:
+        return None  # type: ignore[return-value]
+
+    async def _raise(self, request: ChatRequest, ctx: Context) -> Decision:
+        raise ValueError(f"secret: {request.messages[0].text}")
+
+    async def _wait(self, request: ChatRequest, ctx: Context) -> Decision:
+        await asyncio.Event().wait()
+        return Keep("unreachable")
+
+    async def _reject(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Reject("no", code="no_way", status=403)
+
+
+class Growing(Scripted):
+    may_grow = True
+
+
+class GivingWay(Growing):
+    gives_way = True
+
+
+class Defining(Scripted):
+    defines_conversation = True
+
+
+async def ran(*steps: Policy, request: ChatRequest | None = None, **about: Any) -> Outcome:
+    incoming = request or chat("s u1 a1 u2")
+    return await run([(f"step{i}", step) for i, step in enumerate(steps)], context(incoming, **about))
+
+
+async def test_an_empty_chain_hands_on_the_very_request() -> None:
+    request = chat("u1")
+    outcome = await ran(request=request)
+    assert outcome.request is request
+    assert (outcome.before, outcome.steps) == (None, ())
+
+
+async def test_steps_that_keep_hand_on_the_very_request() -> None:
+    request = chat("u1")
+    outcome = await ran(Scripted(), Scripted(), request=request)
+    assert outcome.request is request
+    assert [(step.policy, step.verdict, step.why) for step in outcome.steps] == [
+        ("step0", "keep", "nothing to do"),
+        ("step1", "keep", "nothing to do"),
+    ]
+
+
+async def test_each_step_gets_what_the_one_before_made() -> None:
+    outcome = await ran(Scripted(act="drop"), Scripted(act="drop"))
+    assert script(outcome.request) == "a1 u2"
+    first, second = outcome.steps
+    assert first.tokens_after == second.tokens_before
+    assert outcome.before is not None
+    assert outcome.after is not None
+    assert outcome.after.total < outcome.before.total
+    assert first.facts == {"dropped": 1}
+    assert first.compressed
+
+
+def hurried(act: str, **about: Any) -> Scripted:
+    """A step with no time to wait; one that waits for nothing is in no hurry."""
+    return Scripted(act=act, timeout=0.01 if act == "wait" else 60, **about)
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        pytest.param("raise", "ValueError at _raise", id="an exception"),
+        pytest.param("wait", "not done in 0.01 s", id="a timeout"),
+        pytest.param("nonsense", "apply\\(\\) returned NoneType", id="no decision"),
+        pytest.param("lose_the_user", "the last user message was changed or lost", id="a broken wire rule"),
+        pytest.param("grow", "the request grew from", id="growth without leave"),
+    ],
+)
+class TestAFault:
+    async def test_leaves_the_request_as_it_was(self, act: str, why: str) -> None:
+        request = chat("s u1 a1 u2")
+        outcome = await ran(hurried(act), Scripted(act="drop"), request=request)
+        assert script(outcome.request) == "u1 a1 u2"
+        assert outcome.steps[0].verdict == "fail"
+
+    async def test_says_why_without_quoting(self, act: str, why: str) -> None:
+        outcome = await ran(hurried(act))
+        assert re.search(why, outcome.steps[0].why)
+        assert "secret" not in outcome.steps[0].why
+
+    async def test_rejects_where_the_operator_wants_it(self, act: str, why: str) -> None:
+        outcome = await ran(hurried(act, on_error="reject"), Scripted(act="drop"))
+        assert outcome.rejected is not None
+        assert outcome.rejected.status == 500
+        assert outcome.rejected.why.startswith("policy 'step0' failed: ")
+        assert [step.verdict for step in outcome.steps] == ["fail"]
+
+    async def test_is_raised_in_strict_runs(self, act: str, why: str) -> None:
+        incoming = chat("s u1 a1 u2")
+        with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
+            await run([("step", hurried(act))], context(incoming), strict=True)
+
+    async def test_in_shadow_mode_rejects_nothing(self, act: str, why: str) -> None:
+        outcome = await ran(hurried(act, mode="observe", on_error="reject"))
+        assert outcome.rejected is None
+
+
+@pytest.mark.parametrize(
+    ("act", "mode", "late"), [("wait", "enforce", True), ("wait", "observe", False), ("raise", "enforce", False)]
+)
+async def test_a_rejection_says_whether_a_step_before_it_was_late(
+    act: str, mode: Literal["enforce", "observe"], late: bool
+) -> None:
+    outcome = await ran(hurried(act, mode=mode), Scripted(act="reject"))
+    assert outcome.rejected is not None
+    assert outcome.late is late
+
+
+async def test_a_policy_whose_job_is_to_add_may_grow() -> None:
+    outcome = await ran(Growing(act="grow"))
+    assert outcome.steps[0].verdict == "rewrite"
+
+
+async def test_what_gives_way_is_dropped_where_it_would_fill_the_window() -> None:
+    request = chat("s u1 a1 u2")
+    before, after = [(await ran(Growing(act=act), request=request)).after for act in ("keep", "grow")]
+    assert before is not None
+    assert after is not None
+    full = int(after.total / 0.94)  # so large that it fills just so much
+    for window, step, verdict in [
+        (full + 2, GivingWay(act="grow"), "rewrite"),
+        (full - 2, GivingWay(act="grow"), "keep"),
+        (full - 2, Growing(act="grow"), "rewrite"),
+        (before.total, GivingWay(act="grow"), "rewrite"),  # it did not fit before: others see to that
+    ]:
+        outcome = await ran(step, request=request, model=roomy(window))
+        assert outcome.steps[0].verdict == verdict
+        assert outcome.after == (after if verdict == "rewrite" else before)
+
+
+def roomy(usable: int) -> ModelProfile:
+    """A model with so many tokens for a prompt."""
+    return ModelProfile(name="test", window=usable, max_output=1, reserve=0)
+
+
+async def test_a_rejection_ends_the_chain_whatever_on_error_says() -> None:
+    outcome = await ran(Scripted(act="reject", on_error="skip"), Scripted(act="raise"))
+    assert outcome.rejected == Reject("no", code="no_way", status=403)
+    assert [step.verdict for step in outcome.steps] == ["reject"]
+
+
+@pytest.mark.parametrize("act", ["drop", "reject", "keep"])
+async def test_shadow_mode_reports_and_changes_nothing(act: str) -> None:
+    request = chat("s u1 a1 u2")
+    outcome = await ran(Scripted(act=act, mode="observe"), request=request)
+    assert outcome.request is request
+    assert outcome.rejected is None
+    assert outcome.after == outcome.before
+    step = outcome.steps[0]
+    assert (step.verdict, step.observed, step.compressed) == ({"drop": "rewrite"}.get(act, act), True, False)
+
+
+@pytest.mark.parametrize(
+    ("when", "window", "runs"),
+    [
+        pytest.param(When(context_over=0.5), 30, True, id="over half"),
+        pytest.param(When(context_over=0.5), 3000, False, id="not over half"),
+        pytest.param(When(context_under=0.5), 3000, True, id="under half"),
+        pytest.param(When(models=("gpt-*",)), 30, False, id="another model"),
+        pytest.param(When(has_tools=True), 30, False, id="no tools"),
+        pytest.param(When(header="x-team"), 30, False, id="no header"),
+    ],
+)
+async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, runs: bool) -> None:
+    outcome = await ran(Scripted(act="drop", when=when), window=window)
+    assert (outcome.steps[0].verdict == "rewrite") is runs
+    assert outcome.steps[0].verdict in ("rewrite", "skip")
+
+
+async def test_a_step_that_never_waits_runs_though_the_time_is_up() -> None:
+    past = asyncio.get_running_loop().time() - 1
+    outcome = await ran(Scripted(act="wait"), Scripted(act="drop"), deadline=past)
+    assert [step.verdict for step in outcome.steps] == ["fail", "rewrite"]
+
+
+async def test_the_deadline_bounds_all_steps_together() -> None:
+    soon = asyncio.get_running_loop().time() + 0.02
+    outcome = await ran(*(Scripted(act="wait", timeout=60),) * 3, deadline=soon)
+    assert [step.verdict for step in outcome.steps] == ["fail"] * 3
+
+
+async def test_cancelling_the_request_cancels_the_step() -> None:
+    task = asyncio.ensure_future(ran(Scripted(act="wait", timeout=60)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_flaws_that_the_client_brought_are_not_the_policys_fault() -> None:
+    orphan = chat("s t9 u1", tools=[tool()])
+    outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
+    assert script(outcome.request) == "t9 u1"
+
+
+class Changing(Scripted):
+    changes_last_user_message = True
+
+
+class Guarding(Guard, Scripted):
+    gives_way = True
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        pytest.param("redact", None, id="a changed copy, longer than before"),
+        pytest.param("lose_the_user", "the last user message was lost", id="a lost one"),
+        pytest.param("replace_the_user", "the last user message was lost", id="another message in its place"),
+    ],
+)
+async def test_a_policy_that_may_change_the_last_user_message_may_not_drop_it(act: str, why: str | None) -> None:
+    assert (await ran(Scripted(act=act))).steps[0].verdict == "fail"
+    for kind in (Changing, Guarding):
+        step = (await ran(kind(act=act))).steps[0]
+        assert step.verdict == ("fail" if why or kind is Changing else "rewrite")
+        assert (why or ("grew" if kind is Changing else "")) in step.why
+
+
+@pytest.mark.parametrize("act", ["raise", "wait", "nonsense", "lose_the_user"])
+async def test_a_guard_fails_closed(act: str) -> None:
+    outcome = await ran(Guarding(act=act, timeout=0.01 if act == "wait" else 60), Scripted(act="drop"))
+    assert outcome.rejected is not None
+    assert (outcome.rejected.status, outcome.rejected.code) == (500, "policy_failed")
+    assert len(outcome.steps) == 1
+
+
+async def test_a_guard_never_gives_way() -> None:
+    request = chat("s u1 a1 u2")
+    full = (await ran(Scripted(), request=request)).before
+    assert full is not None
+    outcome = await ran(Guarding(act="redact"), request=request, model=roomy(int(full.total / 0.94) + 2))
+    assert outcome.steps[0].verdict == "rewrite"
+
+
+async def test_later_steps_know_only_what_a_guard_leaves() -> None:
+    outcome = await ran(Guarding(act="redact"), Remembering())
+    assert script(outcome.request) == f"s u1 a1 u{'*' * 30}"
+    assert outcome.incoming is not None
+    assert script(outcome.incoming) == script(outcome.request)
+
+
+async def test_tools_that_were_left_out_before_a_guard_can_still_be_searched() -> None:
+    request = chat("s u1", tools=[tool("one"), tool("two")])
+    outcome = await ran(Narrowing(), Guarding(act="redact"), request=request)
+    assert [each.name for each in outcome.request.tools] == ["one"]
+    assert outcome.incoming is not None
+    assert [each.name for each in outcome.incoming.tools] == ["one", "two"]
+
+
+class Narrowing(Policy):
+    """Offers the first tool only."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_tools(request.tools[:1]), "one tool")
+
+
+class Remembering(Policy):
+    """Puts back what an earlier step took out."""
+
+    may_grow = True
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(request.with_messages(ctx.incoming.messages), "put all back")
+
+
+async def test_what_a_step_leaves_that_defines_the_conversation_is_all_that_later_ones_know() -> None:
+    request = chat("s u1 a1 u2")
+    assert (await ran(Scripted(act="drop"), Remembering(), request=request)).request.messages == request.messages
+    outcome = await ran(Defining(act="drop"), Remembering(), request=request)
+    assert outcome.request.messages == request.messages[1:]
+
+
+async def test_it_may_leave_out_the_last_user_message_but_break_no_rule() -> None:
+    assert (await ran(Defining(act="lose_the_user"))).steps[0].verdict == "rewrite"
+    outcome = await ran(Defining(act="drop"), request=chat("a1! t1 u1"))
+    assert outcome.steps[0].verdict == "fail"
+
+
+async def test_a_step_that_only_observes_defines_nothing() -> None:
+    request = chat("s u1 a1 u2")
+    outcome = await ran(Defining(act="drop", mode="observe"), Remembering(), request=request)
+    assert outcome.request.messages == request.messages

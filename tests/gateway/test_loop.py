@@ -1,0 +1,380 @@
+"""The internal tool loop over answers that are not streamed."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from proxy.chat import Message
+from proxy.chat.errors import UpstreamFailed
+from proxy.chat.wire import flaws
+from proxy.gateway.loop import Loop
+from proxy.gateway.replay import Hidden
+from proxy.models.usage import UsageReader
+from proxy.testing import script, tool
+from proxy.upstreams.base import Reply
+from tests.scripted import (
+    LOOK_UP,
+    RECALL,
+    Recall,
+    Scripted,
+    answer,
+    ask,
+    calls,
+    raws,
+    read,
+    reply,
+    stream,
+    streaming,
+    whole,
+)
+
+EARLIER = {"earlier_input": 10, "earlier_output": 2, "earlier_cached": 4}
+"""What the first of two rounds used."""
+
+
+def body(made: Reply) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(made.body or b"")
+    return parsed
+
+
+def message(made: Reply) -> dict[str, Any]:
+    said: dict[str, Any] = body(made)["choices"][0]["message"]
+    return said
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(ask(tools=[LOOK_UP]), id="the tool is not offered"),
+        pytest.param(ask(tools=[tool("recall", "the client's own")]), id="the client has one of the same name"),
+        pytest.param(ask(tools=[RECALL, tool("recall")]), id="the client has one as well"),
+    ],
+)
+async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
+    given = whole(None, "recall:r1")
+    upstream = Scripted(given)
+
+    assert await Loop([Recall()]).send(upstream, call) is given
+    assert upstream.calls == [call]
+    assert upstream.calls[0] is call
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(whole("hello"), id="text"),
+        pytest.param(whole(None, "look_up:x"), id="a call of the client's"),
+        pytest.param(whole(None, "no_such_tool:x"), id="a tool that nobody offers"),
+        pytest.param(Reply(200, body=b"not json"), id="no JSON"),
+        pytest.param(Reply(200, body=b"[1]"), id="no object"),
+        pytest.param(reply({"choices": [3]}), id="no choice"),
+        pytest.param(reply({"choices": [{"message": {"tool_calls": [3, {"function": None}]}}]}), id="no calls"),
+        pytest.param(reply({"error": {"message": "x"}}, 400), id="an error"),
+        pytest.param(Reply(200), id="nothing"),
+    ],
+)
+async def test_an_answer_without_internal_calls_keeps_its_bytes(given: Reply) -> None:
+    made = await Loop([Recall()]).send(Scripted(given), ask())
+
+    assert made.body is given.body
+    assert (made.status, made.headers) == (given.status, given.headers)
+
+
+async def test_internal_calls_are_answered_and_hidden() -> None:
+    upstream = Scripted(
+        whole("Let me look.", "recall:r1", "recall:r2", used=(10, 2, 4), reasoning_content="hm"),
+        whole("It is 42.", used=(20, 3, 9)),
+    )
+    recall = Recall()
+    call = ask("s u1 a1! t1 a1 u2")
+
+    made = await Loop([recall]).send(upstream, call)
+
+    assert recall.asked == ['{"key":"r1"}', '{"key":"r2"}']
+    assert message(made) == {
+        "role": "assistant",
+        "content": "Let me look.\n\nIt is 42.",
+        "refusal": None,
+        "reasoning_content": "hm",
+    }
+    assert body(made)["usage"] == {
+        "prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 9},
+    }, "an agent reads its context's size there"  # fmt: skip
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
+    billed = UsageReader().of_body(made.body or b"").completed(made.facts)
+    assert (billed.input, billed.output, billed.cached) == (30, 5, 13), "what both rounds used"
+    again = upstream.calls[1]
+    assert call.request is not None
+    assert raws(upstream.sent(1))[:6] == raws(call.request)
+    assert again.body.startswith(call.body[: call.body.index(b"]")])
+    assert upstream.sent(1).tools is call.request.tools
+    assert not flaws(upstream.sent(1))
+    added = upstream.sent(1).messages[6:]
+    assert added == (
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "reasoning_content": "hm",
+            "tool_calls": calls("recall:r1", "recall:r2"),
+        },
+        {"role": "tool", "tool_call_id": "r1", "content": 'found {"key":"r1"}'},
+        {"role": "tool", "tool_call_id": "r2", "content": 'found {"key":"r2"}'},
+    )
+
+
+async def test_parallel_calls_run_at_the_same_time() -> None:
+    both = asyncio.Barrier(2)
+
+    async def meet(arguments: str) -> str:
+        await both.wait()
+        return "met"
+
+    upstream = Scripted(whole(None, "recall:r1", "recall:r2"), whole("done"))
+    async with asyncio.timeout(60):
+        assert message(await Loop([Recall(answer=meet)]).send(upstream, ask()))["content"] == "done"
+
+
+async def test_a_mixed_answer_is_the_last_one() -> None:
+    hidden: list[Hidden] = []
+
+    async def record(one: Hidden) -> None:
+        hidden.append(one)
+
+    upstream = Scripted(whole(None, "recall:r1"), whole("Both.", "look_up:x", "recall:r2", "look_up:y"))
+
+    made = await Loop([Recall()]).send(upstream, ask(), record)
+
+    assert message(made)["tool_calls"] == calls("look_up:x", "look_up:y")
+    assert body(made)["choices"][0]["finish_reason"] == "tool_calls"
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
+    (one,) = hidden
+    assert one.shown == {"role": "assistant", "content": "Both.", "tool_calls": calls("look_up:x", "look_up:y")}
+    assert script(ask("s u1").request.with_messages(one.before)) == "ar1! tr1"  # type: ignore[union-attr]
+    assert one.last["tool_calls"] == calls("look_up:x", "recall:r2", "look_up:y")
+    assert one.results == (Message({"role": "tool", "tool_call_id": "r2", "content": 'found {"key":"r2"}'}),)
+
+
+async def fails(arguments: str) -> str:
+    raise ValueError("secret")
+
+
+async def times_out(arguments: str) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def is_cancelled(arguments: str) -> str:
+    raise asyncio.CancelledError
+
+
+async def says_nonsense(arguments: str) -> str:
+    return "\ud83d"
+
+
+async def says_nothing(arguments: str) -> str:
+    return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("behave", "told"),
+    [
+        (fails, "Error: recall failed."),
+        (times_out, "Error: recall took longer than 0.01 seconds."),
+        (is_cancelled, "Error: it was given up."),
+        (says_nonsense, "?"),
+        (says_nothing, "Error: recall failed."),
+    ],
+)
+async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) -> None:
+    upstream = Scripted(whole(None, "recall:r1"), whole("sorry"))
+
+    made = await Loop([Recall(answer=behave)], timeout=0.01 if behave is times_out else 60).send(upstream, ask())
+
+    assert upstream.sent(1).messages[-1]["content"] == told
+    assert message(made)["content"] == "sorry"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "run", "told", "history"),
+    [
+        pytest.param('{"a":', None, "Error: the arguments are not valid JSON", "{}", id="cut off"),
+        pytest.param("[1]", None, "Error: the arguments are not a JSON object", "{}", id="a list"),
+        pytest.param("", "{}", "found {}", "{}", id="empty"),
+        pytest.param(None, "{}", "found {}", "{}", id="null"),
+        pytest.param({"a": 1}, '{"a":1}', 'found {"a":1}', '{"a":1}', id="an object instead of its text"),
+        pytest.param('{ "a" : 1.0 }', '{ "a" : 1.0 }', 'found { "a" : 1.0 }', '{ "a" : 1.0 }', id="with white space"),
+    ],
+)
+async def test_arguments_of_any_kind(arguments: Any, run: str | None, told: str, history: str) -> None:
+    first = answer(None, "recall:r1")
+    first["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = arguments
+    recall = Recall()
+    upstream = Scripted(reply(first), whole("done"))
+
+    await Loop([recall]).send(upstream, ask())
+
+    assert recall.asked == ([] if run is None else [run])
+    assert upstream.sent(1).messages[-1]["content"].startswith(told)
+    assert upstream.sent(1).messages[-2]["tool_calls"][0]["function"]["arguments"] == history
+
+
+@pytest.mark.parametrize("ids", [[None, None], ["", ""], ["r1", "r1"], [3, None]])
+async def test_calls_without_ids_of_their_own_can_be_told_apart(ids: list[Any]) -> None:
+    first = answer(None, "recall:r1", "recall:r1")
+    for call, given in zip(first["choices"][0]["message"]["tool_calls"], ids, strict=True):
+        call["id"] = given
+    twice = []
+    for _ in range(2):
+        upstream = Scripted(reply(first), whole("done"))
+        await Loop([Recall()]).send(upstream, ask())
+        assert not flaws(upstream.sent(1))
+        twice.append(raws(upstream.sent(1)))
+
+    assert twice[0] == twice[1]
+
+
+async def test_rounds_are_bounded_and_the_model_is_told() -> None:
+    upstream = Scripted(*(whole(f"try {i}.", f"recall:r{i}") for i in range(3)))
+
+    made = await Loop([Recall()], rounds=2).send(upstream, ask())
+
+    assert message(made) == {"role": "assistant", "content": "try 0.\n\ntry 1.\n\ntry 2.", "refusal": None}
+    assert body(made)["choices"][0]["finish_reason"] == "stop"
+    assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2, **{k: 2 * n for k, n in EARLIER.items()}}
+    assert "last call" not in upstream.sent(2).messages[-3]["content"]
+    assert "last call" in upstream.sent(2).messages[-1]["content"]
+    assert [RECALL in upstream.sent(place).tools for place in range(3)] == [True, True, False], "it has to answer"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_model_that_calls_for_ever_answers_or_fails(streamed: bool) -> None:
+    made = stream if streamed else whole
+    calling = [made(None, f"recall:r{i}") for i in range(4)]
+
+    async def last(upstream: Scripted) -> bytes:
+        reply = await Loop([Recall()]).send(upstream, ask(stream=streamed))
+        return await read(reply) if streamed else reply.body or b""
+
+    greedy = Scripted(*calling, made("It is 42."))
+    assert b"recall" not in await last(greedy)
+    assert greedy.sent(4).tools == (LOOK_UP,)
+    stubborn = Scripted(*(made(None, f"recall:r{i}") for i in range(5)))
+    with pytest.raises(UpstreamFailed) as caught:
+        await last(stubborn)
+    assert caught.value.code == "no_answer", "an empty answer would look like success"
+
+
+async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
+    thought = [{"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}]
+    upstream = Scripted(whole(None, "recall:r1", thinking_blocks=thought), whole("done"))
+
+    await Loop([Recall()], rounds=1).send(upstream, ask())
+
+    assert upstream.sent(1).tools == (LOOK_UP, RECALL)
+    assert upstream.sent(1).rest["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_calls_that_may_be_cut_off_are_not_run(finish: str) -> None:
+    recall = Recall()
+
+    made = await Loop([recall]).send(Scripted(whole("I", "recall:r1", finish=finish)), ask())
+
+    assert not recall.asked
+    assert "tool_calls" not in message(made)
+    assert body(made)["choices"][0]["finish_reason"] == finish
+
+
+@pytest.mark.parametrize("n", [2, 1])
+async def test_several_choices_lose_their_internal_calls(n: int) -> None:
+    first, second = answer(None, "recall:r1"), answer("b", "recall:r2", "look_up:x")
+    first["choices"].append({**second["choices"][0], "index": 1})
+    recall = Recall()
+
+    made = await Loop([recall]).send(Scripted(reply(first)), ask(n=n))
+
+    one, two = body(made)["choices"]
+    assert not recall.asked
+    assert (one["message"]["content"], one["finish_reason"], "tool_calls" in one["message"]) == ("", "stop", False)
+    assert (two["message"]["tool_calls"], two["finish_reason"]) == (calls("look_up:x"), "tool_calls")
+
+
+async def test_n_above_one_with_a_single_choice_runs_nothing() -> None:
+    recall = Recall()
+    await Loop([recall]).send(Scripted(whole("a", "recall:r1")), ask(n=2))
+    assert not recall.asked
+
+
+async def test_an_error_of_a_later_round_is_the_answer() -> None:
+    error = reply({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
+
+    made = await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), error), ask())
+
+    assert (made.status, made.body) == (400, error.body)
+
+
+async def test_a_failure_of_a_later_round_is_raised() -> None:
+    with pytest.raises(UpstreamFailed, match="gone"):
+        await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), UpstreamFailed("gone")), ask())
+
+
+async def test_a_stream_that_nobody_asked_for_is_closed() -> None:
+    wrong = stream("x")
+    with pytest.raises(UpstreamFailed, match="not to be streamed"):
+        await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), wrong), ask())
+    assert wrong.chunks is not None
+    assert wrong.chunks.closed  # type: ignore[attr-defined]
+
+
+async def test_facts_of_all_rounds_add_up() -> None:
+    first, second = whole(None, "recall:r1"), whole("done")
+    first.facts = {"prompt_tokens": 5, "truncated": True}
+    second.facts = {"prompt_tokens": 7, "load_ms": 3}
+
+    made = await Loop([Recall()]).send(Scripted(first, second), ask())
+
+    figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
+    assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
+
+
+async def test_counts_of_the_first_request_do_not_stand_for_the_second() -> None:
+    upstream = Scripted(whole(None, "recall:r1"), whole("done"))
+    await Loop([Recall()]).send(upstream, ask())
+    assert upstream.calls[1].counted is None
+
+
+async def test_a_client_that_leaves_cancels_the_tool() -> None:
+    running, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait(arguments: str) -> str:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return ""
+
+    task = asyncio.ensure_future(Loop([Recall(answer=wait)]).send(Scripted(whole(None, "recall:r1")), ask()))
+    await running.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cancelled.is_set()
+
+
+async def test_several_tools() -> None:
+    search = Recall("search_tools")
+    upstream = Scripted(whole(None, "search_tools:s1", "recall:r1"), whole("done"))
+
+    made = await Loop([Recall(), search]).send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]))
+
+    assert search.asked == ['{"key":"s1"}']
+    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1, **EARLIER}
+
+
+async def test_an_unexpected_error_stream_is_relayed() -> None:
+    given = streaming([b"x"])
+    given.status = 500
+    assert await Loop([Recall()]).send(Scripted(given), ask()) is given

@@ -1,0 +1,339 @@
+"""What internal tools added, put back into later requests."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, Message, encode
+from proxy.chat.wire import flaws
+from proxy.context import Outage
+from proxy.gateway.loop import Loop
+from proxy.gateway.replay import Hidden, Replay
+from proxy.state.decisions import StoredMemory
+from proxy.testing import chat, script
+from tests.scripted import (
+    LOOK_UP,
+    RECALL,
+    Away,
+    Kept,
+    Recall,
+    Scripted,
+    answer,
+    assembled,
+    call_of,
+    calls,
+    events,
+    raws,
+    read,
+    reply,
+    streaming,
+)
+
+thorough = settings(max_examples=150, deadline=None)
+
+
+@dataclass
+class Client:
+    """A client that sends whole conversations through a replay and a loop, and keeps what it is answered."""
+
+    memory: Kept = field(default_factory=Kept)
+    messages: list[Message] = field(default_factory=lambda: [Message({"role": "system", "content": "s"})])
+    scope: str = "tenant"
+    sent: list[ChatRequest] = field(default_factory=list)
+    """Every request that reached the upstream."""
+    stream: bool = False
+    rounds: int = 4
+
+    async def say(self, text: str, *answers: dict[str, Any]) -> None:
+        self.messages.append(Message({"role": "user", "content": text}))
+        await self.go(*answers)
+
+    async def go(self, *answers: dict[str, Any]) -> None:
+        """Send, be answered by these rounds, and answer its own calls at once."""
+        request = chat("u", tools=[LOOK_UP, RECALL], stream=self.stream).with_messages(self.messages)
+        replay = Replay(self.memory)
+        restored = await replay.restored(request, self.scope)
+        upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
+        made = await Loop([Recall()], rounds=self.rounds).send(
+            upstream, call_of(restored), replay.recorder(request, self.scope)
+        )
+        if self.stream:
+            got = assembled(await read(made))
+            said = {"role": "assistant", "content": got.get("content") or None}
+            own = [
+                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
+                for c in got["calls"]
+            ]
+            said |= {"tool_calls": own} if own else {}
+        else:
+            said = json.loads(made.body or b"")["choices"][0]["message"]
+        self.sent += [upstream.sent(place) for place in range(len(upstream.calls))]
+        message = self.rewritten(said)
+        self.messages.append(message)
+        self.messages += [
+            Message({"role": "tool", "tool_call_id": i, "content": f"result {i}"}) for i in message.call_ids
+        ]
+
+    def rewritten(self, said: dict[str, Any]) -> Message:
+        return Message(said)
+
+    @property
+    def prefixes_hold(self) -> bool:
+        """Whether each request to the upstream begins with the one before, byte for byte."""
+        pairs = zip(self.sent, self.sent[1:], strict=False)
+        return all(raws(later)[: len(earlier.messages)] == raws(earlier) for earlier, later in pairs)
+
+
+class Rewriting(Client):
+    """A client that drops fields and re-writes JSON and white space, as SDKs do."""
+
+    def rewritten(self, said: dict[str, Any]) -> Message:
+        kept: dict[str, Any] = {
+            "content": [{"type": "text", "text": f"{said.get('content') or ''}\n"}],
+            "role": "assistant",
+        }
+        if said.get("tool_calls"):
+            kept["tool_calls"] = [
+                {
+                    "function": {
+                        "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=1),
+                        "name": call["function"]["name"],
+                    },
+                    "id": call["id"],
+                    "type": "function",
+                }
+                for call in said["tool_calls"]
+            ]
+        return Message(kept)
+
+
+@pytest.mark.parametrize("kind", [Client, Rewriting])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_later_requests_contain_what_was_hidden(kind: type[Client], stream: bool) -> None:
+    client = kind(stream=stream)
+    await client.say("u1", answer(None, "recall:r1", "recall:r2"), answer("Look.", "recall:r3"), answer("It is 42."))
+    await client.say("u2", answer("Both", "recall:r4", "look_up:x", "recall:r5", "look_up:y"))
+    await client.go(answer(None, "recall:r6"), answer("And", "recall:r7", "look_up:z"))
+    await client.go(answer("Done."))
+    await client.say("u3", answer("Bye."))
+
+    last = client.sent[-1]
+    assert client.prefixes_hold
+    assert not flaws(last)
+    said = [
+        part
+        for message in last.messages
+        for part in (
+            message.call_ids or [message.get("tool_call_id")]
+            if message.role in ("tool", "assistant")
+            else [message.text]
+        )
+    ]
+    assert said == ["s", "u1", "r1", "r2", "r1", "r2", "r3", "r3", None, "u2", "r4", "x", "r5", "y", "r4", "r5", "x", "y",
+                    "r6", "r6", "r7", "z", "r7", "z", None, "u3"]  # fmt: skip
+    texts = [message.text for message in last.messages if message.role == "assistant"]
+    assert [text.strip() for text in texts] == ["", "Look.", "It is 42.", "Both", "", "And", "Done."]
+
+
+ids = iter(range(10**9))
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Internal rounds, then one that is not."""
+
+    def one(internal: int, client: int) -> dict[str, Any]:
+        made = [f"recall:r{next(ids)}" for _ in range(internal)] + [f"look_up:x{next(ids)}" for _ in range(client)]
+        text = draw(st.sampled_from([None, "a", "Some text. ", "\n b"]))
+        return answer(
+            text if made else text or "end",
+            *draw(st.permutations(made)),
+            reasoning_content=draw(st.sampled_from([None, "hm"])),
+        )
+
+    inner = [one(draw(st.integers(1, 2)), 0) for _ in range(draw(st.integers(0, 3)))]
+    return [*inner, one(draw(st.integers(0, 2)), draw(st.integers(1, 2))) if draw(st.booleans()) else one(0, 0)]
+
+
+@given(
+    st.lists(rounds(), min_size=1, max_size=6), st.booleans(), st.sampled_from([Client, Rewriting]), st.integers(1, 4)
+)
+@thorough
+async def test_the_prefix_stays_whole(
+    turns: list[list[dict[str, Any]]], stream: bool, kind: type[Client], most: int
+) -> None:
+    client = kind(stream=stream, rounds=most)
+    for number, drawn in enumerate(turns):
+        answers = [*drawn[: min(most, len(drawn) - 1)], drawn[-1]]
+        await (client.go(*answers) if client.messages[-1].role == "tool" else client.say(f"u{number}", *answers))
+
+    assert client.prefixes_hold
+    assert not any(flaws(request) for request in client.sent)
+
+
+@given(st.lists(rounds(), min_size=1, max_size=6), st.data())
+@thorough
+async def test_a_memory_that_loses_things_breaks_nothing(
+    turns: list[list[dict[str, Any]]], data: st.DataObject
+) -> None:
+    client = Client()
+    for number, answers in enumerate(turns):
+        for key in list(client.memory.values):
+            if data.draw(st.booleans()):
+                client.memory.values[key] = data.draw(
+                    st.sampled_from(
+                        [
+                            b"",
+                            b"{",
+                            b"[]",
+                            b'{"before":[3],"last":{},"results":[]}',
+                            b'{"before":[],"last":{},"results":[{}]}',
+                        ]
+                    )
+                )
+        client.memory.broken = data.draw(st.booleans())
+        await (client.go(*answers) if client.messages[-1].role == "tool" else client.say(f"u{number}", *answers))
+
+    assert not any(flaws(request) for request in client.sent)
+
+
+async def test_an_empty_answer_leaves_what_was_added() -> None:
+    client = Client(rounds=1)
+    await client.say("u1", answer(None, "recall:r1"), answer(None))
+    await client.say("u2", answer("bye"))
+    assert script(client.sent[-1]) == "s u1 ar1! tr1 u2"
+    assert client.prefixes_hold
+
+
+async def test_nothing_crosses_scopes_or_conversations() -> None:
+    client = Client()
+    await client.say("u1", answer(None, "recall:r1"), answer("ok"))
+    request = chat("s u1", tools=[RECALL]).with_messages([*client.messages, Message({"role": "user", "content": "u2"})])
+    replay = Replay(client.memory)
+
+    assert script(await replay.restored(request, "tenant")) == "s u1 ar1! tr1 ok u2"
+    assert await replay.restored(request, "another") is request
+    for place in (0, 1, 2):
+        edited = [*request.messages]
+        edited[place] = edited[place].with_changes(content="edited")
+        other = request.with_messages(edited)
+        assert await replay.restored(other, "tenant") is other
+
+
+async def test_marks_that_move_do_not_matter_and_images_do() -> None:
+    def picture(url: str, **marks: Any) -> Message:
+        return Message(
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "u1"} | marks,
+                    {"type": "image_url", "image_url": {"url": url}} | marks,
+                ],
+            }
+        )
+
+    def asked(first: Message) -> ChatRequest:
+        return chat("u").with_messages([first])
+
+    def answered(first: Message) -> ChatRequest:
+        return chat("u").with_messages([first, said, Message({"role": "user", "content": "u2"})])
+
+    said = Message({"role": "assistant", "content": "ok"})
+    replay = Replay(Kept())
+    inner = (
+        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+    )
+    await replay.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, inner, said))
+
+    assert len((await replay.restored(answered(picture("a")), "t")).messages) == 5
+    assert len((await replay.restored(answered(picture("b")), "t")).messages) == 3
+
+
+async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
+    memory = Kept()
+    replay = Replay(memory)
+    for conversation in ("u1", "u1 a1 u2 a2 u3", "u1 a1 u2 a2 u3 a3 u4"):
+        request = chat(conversation)
+        assert await replay.restored(request, "t") is request
+    assert memory.asked == 3
+
+
+async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
+    store = Away(2**20)
+    memory = StoredMemory(store, ttl=60)
+    later = chat("u1 a1 u2")
+    inner = (
+        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+    )
+    await Replay(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    replica, outage = Replay(memory), Outage()
+    store.is_away = True
+    assert await replica.restored(later, "t", outage) is later
+    assert outage.begun
+    store.is_away = False
+    assert len((await replica.restored(later, "t")).messages) == 5
+
+
+async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
+    memory = Kept()
+    replay = Replay(memory)
+    later = chat("u1").with_messages(
+        [*chat("u1").messages, Message({"role": "assistant", "content": "ok"}), *chat("u2").messages]
+    )
+    assert await replay.restored(later, "t") is later
+    inner = (
+        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+    )
+    await replay.recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    assert len((await replay.restored(later, "t")).messages) == 5
+
+
+async def test_a_client_that_answers_a_hidden_call_keeps_its_conversation() -> None:
+    client = Client()
+    await client.say("u1", answer(None, "recall:r1", "look_up:x"))
+    client.messages.append(Message({"role": "tool", "tool_call_id": "r1", "content": "made up"}))
+    request = chat("u").with_messages(client.messages)
+    assert (await Replay(client.memory).restored(request, "tenant")).messages == request.messages
+
+
+async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Kept):
+        async def get(self, key: str) -> bytes | None:
+            await asyncio.Event().wait()
+            return None
+
+        async def put(self, key: str, value: bytes) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("proxy.gateway.replay._PATIENCE", 0.01)
+    client = Client(Hanging())
+    await client.say("u1", answer(None, "recall:r1"), answer("ok"))
+    await client.say("u2", answer("bye"))
+    assert [message.text for message in client.messages if message.role == "assistant"] == ["ok", "bye"]
+
+
+async def test_absences_are_forgotten_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.gateway.replay._ABSENT", 2)
+    memory = Kept()
+    replay = Replay(memory)
+    for _ in range(2):
+        await replay.restored(chat("u1 a1 u2 a2 u3 a3 u4"), "t")
+    assert memory.asked == 4
+
+
+async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
+    client = Client()
+    first = answer("é \u2028", "recall:r1")
+    first["choices"][0]["message"]["reasoning_details"] = [{"type": "x", "signature": "s", "n": 1.0}]
+    await client.say("u1", first, answer("ok"))
+    await client.say("u2", answer("bye"))
+    assert raws(client.sent[2])[: len(client.sent[1].messages)] == raws(client.sent[1])
+    assert encode(first["choices"][0]["message"]["reasoning_details"]) in raws(client.sent[2])[2]

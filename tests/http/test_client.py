@@ -1,0 +1,262 @@
+"""HTTP to upstreams, against real servers on the loopback: bytes out and back, streams, and their end."""
+
+import asyncio
+import gzip
+from contextlib import aclosing
+
+import pytest
+from yarl import URL
+
+from proxy.http.client import Transport
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
+
+SOON = 60.0
+"""Seconds after which a test gives up that waits for what may never happen."""
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_goes_out_as_it_is_with_the_given_headers_and_no_others() -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        sent = {
+            "authorization": "Bearer k",
+            "content-type": "application/json",
+            "accept-encoding": "identity",
+            "x-a": "1",
+        }
+        response = await http.request("POST", url, sent, BODY)
+        assert await response.read() == b"ok"
+
+    head, _, body = got[0].partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert body == BODY
+    assert lines[0] == "POST /v1 HTTP/1.1"
+    assert dict(line.lower().split(": ", 1) for line in lines[1:]) == {
+        "host": url.authority, "content-length": str(len(BODY)), **{k: v.lower() for k, v in sent.items()}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_request_without_a_body_has_none(method: str) -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        await (await http.request(method, url, {})).read()
+
+    assert got[0].startswith(f"{method} /v1 HTTP/1.1\r\n".encode())
+    assert got[0].endswith(b"\r\n\r\n")
+    assert b"content-type" not in got[0].lower()
+
+
+async def test_a_large_body_goes_out_whole_and_without_a_warning() -> None:
+    handle, got = answering(OK)
+    body = bytes(range(256)) * 4 * 1024 * 3
+    async with listening(handle) as url, transport() as http:
+        await (await http.request("POST", url, {}, body)).read()
+
+    assert got[0].partition(b"\r\n\r\n")[2] == body
+
+
+async def test_status_and_headers_come_back_without_what_concerns_one_connection() -> None:
+    answer = (
+        b"HTTP/1.1 429 Slow Down\r\nContent-Type: application/json\r\nX-RateLimit: 1\r\nLink: a\r\nX-Name: caf\xe9\r\n"
+        b"Link: b\r\nSet-Cookie: a=b\r\nSet-Cookie2: c\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n"
+        b"Proxy-Authenticate: Basic\r\nTrailer: x\r\nUpgrade: h2c\r\nAlt-Svc: h3\r\nStrict-Transport-Security: a\r\n"
+        b"X-Request-Id: up\r\nContent-Length: 2\r\n\r\nno"
+    )
+    handle, _ = answering(answer)
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        body = await response.read()
+
+    assert (response.status, body, response.is_event_stream) == (429, b"no", False)
+    assert response.headers == [
+        (b"content-type", b"application/json"), (b"x-ratelimit", b"1"), (b"link", b"a"), (b"x-name", b"caf\xe9"),
+        (b"link", b"b"), (b"x-request-id", b"up"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_answer_like_any_other(status: int) -> None:
+    handle, got = answering(f"HTTP/1.1 {status} Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n".encode())
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {"authorization": "k"}, b"{}")
+        await response.read()
+
+    assert response.status == status
+    assert (b"location", b"/elsewhere") in response.headers
+    assert len(got) == 1
+
+
+async def test_a_compressed_answer_is_relayed_as_it_is() -> None:
+    packed = gzip.compress(b"hello" * 100)
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n".encode()
+    handle, _ = answering(head + packed)
+    async with listening(handle) as url, transport() as http:
+        whole = await http.request("POST", url, {}, b"{}")
+        assert await whole.read() == packed
+        streamed = await http.request("POST", url, {}, b"{}")
+        async with aclosing(streamed.chunks()) as chunks:
+            assert b"".join([chunk async for chunk in chunks]) == packed
+
+    assert (b"content-encoding", b"gzip") in whole.headers
+    assert (b"content-encoding", b"gzip") in streamed.headers
+
+
+async def test_a_cookie_is_not_kept() -> None:
+    handle, got = answering(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 2\r\n\r\nok")
+    async with listening(handle) as url, transport() as http:
+        for _ in range(2):
+            # a name, because cookies are never kept for addresses
+            await (await http.request("POST", url.with_host("localhost"), {}, b"{}")).read()
+
+    assert len(got) == 2
+    assert all(b"cookie" not in request.lower() for request in got)
+
+
+async def test_proxy_settings_of_the_environment_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    handle, _ = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
+
+
+async def test_a_connection_is_used_again() -> None:
+    numbers: list[int] = []
+
+    async def handle(connection: Connection) -> None:
+        while True:
+            await connection.request()
+            numbers.append(connection.number)
+            await connection.send(OK)
+
+    async with listening(handle) as url, transport() as http:
+        for _ in range(3):
+            assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
+
+    assert numbers == [1, 1, 1]
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_arrives_chunk_by_chunk() -> None:
+    received = [asyncio.Event() for _ in range(3)]
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM)
+        for number, event in enumerate(received):
+            await connection.send(framed(f"data: {number}\n\n".encode()))
+            await event.wait()
+        await connection.send(framed(b""))
+
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        assert response.is_event_stream
+        async with aclosing(response.chunks()) as chunks:
+            for number, event in enumerate(received):
+                # the server waits for the event before it says more
+                assert await anext(aiter(chunks)) == f"data: {number}\n\n".encode()
+                event.set()
+            assert [chunk async for chunk in chunks] == []
+
+
+async def test_the_head_of_a_stream_is_there_before_its_first_chunk() -> None:
+    have_head = asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM)
+        await have_head.wait()
+        await connection.send(framed(b"data: 1\n\n") + framed(b""))
+
+    async with listening(handle) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        have_head.set()
+        async with aclosing(response.chunks()) as chunks:
+            assert [chunk async for chunk in chunks] == [b"data: 1\n\n"]
+
+
+async def endless(connection: Connection, closed: asyncio.Event) -> None:
+    await connection.request()
+    await connection.send(STREAM + framed(b"data: 1\n\n"))
+    await connection.closed()
+    closed.set()
+
+
+async def test_closing_a_stream_closes_the_connection() -> None:
+    closed = asyncio.Event()
+
+    async with listening(lambda connection: endless(connection, closed)) as url, transport() as http:
+        chunks = (await http.request("POST", url, {}, b"{}")).chunks()
+        assert await anext(aiter(chunks)) == b"data: 1\n\n"
+        await chunks.aclose()
+        await asyncio.wait_for(closed.wait(), LONG)
+
+
+async def test_so_does_closing_one_that_nobody_has_read() -> None:
+    closed = asyncio.Event()
+
+    async with listening(lambda connection: endless(connection, closed)) as url, transport() as http:
+        response = await http.request("POST", url, {}, b"{}")
+        await response.chunks().aclose()
+        await asyncio.wait_for(closed.wait(), SOON)
+
+
+async def test_cancelling_a_stream_closes_the_connection() -> None:
+    closed, begun = asyncio.Event(), asyncio.Event()
+
+    async def consume(url: URL, http: Transport) -> None:
+        async with aclosing((await http.request("POST", url, {}, b"{}")).chunks()) as chunks:
+            async for _ in chunks:
+                begun.set()
+
+    async with listening(lambda connection: endless(connection, closed)) as url, transport() as http:
+        task = asyncio.create_task(consume(url, http))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(closed.wait(), LONG)
+
+
+async def test_cancelling_a_request_that_waits_for_its_answer_closes_the_connection() -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        asked.set()
+        await connection.closed()
+        closed.set()
+
+    async with listening(handle) as url, transport() as http:
+        task = asyncio.create_task(http.request("POST", url, {}, b"{}"))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(closed.wait(), LONG)
+
+
+async def test_closing_the_transport_closes_idle_connections() -> None:
+    closed = asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(OK)
+        await connection.closed()
+        closed.set()
+
+    async with listening(handle) as url:
+        http = Transport("main", PLENTY)
+        await (await http.request("POST", url, {}, b"{}")).read()
+        await http.aclose()
+        await asyncio.wait_for(closed.wait(), LONG)
+        await http.aclose()
+
+
+async def test_a_transport_that_was_never_used_can_be_closed() -> None:
+    await Transport("main", PLENTY).aclose()

@@ -1,0 +1,124 @@
+"""Which headers travel on, in both directions."""
+
+import pytest
+
+from proxy.http.headers import forwarded, relayed, request_id, without_credentials
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("connection", id="connection"),
+        "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "cookie", "expect", "baggage",
+        "forwarded", "via", "x-request-id", "x-real-ip", "x-penstock-chain", "x-penstock-bypass", "x-penstock-anything",
+        "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
+    ],
+)  # fmt: skip
+def test_what_never_reaches_an_upstream(name: str) -> None:
+    assert forwarded({name: "value", "x-other": "1"}) == {"x-other": "1", "accept-encoding": "identity"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization", "x-api-key", "api-key", "content-type", "accept", "user-agent", "openai-organization",
+        "openai-project", "openai-beta", "anthropic-version", "traceparent", "tracestate", "idempotency-key",
+        "x-stainless-retry-count", "x-team", "x-penstocking", "cookies", "some-header-of-tomorrow",
+    ],
+)  # fmt: skip
+def test_what_travels_on(name: str) -> None:
+    assert forwarded({name: "a, B; c=1"}) == {name: "a, B; c=1", "accept-encoding": "identity"}
+
+
+@pytest.mark.parametrize(
+    ("connection", "kept"),
+    [
+        pytest.param("keep-alive", {"x-a": "1", "x-b": "2"}, id="a plain connection"),
+        pytest.param("Close", {"x-a": "1", "x-b": "2"}, id="the last request of it"),
+        pytest.param("x-a", {"x-b": "2"}, id="one header"),
+        pytest.param("keep-alive, X-A , x-b", {}, id="several, in any case"),
+        pytest.param("", {"x-a": "1", "x-b": "2"}, id="nothing named"),
+    ],
+)
+def test_headers_that_connection_names_concern_one_connection(connection: str, kept: dict[str, str]) -> None:
+    sent = {"connection": connection, "x-a": "1", "x-b": "2"}
+
+    assert forwarded(sent) == {**kept, "accept-encoding": "identity"}
+
+
+@pytest.mark.parametrize("asked", ["gzip, deflate, br", "identity", "*"])
+def test_the_answer_is_asked_for_uncompressed(asked: str) -> None:
+    assert forwarded({"accept-encoding": asked}) == {"accept-encoding": "identity"}
+
+
+def test_even_a_client_that_names_accept_encoding_cannot_have_it_compressed() -> None:
+    assert forwarded({"connection": "accept-encoding"}) == {"accept-encoding": "identity"}
+
+
+def test_forwarding_leaves_the_clients_headers_alone() -> None:
+    sent = {"cookie": "a", "x-a": "1"}
+
+    forwarded(sent)
+
+    assert sent == {"cookie": "a", "x-a": "1"}
+
+
+def test_policies_do_not_see_credentials() -> None:
+    sent = {
+        "authorization": "Bearer k", "x-api-key": "k", "api-key": "k", "cookie": "k", "proxy-authorization": "k",
+        "x-team": "search", "content-type": "application/json",
+    }  # fmt: skip
+
+    assert without_credentials(sent) == {"x-team": "search", "content-type": "application/json"}
+
+
+def test_an_answer_keeps_its_headers_and_their_order() -> None:
+    headers = [(b"content-type", b"application/json"), (b"x-ratelimit", b"1"), (b"link", b"a"), (b"link", b"b")]
+
+    assert relayed(headers, stream=False) == headers
+
+
+def test_the_upstreams_request_id_gets_a_name_of_its_own() -> None:
+    assert relayed([(b"x-request-id", b"req_up")], stream=False) == [(b"x-upstream-request-id", b"req_up")]
+
+
+def test_a_stream_says_once_that_it_must_not_be_buffered() -> None:
+    upstream = [(b"cache-control", b"max-age=60"), (b"x-accel-buffering", b"yes"), (b"x-a", b"1")]
+
+    assert relayed(upstream, stream=True) == [
+        (b"x-a", b"1"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"),
+    ]  # fmt: skip
+    assert relayed(upstream, stream=False) == upstream
+
+
+@pytest.mark.parametrize("sent", ["a", "req_0123", "A-b.c:d_9", "x" * 128])
+def test_a_harmless_request_id_is_kept(sent: str) -> None:
+    assert request_id(sent) == sent
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(None, id="none"),
+        pytest.param("", id="an empty one"),
+        pytest.param("x" * 129, id="one that is too long"),
+        pytest.param("a b", id="a blank"),
+        pytest.param("a\r\nset-cookie: x", id="line breaks"),
+        pytest.param("abc\n", id="a line break at the end"),
+        pytest.param('a"b', id="a quote"),
+        pytest.param("a{b}", id="braces"),
+        pytest.param("caf\xe9", id="a letter beyond ASCII"),
+        pytest.param("\u0661\u0662", id="digits beyond ASCII"),
+        pytest.param("a/../b", id="slashes"),
+    ],
+)
+def test_any_other_is_replaced_by_a_new_one(sent: str | None) -> None:
+    made = request_id(sent)
+
+    assert made.startswith("req_")
+    assert request_id(made) == made
+
+
+def test_new_request_ids_are_all_different() -> None:
+    assert len({request_id(None) for _ in range(1000)}) == 1000

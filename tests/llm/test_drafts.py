@@ -1,0 +1,172 @@
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from proxy.chat import Message
+from proxy.context import Material
+from proxy.llm.drafts import BLOCK, LONG, BoundDrafts, DraftService
+from proxy.state.store import MemoryStore, StoreError
+from proxy.testing import chat
+
+
+class Store(MemoryStore):
+    """A store that can be away."""
+
+    broken = False
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        if self.broken:
+            raise StoreError("unreachable")
+        return await super().get(key, ttl=ttl)
+
+
+class Pen:
+    """Writes what it is told, when it is told."""
+
+    def __init__(self, text: Callable[[Material], str | None] = lambda material: f"of {material.name}") -> None:
+        self.asked: list[Material] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self._text = text
+
+    async def __call__(self, material: Material, headers: Mapping[str, str]) -> str | None:
+        self.asked.append(material)
+        await self.go.wait()
+        return self._text(material)
+
+
+def service(pen: Pen, store: Store | None = None, clock: Callable[[], float] = lambda: 0.0) -> DraftService:
+    return DraftService(store or Store(2**20), pen, ttl=1000, deadline=30, clock=clock)
+
+
+def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:
+    return made.bound(tenant, {})
+
+
+MATERIAL = Material("d1", "", chat("u1 a1").messages, 500)
+
+
+async def written(made: DraftService) -> None:
+    await asyncio.gather(*made._tasks.values())
+
+
+async def test_a_draft_that_is_ready_settles_the_cut() -> None:
+    made = service(Pen())
+    drafts(made).prepare(MATERIAL)
+    await written(made)
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    assert await drafts(made, "other").settled("c1", "d1") == "", "another tenant's is not there"
+
+
+async def test_one_that_comes_late_changes_nothing() -> None:
+    pen, store = Pen(), Store(2**20)
+    made, replica = service(pen, store), service(pen, store)
+    pen.go.clear()
+    drafts(made).prepare(MATERIAL)
+    assert await drafts(made).settled("c1", "d1") == ""
+    pen.go.set()
+    await written(made)
+    assert await drafts(made).settled("c1", "d1") == ""
+    assert await drafts(replica).settled("c1", "d1") == ""
+    assert await drafts(replica).settled("c2", "d1") == "of d1"
+
+
+async def test_it_is_written_once_whoever_asks() -> None:
+    pen, store = Pen(), Store(2**20)
+    made, replica = service(pen, store), service(pen, store)
+    for each in (made, replica, made, replica):
+        drafts(each).prepare(MATERIAL)
+    await written(made)
+    await written(replica)
+    drafts(made).prepare(MATERIAL)
+    assert len(pen.asked) == 1
+
+
+async def test_what_failed_is_tried_again_later_and_not_at_once() -> None:
+    now, pen = [0.0], Pen(lambda material: None)
+    store = Store(2**20, clock=lambda: now[0])
+    made = service(pen, store, lambda: now[0])
+    for moment, tries in ((0.0, 1), (20.0, 1), (100.0, 2)):
+        now[0] = moment
+        drafts(made).prepare(MATERIAL)
+        await written(made)
+        assert len(pen.asked) == tries
+    assert await drafts(made).settled("c1", "d1") == ""
+
+
+async def test_there_is_an_end_to_what_may_wait() -> None:
+    pen = Pen()
+    pen.go.clear()
+    made = service(pen)
+    for n in range(100):
+        drafts(made).prepare(replace(MATERIAL, name=f"d{n}"))
+    await asyncio.sleep(0)
+    assert len(made._tasks) == 32
+    await made.aclose()
+    assert not made._tasks
+    assert len(pen.asked) <= 2
+
+
+async def test_without_the_store_there_is_an_extract_and_what_was_used_is_used_again() -> None:
+    now, store = [0.0], Store(2**20)
+    made = service(Pen(), store, lambda: now[0])
+    drafts(made).prepare(MATERIAL)
+    await written(made)
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    store.broken, now[0] = True, 1000.0
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    assert await drafts(made).settled("c2", "d1") == ""
+    store.broken, now[0] = False, 2000.0
+    for each in (made, service(Pen(), store)):
+        assert await drafts(each).settled("c2", "d1") == "of d1", "a failed read settles nothing"
+
+
+async def test_what_was_used_is_used_again_where_the_store_has_lost_it() -> None:
+    now, store = [0.0], Store(2**20)
+    made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
+    drafts(made).prepare(MATERIAL)
+    await written(made)
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    assert await drafts(made).settled("c2", "none") == ""
+    await store.delete(await store.keys(""))
+    now[0] = 100.0
+    for each in (made, replica):
+        assert await drafts(each).settled("c1", "d1") == "of d1"
+        assert await drafts(each).settled("c2", "none") == ""
+
+
+@pytest.mark.parametrize(("turns", "calls"), [(LONG, 1), (LONG + 1, 7), (2000, 26)])
+async def test_long_conversations_are_written_in_blocks(turns: int, calls: int) -> None:
+    def text(material: Material) -> str | None:
+        first = material.messages[0].text
+        return None if first == "u0" and len(material.messages) < turns else f"block of {first}"
+
+    pen = Pen(text)
+    made = service(pen)
+    messages = chat(" ".join(f"u{n}" for n in range(turns))).messages
+    drafts(made).prepare(Material("long", "before", messages, 500))
+    await written(made)
+    assert len(pen.asked) == calls
+    last = pen.asked[-1]
+    assert (last.before, last.size) == ("before", 500)
+    if calls > 1:
+        assert all(len(each.messages) >= BLOCK for each in pen.asked[:-2])
+        assert last.messages[0].text == "u0", "a block without a summary speaks for itself"
+        assert Message({"role": "user", "content": f"block of {pen.asked[1].messages[0].text}"}) in last.messages
+
+
+async def test_it_can_be_waited_for() -> None:
+    pen = Pen()
+    pen.go.clear()
+    made = service(pen)
+    drafts(made).prepare(MATERIAL)
+    waiting = asyncio.ensure_future(made.drain())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    pen.go.set()
+    await waiting
+    assert await drafts(made).settled("c1", "d1") == "of d1"
+    await made.drain()

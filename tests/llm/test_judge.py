@@ -1,0 +1,157 @@
+"""The judge of an upstream, in front of one that answers by a script."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.judge_settings import UpstreamJudgeSettings
+from proxy.config.settings import Settings
+from proxy.context.services import Pair
+from proxy.llm.judge import UpstreamJudge
+from proxy.telemetry.metrics import Metrics
+from proxy.testing import profile
+from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.routing import Routes
+from tests.scripted import Scripted, whole
+
+PAIRS = [(f"My budget is {n} euros.", f"My budget is {n + 1000} euros.") for n in range(100)]
+LONG = 300.0
+"""Seconds that no test waits for."""
+
+
+class Asked(Scripted):
+    """Answers each call alike, once it may."""
+
+    def __init__(self, reply: Callable[[], Reply]) -> None:
+        super().__init__()
+        self.reply = reply
+        self.go = asyncio.Event()
+        self.go.set()
+        self.at_once = self.most_at_once = 0
+
+    async def send(self, call: Call) -> Reply:
+        self.calls.append(call)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.go.wait()
+        self.at_once -= 1
+        return self.reply()
+
+
+def judge(behind: Asked, clock: Callable[[], float] = lambda: 0.0) -> UpstreamJudge:
+    document = {
+        "upstreams": {"small": {"kind": "echo"}},
+        "models": [{"match": "tiny", "upstream": "small"}],
+    }
+    routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
+    settings = UpstreamJudgeSettings(kind="upstream", model="tiny")
+    return UpstreamJudge(settings, routes, Metrics("1").judge, clock)
+
+
+def replaces() -> Reply:
+    return whole("REPLACES")
+
+
+async def asked(made: UpstreamJudge, pairs: list[Pair], tenant: str = "t", wait: float = LONG) -> list[float | None]:
+    return list(await made.bound(tenant).replacements(pairs, wait=wait))
+
+
+async def test_each_pair_is_asked_about_once_and_by_itself() -> None:
+    behind = Asked(replaces)
+    made = judge(behind)
+    assert await asked(made, [*PAIRS[:3], PAIRS[0]]) == [1.0] * 4
+    assert await asked(made, PAIRS[:3], wait=0) == [1.0] * 3
+    shown = [behind.sent(call).messages[1].text for call in range(3)]
+    assert [[PAIRS.index(pair) for pair in PAIRS if pair[0] in text] for text in shown] == [[0], [1], [2]]
+
+
+async def test_a_verdict_of_one_tenant_or_question_is_not_there_for_another() -> None:
+    behind = Asked(replaces)
+    made = judge(behind)
+    await asked(made, PAIRS[:1])
+    assert await asked(made, PAIRS[:1], tenant="other", wait=0) == [None]
+    assert list(await made.bound("t").contradictions(PAIRS[:1], wait=LONG)) == [None], (
+        "another question has other words"
+    )
+    assert len(behind.calls) == 2
+    await made.aclose()
+
+
+async def test_what_nobody_waits_for_any_more_is_not_asked_about() -> None:
+    behind = Asked(replaces)
+    behind.go.clear()
+    made = judge(behind)
+    assert await asked(made, PAIRS[:10], wait=0.01) == [None] * 10
+    behind.go.set()
+    assert (await asked(made, PAIRS[:4], wait=LONG)) == [1.0] * 4, "what was under way is of use the next time"
+    assert (behind.most_at_once, len(behind.calls)) == (4, 4)
+
+
+async def test_one_tenant_cannot_take_all_the_room() -> None:
+    behind = Asked(replaces)
+    behind.go.clear()
+    made = judge(behind)
+    first = asyncio.ensure_future(asked(made, PAIRS, tenant="greedy"))
+    second = asyncio.ensure_future(asked(made, PAIRS[:2], tenant="modest"))
+    await asyncio.sleep(0)
+    behind.go.set()
+    assert (await first).count(None) == 100 - 64
+    assert await second == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("status", [500, 401, 429])
+async def test_a_model_that_fails_is_left_alone_for_this_tenant_for_a_while(status: int) -> None:
+    now = 0.0
+    behind = Asked(lambda: Reply(status, body=b"{}"))
+    made = judge(behind, lambda: now)
+    for pair in PAIRS[:3]:
+        assert await asked(made, [pair]) == [None]
+    assert len(behind.calls) == 1
+    behind.reply = replaces
+    assert await asked(made, PAIRS[:1], tenant="other") == [1.0]
+    now = 11.0
+    assert await asked(made, PAIRS[:1]) == [1.0]
+
+
+@pytest.mark.parametrize("reply", [lambda: whole("Well, ..."), lambda: Reply(400, body=b"{}")])
+async def test_an_answer_that_may_be_the_texts_doing_costs_their_own_pair_only(reply: Callable[[], Reply]) -> None:
+    behind = Asked(reply)
+    made = judge(behind)
+    assert await asked(made, PAIRS[:1]) == [None]
+    behind.reply = replaces
+    assert await asked(made, PAIRS[1:2]) == [1.0]
+
+
+async def test_whatever_an_upstream_raises_there_is_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Reply:
+        raise UpstreamFailed("My budget is secret.")
+
+    def worse() -> Reply:
+        raise RuntimeError("My budget is secret.")
+
+    caplog.set_level(logging.WARNING, "penstock.judge")
+    for reply in (broken, worse):
+        assert await asked(judge(Asked(reply)), PAIRS[:1]) == [None]
+    assert [record.__dict__["fields"] for record in caplog.records] == [
+        {"cause": "failed"},
+        {"cause": "broken: RuntimeError"},
+    ]
+    assert "budget" not in caplog.text
+
+
+async def test_half_a_surrogate_breaks_nothing() -> None:
+    assert await asked(judge(Asked(replaces)), [("My budget is \ud800.", "\udfff")]) == [1.0]
+
+
+async def test_what_is_under_way_is_dropped_at_the_end() -> None:
+    behind = Asked(replaces)
+    behind.go.clear()
+    made = judge(behind)
+    await asked(made, PAIRS[:2], wait=0.01)
+    await made.aclose()
+    behind.go.set()
+    assert await asked(made, PAIRS[:1]) == [1.0]
+    assert len(behind.calls) == 3

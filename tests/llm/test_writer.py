@@ -1,0 +1,40 @@
+"""The writer, in front of a model that answers by a script."""
+
+import logging
+from typing import Literal
+
+import pytest
+
+from proxy.chat import Message
+from proxy.config.settings import Settings, WriterSettings
+from proxy.context import Material
+from proxy.history.summary_prompt import SECTIONS
+from proxy.llm.writer import Writer
+from proxy.telemetry.metrics import Metrics
+from proxy.testing import profile
+from proxy.upstreams.routing import Routes
+from tests.scripted import Scripted, whole
+
+SUMMARY = "\n".join(f"## {title}\n- The wood burns in the harbour" for title in SECTIONS)
+SAID = "The wood burns in the harbour. " * 40
+
+
+def writer(behind: Scripted) -> Writer:
+    document = {"upstreams": {"small": {"kind": "echo"}}, "models": [{"match": "tiny", "upstream": "small"}]}
+    routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
+    return Writer(WriterSettings(model="tiny"), routes, Metrics("1").writer)
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("summary", SUMMARY), ("gist", "- The wood burns in the harbour.")])
+async def test_half_a_surrogate_costs_no_text(
+    kind: Literal["summary", "gist"], answer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "penstock.writer")
+    behind = Scripted(whole(answer))
+    torn = Message({"role": "user", "content": f"{SAID} \ud83d"})
+    text = await writer(behind).write(Material("m", "Before \udc00", (torn,), 1200, kind), {})
+    assert text is not None
+    assert "The wood burns in the harbour" in text
+    assert "harbour.  ?" in behind.sent(0).messages[1].text or "harbour. ?" in behind.sent(0).messages[1].text
+    assert b"Before ?" in behind.calls[0].body
+    assert caplog.records == []

@@ -1,0 +1,145 @@
+"""Vocabularies: the bytes that ship are the published ones, they count as tiktoken does, and nothing is fetched."""
+
+import json
+import logging
+import random
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from proxy.models import encodings
+from proxy.models.encodings import LONGEST_PIECE, VOCABULARIES, Encoder, canonical_encoding, load_encoder
+from proxy.models.tokens import TokenService
+
+DATA = Path(encodings.__file__).parent.parent / "data" / "tiktoken"
+TEXTS = [
+    "",
+    "hello world",
+    "def f(x):\n    return x ** 2  # it's squared\r\n\r\n",
+    "Zażółć gęślą jaźń — 漢字かな交じり文 🙂👩‍👩‍👧 ٣٤٥",
+    "<|endoftext|> is text, and so is <|im_start|>",
+    "1234567 3.14159 0xDEADBEEF 2026-11-21T22:16:05Z",
+    '{"a": [1, 2, {"b": null}], "c": "I\'ll SHE\'LL\tthey\'d"}',
+    "   leading and trailing   \n\n\t ",
+    "ÉCOLE Élève ǅ ʰ",
+]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, Encoder]:
+    return {name: load_encoder(name) for name in VOCABULARIES}
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base", "o200k_harmony"])
+def test_counts_are_those_of_tiktoken(name: str, loaded: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(DATA))  # tiktoken checks name and hash of the files itself
+    official = tiktoken.get_encoding(name)
+    dice = random.Random(1)
+    noise = ["".join(chr(dice.choice([dice.randrange(32, 127), dice.randrange(0x20, 0xD000)])) for _ in range(80))
+             for _ in range(200)]  # fmt: skip
+    count = loaded[canonical_encoding(name)]
+    for text in (*TEXTS, *noise):
+        assert count(text) == len(official.encode_ordinary(text)), text
+
+
+def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))  # what importing litellm does to it must not matter
+    assert load_encoder("cl100k_base")("hello world") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = encodings.Vocabulary(VOCABULARIES["cl100k_base"].file, "0" * 64, "")
+    monkeypatch.setitem(VOCABULARIES, "cl100k_base", damaged)
+    with pytest.raises(ValueError, match="damaged"):
+        load_encoder("cl100k_base")
+
+
+@pytest.mark.parametrize("text", [" " * 3_000_000, "\t " * 600_000 + "x", "\n" * 300_000, "a" * 500_000, "!" * 500_000])
+def test_runs_on_which_the_pattern_engine_would_panic_are_counted(text: str, loaded: dict[str, Encoder]) -> None:
+    for count in loaded.values():
+        assert 0 < count(text) <= len(text)
+
+
+def test_long_texts_are_cut_where_a_token_begins(loaded: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = " ".join(random.Random(2).choice(["alpha", "Beta's", "42", "x=1;", "γ"]) for _ in range(30_000))
+    whole = loaded["o200k_base"](words)
+    assert len(words) > LONGEST_PIECE
+    monkeypatch.setattr(encodings, "LONGEST_PIECE", 10**9)
+    assert loaded["o200k_base"](words) == whole
+
+
+def test_lone_surrogates_are_counted(loaded: dict[str, Encoder]) -> None:
+    assert loaded["o200k_base"]("half an emoji: \ud83d") > 0
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
+def test_chars(text: str, tokens: int) -> None:
+    assert load_encoder("chars")(text) == tokens
+
+
+@pytest.mark.parametrize("name", ["p50k_base", "gpt2", "/nowhere/tokenizer.json", "o200k"])
+def test_what_does_not_ship_is_refused_by_name(name: str) -> None:
+    with pytest.raises(LookupError, match="cl100k_base"):
+        load_encoder(name)
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat"] * 20, trainer)
+    tokenizer.enable_truncation(4)  # files in the wild have this set, and would count four at most
+    tokenizer.enable_padding(length=64)
+    path = tmp_path_factory.mktemp("model") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+def test_a_tokenizer_file_counts_without_its_truncation_and_padding(tokenizer_file: Path) -> None:
+    count = load_encoder(str(tokenizer_file))
+    assert count("the cat sat on the mat") == 6
+    assert count("the cat sat on the mat " * 10) > 50
+    assert count("\ud83d") > 0
+
+
+def test_a_directory_with_a_tokenizer_file(tokenizer_file: Path) -> None:
+    assert load_encoder(str(tokenizer_file.parent))("the cat") == 2
+
+
+def test_a_directory_that_only_transformers_understands(tmp_path: Path) -> None:
+    words = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", "hello", "world"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    assert load_encoder(str(tmp_path))("hello world hello") == 3
+
+
+async def test_a_tokenizer_that_cannot_be_loaded_falls_back_loudly_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "tokenizer.json"
+    broken.write_text("{")
+    service = TokenService()
+    with caplog.at_level(logging.WARNING, "penstock.tokens"):
+        await service.warm([str(broken)])
+        await service.warm([str(broken)])
+    service.close()
+    assert service.encoder(str(broken))("abcdefgh") == 2
+    assert service.failed(str(broken))
+    assert [record.name for record in caplog.records] == ["penstock.tokens"]

@@ -1,0 +1,404 @@
+"""The token service: exact where rules are published, memoised by content and tenant, never in the way of others."""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.context import ModelProfile, TokenCount
+from proxy.models import Models
+from proxy.models.memo import Memo
+from proxy.models.price_list import PriceList
+from proxy.models.tokens import INLINE_BYTES, TokenService
+from proxy.testing import chat, message, profile, tool
+from tests.models.test_counting import ANYTHING, COOKBOOK, WEATHER, WEATHER_TALK, json_values
+
+GPT4O = Models(PriceList(None)).resolve("gpt-4o")
+GPT4 = Models(PriceList(None)).resolve("gpt-4")
+
+
+class Spy:
+    """An encoder that counts letters and remembers what it was asked, and in which thread."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.threads: set[str] = set()
+        self.loads: list[str] = []
+
+    def load(self, name: str) -> "Spy":
+        self.loads.append(name)
+        return self
+
+    def __call__(self, text: str) -> int:
+        self.texts.append(text)
+        self.threads.add(threading.current_thread().name)
+        return len(text)
+
+    def asked(self) -> list[str]:
+        texts, self.texts = self.texts, []
+        self.threads.clear()
+        return texts
+
+
+@pytest.fixture
+def spy() -> Spy:
+    return Spy()
+
+
+@pytest.fixture
+def service(spy: Spy) -> Iterator[TokenService]:
+    service = TokenService(load=spy.load)
+    service.encoder("o200k_base")
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[TokenService]:
+    service = TokenService()
+    yield service
+    service.close()
+
+
+def request(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **rest: Any) -> ChatRequest:
+    """A request as the server parses it: every message with bytes of its own."""
+    return ChatRequest(
+        "gpt-4o",
+        tuple(Message(item, json.dumps(item).encode()) for item in messages),
+        tuple(Tool(item, json.dumps(item).encode()) for item in tools or ()),
+        JsonObject(rest),
+    )
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "billed"), [(GPT4, 129), (GPT4O, 124)])
+async def test_a_conversation_counts_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
+    count = await real.bound(model, "t").count(request(COOKBOOK))
+    assert (count.total, count.exact) == (billed, True)
+
+
+@pytest.mark.parametrize(("model", "billed"), [(GPT4, 105), (GPT4O, 101)])
+async def test_tools_count_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
+    count = await real.bound(model, "t").count(request(WEATHER_TALK, [WEATHER]))
+    assert (count.total, count.exact) == (billed, True)
+
+
+async def test_sections_add_up_to_the_sizes(service: TokenService) -> None:
+    asked = chat("s d u1 a1! t1 a2 u2", tools=[tool("x"), tool("y")])
+    bound = service.bound(GPT4O, "t")
+    count, sizes = await bound.count(asked), await bound.sizes(asked.messages)
+    assert count.system == sizes[0] + sizes[1]
+    assert count.messages == sum(sizes[2:]) + 3
+    assert count.tools == sum(await bound.tool_sizes(asked.tools)) + 12
+    assert count.total == count.system + count.messages + count.tools
+
+
+async def test_an_empty_request_is_the_reply_alone(service: TokenService) -> None:
+    assert await service.bound(GPT4O, "t").count(request([])) == TokenCount(0, 0, 3, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("rest", "tools"),
+    [
+        ({"functions": [{"name": "f", "description": "d"}]}, 7 + 3 + 12),
+        ({"functions": "odd", "response_format": "odd"}, 0),
+        ({"response_format": {"type": "json_object"}}, 0),
+        ({"response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, 8 + len('{"schema":{"a":1}}') + 12),
+    ],
+)
+async def test_deprecated_functions_and_answer_schemas_count_as_tools(
+    rest: dict[str, Any], tools: int, service: TokenService
+) -> None:
+    assert (await service.bound(GPT4O, "t").count(request([], **rest))).tools == tools
+
+
+@pytest.mark.parametrize(
+    ("asked", "exact"),
+    [
+        (chat("s u1 a1 u2"), True),
+        (chat("u1", tools=[tool()]), False),  # a parameter without a description
+        (chat("u1 a1! t1"), False),
+        (request([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]), False),
+    ],
+)
+async def test_it_says_where_it_estimates(asked: ChatRequest, exact: bool, service: TokenService) -> None:
+    assert (await service.bound(GPT4O, "t").count(asked)).exact is exact
+
+
+async def test_another_familys_factor_scales_text_but_not_images(service: TokenService) -> None:
+    words = request([{"role": "user", "content": "x" * 93}])
+    image = {"type": "image_url", "image_url": {"url": "https://example.org"}}
+    plain = service.bound(replace(GPT4O, name="claude-3-opus"), "t")
+    scaled = service.bound(replace(GPT4O, name="claude-3-opus", factor=1.2, exact=False), "t")
+    assert await scaled.sizes(words.messages) == (120,)
+    seen = request([{"role": "user", "content": [image]}]).messages
+    (before,), (after,) = await plain.sizes(seen), await scaled.sizes(seen)
+    assert after - before == round(7 * 0.2)
+    assert not (await scaled.count(words)).exact
+
+
+# --- the memo ---------------------------------------------------------------------------------------------------------
+
+
+def talk(turns: int) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": f"turn {index}"} for index in range(turns)]
+
+
+async def test_a_second_request_counts_only_what_is_new(service: TokenService, spy: Spy) -> None:
+    await service.bound(GPT4O, "t").count(request(talk(400), [WEATHER]))
+    spy.asked()
+    await service.bound(GPT4O, "t").count(request(talk(401), [WEATHER]))
+    assert spy.asked() == ["user", "turn 400"]
+
+
+async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: Spy) -> None:
+    bound, asked = service.bound(GPT4O, "t"), request(talk(3), [WEATHER])
+    await bound.count(asked)
+    spy.asked()
+    await bound.sizes(asked.messages[1:])
+    await bound.tool_sizes(asked.tools)
+    await bound.count(asked.with_tools(()))
+    assert spy.asked() == []
+
+
+@pytest.mark.parametrize(
+    ("model", "tenant"),
+    [
+        pytest.param(GPT4O, "other", id="another tenant's"),
+        pytest.param(replace(GPT4O, name="claude-3-opus"), "t", id="another family's"),
+        pytest.param(replace(GPT4O, encoding="cl100k_base"), "t", id="another encoding's"),
+    ],
+)
+async def test_some_counts_are_not_shared(model: ModelProfile, tenant: str, service: TokenService, spy: Spy) -> None:
+    await service.bound(GPT4O, "t").count(request(talk(2)))
+    spy.asked()
+    await service.bound(model, tenant).count(request(talk(2)))
+    assert spy.asked() == ["user", "turn 0", "user", "turn 1"]
+
+
+async def test_a_dated_model_and_harmony_share_counts(service: TokenService, spy: Spy) -> None:
+    await service.bound(GPT4O, "t").count(request(talk(2)))
+    spy.asked()
+    await service.bound(replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony"), "t").count(request(talk(2)))
+    assert spy.asked() == []
+    assert spy.loads == ["o200k_base"]
+
+
+async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> None:
+    same = {"role": "user", "content": "x"}
+    bound = service.bound(GPT4O, "t")
+    assert await bound.sizes([Message(same)]) != await bound.tool_sizes([Tool(same)])
+
+
+def test_the_memo_is_bounded_and_forgets_what_was_not_used() -> None:
+    memo = Memo(100)
+    memo.put(0, 7)
+    for key in range(1, 1000):
+        memo.put(key, key)
+        assert memo.get(0) == 7
+        assert len(memo) <= 100
+    assert memo.get(1) is None
+    assert memo.get(999) == 999
+
+
+# --- off the loop -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("letters", "elsewhere"), [(100, False), (INLINE_BYTES + 1, True)])
+async def test_much_new_text_is_counted_in_a_thread(
+    letters: int, elsewhere: bool, service: TokenService, spy: Spy
+) -> None:
+    await service.bound(GPT4O, "t").count(request([{"role": "user", "content": "x" * letters}]))
+    assert all(name.startswith("penstock-tokens") for name in spy.threads) is elsewhere
+
+
+async def test_the_loop_goes_on_meanwhile() -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(text: str) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(60)
+        return 1
+
+    service = TokenService(load=lambda name: slow)
+    counting = asyncio.create_task(service.bound(GPT4O, "t").count(request(talk(1))))
+    await begun.wait()
+    assert not counting.done()
+    may_end.set()
+    await counting
+    service.close()
+
+
+async def test_what_a_cancelled_request_counted_is_kept() -> None:
+    spy, begun, may_end = Spy(), threading.Event(), threading.Event()
+
+    def slow(text: str) -> int:
+        begun.set()
+        may_end.wait(60)
+        return spy(text)
+
+    service = TokenService(load=lambda name: slow)
+    counting = asyncio.create_task(service.bound(GPT4O, "t").count(request(talk(1))))
+    await asyncio.to_thread(begun.wait, 60)
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+    may_end.set()
+    await service.run("t", 0, list)
+    await asyncio.sleep(0.05)
+    spy.asked()
+    await service.bound(GPT4O, "t").count(request(talk(1)))
+    service.close()
+    assert spy.asked() == []
+
+
+async def test_counting_does_not_wait_for_another_vocabulary() -> None:
+    may_end = threading.Event()
+
+    def load(name: str) -> Spy:
+        if name == "cl100k_base":
+            may_end.wait(60)
+        return Spy()
+
+    service = TokenService(load=load)
+    await service.warm(["o200k_base"])
+    loading = asyncio.create_task(service.warm(["cl100k_base"]))
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(service.bound(GPT4O, "t").count(request(talk(1))), 60)
+    assert not loading.done()
+    may_end.set()
+    await loading
+    service.close()
+
+
+async def test_vocabularies_are_loaded_once_in_a_thread() -> None:
+    spy = Spy()
+    loaders: set[str] = set()
+
+    def load(name: str) -> Spy:
+        loaders.add(threading.current_thread().name)
+        time.sleep(0.05)
+        return spy.load(name)
+
+    service = TokenService(load=load)
+    await asyncio.gather(*(service.bound(GPT4O, f"t{index}").count(request(talk(1))) for index in range(8)))
+    await service.warm(["o200k_base", "o200k_harmony"])
+    service.close()
+    assert spy.loads == ["o200k_base"]
+    assert all(name.startswith("penstock-tokens") for name in loaders)
+
+
+async def test_a_missing_tokenizer_is_said_once_and_never_fails_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    service = TokenService()
+    model = profile(encoding="/nowhere/tokenizer.json", exact=True)
+    with caplog.at_level(logging.WARNING, "penstock.tokens"):
+        counts = [await service.bound(model, "t").count(request(talk(turns))) for turns in (1, 2, 3)]
+    service.close()
+    assert not any(count.exact for count in counts)
+    assert counts[0].messages == 3 + (3 + 1 + 2) + 0
+    assert len(caplog.records) == 1
+
+
+# --- what providers report --------------------------------------------------------------------------------------------
+
+
+async def use(service: TokenService, model: ModelProfile, asked: ChatRequest, ratio: float, times: int) -> list[int]:
+    totals = []
+    for _ in range(times):
+        bound = service.bound(model, "t")
+        count = await bound.count(asked)
+        totals.append(count.total)
+        bound.observe(asked, count, round(totals[0] * ratio))
+    return totals
+
+
+LONG = request([{"role": "user", "content": "x" * 5000}])
+GUESSED = profile(exact=False)
+
+
+async def test_estimates_follow_what_is_reported_and_settle(service: TokenService) -> None:
+    totals = await use(service, GUESSED, LONG, 1.3, 100)
+    assert totals[0] == 5010
+    assert totals[1:] == pytest.approx([5010 * 1.3] * 99, rel=0.001)
+    assert len(set(totals)) == 2
+
+
+async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: TokenService) -> None:
+    early = service.bound(GUESSED, "t")
+    await use(service, GUESSED, LONG, 1.5, 20)
+    assert (await early.count(LONG)).total == 5010
+    assert (await service.bound(GUESSED, "t").count(LONG)).total > 7000
+    assert (await service.bound(GUESSED, "other").count(LONG)).total == 5010
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        pytest.param(GPT4O, LONG, id="exact models"),
+        pytest.param(GUESSED, request(talk(3)), id="small prompts"),
+        pytest.param(
+            GUESSED,
+            request([*COOKBOOK * 20, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+            id="prompts with images",
+        ),
+    ],
+)
+async def test_some_reports_teach_nothing(model: ModelProfile, asked: ChatRequest, service: TokenService) -> None:
+    assert len(set(await use(service, model, asked, 1.5, 30))) == 1
+
+
+async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenService) -> None:
+    bound = service.bound(GPT4O, "t")
+    count = await bound.count(LONG)
+    assert count.exact
+    bound.refused(count, 2 * count.total)
+    corrected = await service.bound(GPT4O, "t").count(LONG)
+    assert corrected.total == pytest.approx(2 * count.total, rel=0.01)
+    assert not corrected.exact
+    assert (await service.bound(GPT4O, "other").count(LONG)).exact
+    await use(service, GPT4O, LONG, 0.5, 40)
+    assert (await service.bound(GPT4O, "t").count(LONG)).total == pytest.approx(count.total, rel=0.06), (
+        "answers teach again"
+    )
+
+
+# --- robustness -------------------------------------------------------------------------------------------------------
+
+
+@ANYTHING
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "name"]), json_values), max_size=4),
+    st.lists(st.dictionaries(st.sampled_from(["type", "function", "custom"]), json_values), max_size=3),
+    st.dictionaries(st.sampled_from(["functions", "response_format", "tool_choice"]), json_values),
+)
+def test_no_request_raises(messages: list[Any], tools: list[Any], rest: dict[str, Any]) -> None:
+    service = TokenService(load=lambda name: len)
+    asked = ChatRequest("m", tuple(map(Message, messages)), tuple(map(Tool, tools)), JsonObject(rest))
+    count = asyncio.run(service.bound(GPT4O, "t").count(asked))
+    service.close()
+    assert count.total >= 3
+
+
+async def test_messages_that_json_cannot_hold_are_counted(service: TokenService) -> None:
+    odd = [Message({"role": "user", "content": "\ud83d"}), Message({"role": "user", "content": {1, 2}})]
+    assert len(await service.bound(GPT4O, "t").sizes([*odd, message("u1")])) == 3
+
+
+async def test_only_a_vocabulary_that_stands_in_needs_a_guess_of_digits(real: TokenService) -> None:
+    asked = request([{"role": "user", "content": "1" * 300}])
+    own, guessed = [
+        (await real.bound(profile(encoding=encoding), "t").count(asked)).total for encoding in ("chars", "o200k_base")
+    ]
+    assert own < 100
+    assert guessed > 300

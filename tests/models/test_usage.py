@@ -1,0 +1,299 @@
+"""Usage, read from answers as they pass by, and taken out of streams whose client did not ask for it."""
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.models.usage import Usage, UsageReader, without_usage
+
+thorough = settings(max_examples=100, deadline=None)
+
+CHUNK = b'data: {"id":"c1","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":{"content":"caf\\u00e9"},"finish_reason":null}]}'
+LAST = b'data: {"id":"c1","model":"m-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+USED = (
+    b'data: {"id":"c1","model":"m-1","choices":[],"usage":{"prompt_tokens":90,"completion_tokens":7,"total_tokens":97,'
+    b'"prompt_tokens_details":{"cached_tokens":64}}}'
+)
+WRITTEN = b'{"usage":{"prompt_tokens":90,"prompt_tokens_details":{"cached_tokens":64,"%s":20}}}'
+DONE = b"data: [DONE]"
+FOUND = Usage(input=90, output=7, cached=64, model="m-1", response_id="c1", finish_reasons=("stop",))
+
+
+def stream(*events: bytes, end: bytes = b"\n") -> bytes:
+    return b"".join(event + end + end for event in events)
+
+
+def splits(data: bytes) -> st.SearchStrategy[list[bytes]]:
+    cuts = st.lists(st.integers(0, len(data)), max_size=8).map(sorted)
+    return cuts.map(lambda at: [data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True)])
+
+
+def read(chunks: Iterable[bytes]) -> Usage:
+    reader = UsageReader()
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.of_stream()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        pytest.param(stream(CHUNK, LAST, USED, DONE), FOUND, id="in an event of its own"),
+        pytest.param(stream(CHUNK, LAST, USED, DONE, end=b"\r\n"), FOUND, id="lines that end in CRLF"),
+        pytest.param(stream(CHUNK, LAST, USED), FOUND, id="no end mark"),
+        pytest.param(stream(CHUNK, LAST, USED, DONE).rstrip(), FOUND, id="no blank line at the end"),
+        pytest.param(stream(CHUNK, LAST, USED, b": ping", DONE), FOUND, id="a comment behind"),
+        pytest.param(stream(CHUNK, LAST, USED.replace(b"data: ", b"data:"), DONE), FOUND, id="no blank behind data:"),
+        pytest.param(stream(b"event: x\n" + CHUNK, b"id: 1\n" + LAST, b"event: y\n" + USED, DONE), FOUND,
+                     id="named events"),
+        pytest.param(stream(CHUNK * 200, LAST, USED, DONE), FOUND, id="at the end of a long stream"),
+        pytest.param(stream(CHUNK, LAST, DONE), Usage(model="m-1", response_id="c1", finish_reasons=("stop",)),
+                     id="no usage, but the rest"),
+        pytest.param(b"", Usage(), id="nothing"),
+        pytest.param(b"\xff\x00{[", Usage(), id="no stream at all"),
+        pytest.param(stream(b"data: {", b"data: []", b'data: "x"', b"data: 1", DONE), Usage(), id="no objects"),
+    ],
+)  # fmt: skip
+def test_usage_of_a_stream(data: bytes, found: Usage) -> None:
+    assert read([data]) == found
+
+
+@pytest.mark.parametrize("name", [b"cache_creation_tokens", b"cache_write_tokens"])
+def test_tokens_that_were_written_into_the_cache(name: bytes) -> None:
+    assert UsageReader().of_body(WRITTEN % name) == Usage(input=90, cached=64, written=20)
+
+
+@given(st.data())
+@thorough
+def test_usage_does_not_depend_on_how_a_stream_is_cut(data: st.DataObject) -> None:
+    filler = CHUNK.replace(b"caf", b"caf" * data.draw(st.integers(0, 1500)))
+    whole = stream(CHUNK, filler, filler, LAST, USED, DONE, end=data.draw(st.sampled_from([b"\n", b"\r\n"])))
+
+    assert read(data.draw(splits(whole))) == read([whole]) == FOUND
+    assert read(whole[i : i + 1] for i in range(max(0, len(whole) - 600), len(whole))) == FOUND
+
+
+@given(st.lists(st.binary(max_size=40), max_size=5))
+@thorough
+def test_whatever_passes_by_is_read_without_failing(chunks: list[bytes]) -> None:
+    assert isinstance(read(chunks), Usage)
+    assert isinstance(UsageReader().of_body(b"".join(chunks)), Usage)
+
+
+def test_a_single_huge_chunk_is_read_at_its_end() -> None:
+    assert read([b"x" * 3_000_000 + b"\n" + stream(LAST, USED, DONE)]) == FOUND
+
+
+def test_the_last_usage_counts() -> None:
+    grown = USED.replace(b'"completion_tokens":7', b'"completion_tokens":9')
+
+    assert read([stream(USED, LAST, grown, DONE)]).output == 9
+
+
+@pytest.mark.parametrize(
+    ("usage", "found"),
+    [
+        pytest.param({"prompt_tokens": 5, "completion_tokens": 0}, (5, 0, None), id="chat"),
+        pytest.param({"input_tokens": 5, "output_tokens": 2}, (5, 2, None), id="responses"),
+        pytest.param({"prompt_tokens": 5, "total_tokens": 5}, (5, None, None), id="embeddings have no output"),
+        pytest.param({"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}}, (0, None, 0), id="zeros"),
+        pytest.param({"prompt_tokens": 5, "prompt_tokens_details": None}, (5, None, None), id="details that are null"),
+        pytest.param({"prompt_tokens": "5", "completion_tokens": 1.5}, (None, None, None), id="no integers"),
+        pytest.param({"prompt_tokens": True, "completion_tokens": -1}, (None, None, None), id="no counts"),
+        pytest.param(None, (None, None, None), id="null"),
+        pytest.param([5], (None, None, None), id="a list"),
+        pytest.param("5", (None, None, None), id="a string"),
+    ],
+)
+def test_usage_of_a_body(usage: Any, found: tuple[int | None, int | None, int | None]) -> None:
+    read_ = UsageReader().of_body(json.dumps({"usage": usage}).encode())
+
+    assert (read_.input, read_.output, read_.cached) == found
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        pytest.param({"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]},
+                     Usage(finish_reasons=("stop", "length")), id="several choices"),
+        pytest.param({"choices": [{"finish_reason": None}, {}, None, 7, {"finish_reason": 1}]}, Usage(), id="none"),
+        pytest.param({"choices": {"finish_reason": "stop"}}, Usage(), id="choices that are no list"),
+        pytest.param({"model": 7, "id": ["x"]}, Usage(), id="names that are no strings"),
+        pytest.param({"model": "m", "id": "x"}, Usage(model="m", response_id="x"), id="names"),
+        pytest.param([{"model": "m"}], Usage(), id="a list"),
+    ],
+)  # fmt: skip
+def test_what_else_a_body_tells(answer: Any, found: Usage) -> None:
+    assert UsageReader().of_body(json.dumps(answer).encode()) == found
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
+                     "rate_limit_exceeded", id="OpenAI's error body"),
+        pytest.param({"error": {"message": "m", "code": None}}, None, id="no code"),
+        pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
+        pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
+        pytest.param({"detail": "Not Found"}, None, id="another shape"),
+        pytest.param({"error": None, "choices": []}, None, id="null"),
+    ],
+)  # fmt: skip
+def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
+    assert UsageReader().of_body(json.dumps(answer).encode()).error == code
+
+
+def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> None:
+    noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "truncated": True}
+
+    assert Usage(model="m").completed(noticed) == Usage(input=11, output=2, cached=8, model="m")
+    assert FOUND.completed(noticed) == FOUND
+    assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
+
+
+# --- hiding -----------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """A stream that knows whether it was closed."""
+
+    def __init__(self, chunks: Sequence[bytes], error: Exception | None = None) -> None:
+        self.chunks = chunks
+        self.error = error
+        self.closed = False
+
+    async def __call__(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for chunk in self.chunks:
+                yield chunk
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.closed = True
+
+
+async def hidden(chunks: Sequence[bytes]) -> list[bytes]:
+    async with aclosing(without_usage(Source(chunks)(), lambda chunk: None)) as passed:
+        return [chunk async for chunk in passed]
+
+
+NULL = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"a"}}],"usage":null}'
+BOTH = b'data: {"id":"c1","choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":1}}'
+ODD = b'data:  { "a" : 1.0, "b":1e5 , "c":"caf\\u00e9 \\/", "n": 1180591620717411303424 }'
+SAID = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"\\"usage\\": null"}}]}'
+
+
+def visible(event: bytes) -> Any:
+    data = event.removeprefix(b"data:").strip()
+    return json.loads(data) if data.startswith(b"{") else data
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+async def test_the_usage_event_leaves_and_nothing_else_does(end: bytes) -> None:
+    kept = [CHUNK, b": ping", ODD, SAID, b"event: x\ndata: {}", LAST, DONE]
+
+    passed = await hidden([stream(*kept[:-1], USED, DONE, end=end)])
+
+    assert b"".join(passed) == stream(*kept, end=end)
+
+
+async def test_null_usage_leaves_its_event() -> None:
+    passed = b"".join(await hidden([stream(NULL, BOTH, DONE)])).split(b"\n\n")
+
+    assert [visible(event) for event in passed[:-1]] == [
+        {"id": "c1", "choices": [{"index": 0, "delta": {"content": "a"}}]},
+        {"id": "c1", "choices": [{"index": 0, "delta": {}}]},
+        b"[DONE]",
+    ]
+    assert passed[-1] == b""
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(b'data: {"usage', id="an event that is no JSON"),
+        pytest.param(b'data: ["usage"]', id="an event that is no object"),
+        pytest.param(b'data: {"choices":[],"prompt_filter_results":["usage"]}', id="no usage key, empty choices"),
+        pytest.param(b'data: {"error":{"message":"over \\"usage\\"","code":"usage"}}', id="an error"),
+        pytest.param(b': "usage"', id="a comment"),
+    ],
+)
+async def test_an_event_without_a_usage_key_is_passed_on_as_it_is(event: bytes) -> None:
+    assert b"".join(await hidden([stream(CHUNK, event, DONE)])) == stream(CHUNK, event, DONE)
+
+
+@given(st.data())
+@thorough
+async def test_hiding_usage_does_not_depend_on_how_a_stream_is_cut(data: st.DataObject) -> None:
+    whole = stream(CHUNK, ODD, SAID, LAST, USED, DONE)
+
+    assert b"".join(await hidden(data.draw(splits(whole)))) == stream(CHUNK, ODD, SAID, LAST, DONE)
+
+
+@given(st.data())
+@thorough
+async def test_nor_does_it_with_lines_that_end_in_crlf(data: st.DataObject) -> None:
+    whole = stream(CHUNK, NULL, LAST, USED, DONE, end=b"\r\n")
+
+    passed = b"".join(await hidden(data.draw(splits(whole)))).replace(b"\r\n", b"\n").split(b"\n\n")
+    assert [visible(event) for event in passed if event] == [
+        visible(event) for event in (CHUNK, NULL.replace(b',"usage":null', b""), LAST, DONE)
+    ]
+
+
+async def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
+    seen: list[bytes] = []
+    source = Source([CHUNK + b"\n", b"\n" + LAST + b"\n\n" + USED[:30], USED[30:] + b"\n\n" + DONE, b"\n\n"])
+
+    async with aclosing(without_usage(source(), seen.append)) as passed:
+        assert await anext(passed) == stream(CHUNK, LAST)
+        assert len(seen) == 2
+        assert await anext(passed) == stream(DONE)
+
+
+async def test_what_stands_behind_the_last_blank_line_is_passed_on() -> None:
+    assert b"".join(await hidden([stream(CHUNK), DONE])) == stream(CHUNK) + DONE
+
+
+async def test_raw_chunks_are_noted_so_that_usage_is_known_all_the_same() -> None:
+    reader = UsageReader()
+    chunks = [stream(CHUNK), stream(LAST, USED)[:150], stream(LAST, USED)[150:], stream(DONE)]
+
+    async with aclosing(without_usage(Source(chunks)(), reader.feed)) as passed:
+        told = b"".join([chunk async for chunk in passed])
+
+    assert b"usage" not in told
+    assert reader.of_stream() == FOUND
+
+
+async def test_closing_the_stream_closes_the_upstreams() -> None:
+    source = Source([stream(CHUNK)] * 3)
+    passed = without_usage(source(), lambda chunk: None)
+
+    await anext(passed)
+    assert not source.closed
+    await passed.aclose()
+
+    assert source.closed
+
+
+async def test_a_stream_that_ends_or_breaks_off_is_closed() -> None:
+    ended, broken = Source([stream(CHUNK)]), Source([stream(CHUNK)], ConnectionError("gone"))
+
+    async with aclosing(without_usage(ended(), lambda chunk: None)) as passed:
+        assert [chunk async for chunk in passed] == [stream(CHUNK)]
+    async with aclosing(without_usage(broken(), lambda chunk: None)) as passed:
+        assert await anext(passed) == stream(CHUNK)
+        with pytest.raises(ConnectionError, match="gone"):
+            await anext(passed)
+
+    assert ended.closed
+    assert broken.closed

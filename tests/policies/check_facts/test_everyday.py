@@ -1,0 +1,50 @@
+"""Statements beside facts as people write them: each fact alone, with what contradicts it and what does not."""
+
+from pathlib import Path
+
+import pytest
+
+from policies.check_facts.trusted import Fact, Trusted
+
+LINES = (Path(__file__).parent / "everyday.txt").read_text(encoding="utf-8").splitlines()
+
+
+def marked(mark: str) -> list[tuple[str, str]]:
+    """The statements with a mark, each with the fact above it."""
+    pairs: list[tuple[str, str]] = []
+    fact = ""
+    for line in LINES:
+        fact = fact if line.startswith(("  ", "#")) else line
+        pairs += [(line[4:], fact)] if line.startswith(f"  {mark} ") else []
+    return pairs
+
+
+@pytest.mark.parametrize(("said", "fact"), marked("-"))
+def test_what_contradicts_a_fact_is_found(said: str, fact: str) -> None:
+    assert [found.fact for found in Trusted([Fact(fact)]).contradicted(said)] == [fact]
+
+
+@pytest.mark.parametrize(("said", "fact"), marked("+"))
+def test_what_agrees_or_tells_of_something_else_is_left_alone(said: str, fact: str) -> None:
+    assert Trusted([Fact(fact)]).contradicted(said) == [], fact
+
+
+def test_of_two_facts_that_disagree_what_agrees_with_one_is_left_alone() -> None:
+    trusted = Trusted([Fact("The archive is in Paris."), Fact("The archive is in London.")])
+    assert trusted.contradicted("The archive is in London.") == []
+    assert trusted.contradicted("The archive is in Madrid.")
+
+
+def test_all_of_them_together_flag_nothing_that_a_fact_says() -> None:
+    facts = [Fact(line) for line in LINES if line and line[0] not in " #"]
+    trusted = Trusted(facts)
+    alone = {fact.text for fact in facts if Trusted([fact]).contradicted(fact.text)}
+    assert alone == set()
+    assert [fact.text for fact in facts if trusted.contradicted(fact.text)] == []
+
+
+@pytest.mark.parametrize("frame", ["Is it true that {}?", "If {}, tell me.", "He said that {}.", "Maybe {}.", '"{}."'])
+def test_what_is_not_stated_is_left_alone(frame: str) -> None:
+    for said, fact in marked("-"):
+        inside = said[0].lower() + said[1:].rstrip(".")
+        assert Trusted([Fact(fact)]).contradicted(frame.format(inside)) == [], said

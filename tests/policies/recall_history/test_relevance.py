@@ -1,0 +1,51 @@
+from collections.abc import Sequence
+
+from policies.recall_history.relevance import Candidate
+from policies.recall_history.relevance import ranked as ranked_with_shares
+
+
+def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
+    # two messages lie between any two of them, so that no one is another's neighbour
+    return [Candidate(3 * place, 0, place in users, size) for place, size in enumerate(tokens)]
+
+
+def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float | None], least: float) -> list[int]:
+    found = ranked_with_shares(given_, words, meaning, least)
+    shares = [each.share for each in found]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[:1] in ([], [1.0])
+    return [each.place for each in found]
+
+
+def test_words_decide_where_no_meaning_is_known() -> None:
+    assert ranked(candidates(100, 100, 100), [1.0, 3.0, 2.0], [None] * 3, 0.0) == [1, 2, 0]
+
+
+def test_words_and_meaning_count_alike() -> None:
+    assert ranked(candidates(100, 100, 100), [2.0, 2.0, 0.0], [0.1, 0.8, 0.8], 0.0) == [1, 0, 2]
+
+
+def test_what_has_no_vector_yet_is_judged_by_its_words() -> None:
+    assert ranked(candidates(100, 100), [2.0, 0.0], [None, 0.8], 0.0) == [0, 1]
+
+
+def test_nothing_is_chosen_where_nothing_fits() -> None:
+    assert ranked(candidates(100, 100), [0.0, 0.0], [0.0, -0.2], 0.0) == []
+    assert ranked([], [], [], 0.2) == []
+
+
+def test_what_stands_beside_the_best_gains() -> None:
+    near, far = Candidate(1, 0, False, 100), Candidate(9, 0, False, 100)
+    assert ranked([Candidate(0, 0, False, 100), near, far], [3.0, 1.0, 1.2], [None] * 3, 0.0) == [0, 1, 2]
+
+
+def test_the_users_words_come_before_another_ones() -> None:
+    assert ranked(candidates(100, 100, users=(1,)), [1.0, 1.0], [None] * 2, 0.0) == [1, 0]
+
+
+def test_the_shorter_of_two_comes_first() -> None:
+    assert ranked(candidates(900, 100), [1.0, 1.0], [None] * 2, 0.0) == [1, 0]
+
+
+def test_what_is_far_below_the_best_stays_out() -> None:
+    assert ranked(candidates(100, 100, 100), [10.0, 3.0, 1.0], [None] * 3, 0.2) == [0, 1]

@@ -1,0 +1,68 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.resolve_clashes.clauses import LONGEST, clauses
+from policies.resolve_clashes.reading import read, statements
+from proxy.chat import Message
+
+
+def kinds(text: str) -> list[str]:
+    return [clause.kind for clause in clauses(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If I lived in Rome, I would walk.",
+        "Suppose the budget is 500 euros.",
+        "Si viviera en Roma, andaría.",
+        "My wife says that I never cook.",
+        "Mi mujer dice que nunca cocino.",
+        "According to the guide, it opens at nine.",
+        "Según la guía, abre a las nueve.",
+        "I wish I had a dog.",
+        "Ojalá tuviera un perro.",
+        '"I have never seen this film before"',
+        "«Nunca he visto esta película»",
+        "```\nbudget = 500\n```",
+        "> My budget is 500 euros.",
+    ],
+)
+def test_what_is_not_said_of_ones_own_is_left_out(text: str) -> None:
+    assert kinds(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Do I live in Rome?", "question"),
+        ("¿Vivo en Roma?", "question"),
+        ("Can you book a table for two?", "request"),
+        ("¿Puedes reservar una mesa?", "request"),
+        ("What about Tuesday?", "request"),
+        ("I live in Rome.", "statement"),
+        ("Vivo en Roma.", "statement"),
+    ],
+)
+def test_kinds(text: str, kind: str) -> None:
+    assert kinds(text) == [kind]
+
+
+def test_a_statement_in_front_of_a_question_is_one() -> None:
+    assert kinds("I've saved 500 euros, but how can I save more?") == ["statement", "question"]
+
+
+@given(st.text(max_size=400))
+def test_any_text_can_be_read_and_places_are_within_it(text: str) -> None:
+    for statement in statements(text):
+        assert 0 <= statement.start < statement.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a" * 20, "no ", "my ", "'", "1", "1,", "1.", "from ", "el 1 de ", "\n", "half past "]
+)
+def test_a_long_monotonous_text_is_read_to_its_bound(piece: str) -> None:
+    # a pattern that tries again from each place would never end here
+    message = Message({"role": "user", "content": piece * (2 * LONGEST // len(piece))})
+    assert all(statement.end <= LONGEST for statement in read(message).statements)

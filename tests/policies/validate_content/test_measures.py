@@ -1,0 +1,272 @@
+"""Each measure by a table: what is wrong, and what only looks like it."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.validate_content.measures import MEASURES, Content, Finding, Verdict, freshness, judge, present, stated
+
+LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5, "consistency": 0.7}
+PROSE = (
+    "The lighthouse on the northern cape was built of granite blocks that masons cut on the mainland and shipped over "
+    "during three quiet summers. Its lamp burned whale oil first, then kerosene, and a keeper climbed the spiral "
+    "stairs twice each night to trim the wick and wind the clockwork that turned the heavy glass lens. Fishermen from "
+    "the villages below paid for the bell, which rang whenever fog came in."
+)
+OCR = PROSE
+for clean, misread in (
+    ("lamp", "la8mp"),
+    ("keeper", "ke3per"),
+    ("bell", "b3ll"),
+    ("granite", "gr0nite"),
+    ("glass", "g1ass"),
+):
+    OCR = OCR.replace(clean, misread)
+
+
+def poor(text: str, *, query: str = "", arguments: str = "", required: tuple[str, ...] = ()) -> set[str]:
+    """The measures that find something wrong."""
+    return {name for name, _ in judge(Content(text, query, arguments, required)).below(LEAST)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("ORA-01017: invalid username/password; logon denied", id="a tool's own error"),
+        pytest.param('{"error": "404 Not Found"}', id="an error in JSON"),
+        pytest.param("The replacement character \ufffd stands for what cannot be read.", id="one about damage"),
+        pytest.param("SÃO PAULO, ÂNGELA, CÂMARA, IRMÃ", id="capitals with tildes"),
+        pytest.param(PROSE, id="prose"),
+        pytest.param(
+            "Se abre el lunes 3 de agosto de 2026. " + "Está cerca de la estación. " * 9, id="a right weekday"
+        ),
+        pytest.param("On 2024-02-29 it opened; call 2024-99-31 for more.", id="a leap day, and a number"),
+        pytest.param("2 + 2 = 4 and 10 - 3 = 7, 0.1 + 0.2 = 0.3, 3 x 4 = 12", id="sums that add up"),
+        pytest.param("x = 1 + 2 == 4; y = 3 - 1 = z", id="code"),
+        pytest.param("| a1b2c3 | d4e5f6 | g7h8i9 |\n" * 40, id="a table of identifiers"),
+        pytest.param("def f0o1b(x1y):\n    return h3llo(x1y) | m1x\n" * 20, id="code with odd names"),
+        pytest.param(
+            "<html><title>How to handle 404</title><body>" + PROSE * 9 + "</body></html>", id="a page on errors"
+        ),
+        pytest.param('{"a": "NaN is not a number", "b": [1, 2]}', id="a text on NaN"),
+        pytest.param("line one\r\n\tline two\x1b[0m\n", id="white space and colours"),
+        pytest.param("\x00\x01", id="a little binary"),
+    ],
+)
+def test_good_content_is_accurate(text: str) -> None:
+    assert "accuracy" not in poor(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>", id="a gateway"),
+        pytest.param(
+            "<!doctype html><title>Just a moment...</title><p>Checking your browser before ...</p></html>", id="a wall"
+        ),
+        pytest.param("Please verify you are a human to continue.", id="a captcha"),
+        pytest.param("El niño comió en la estación ñandú".encode().decode("cp1252"), id="mojibake"),
+        pytest.param("caf\ufffd se\ufffdor ma\ufffdana", id="replacement characters"),
+        pytest.param(OCR, id="a bad scan"),
+        pytest.param("The meeting is on 2023-02-30.", id="a day that does not exist"),
+        pytest.param("It opens on Monday, August 4, 2026.", id="a weekday that does not fit"),
+        pytest.param("Abre el martes 3 de agosto de 2026.", id="the same in Spanish"),
+        pytest.param("Your order: 12 + 5 = 19", id="a sum"),
+        pytest.param('{"low": NaN, "high": 3}', id="a number that is none"),
+        pytest.param('{"price": "[object Object]", "n": 2}', id="a broken template"),
+        pytest.param("\x00\x01 \x02\x03 \x04\x05", id="binary"),
+    ],
+)
+def test_what_is_wrong_in_itself_is_not(text: str) -> None:
+    assert "accuracy" in poor(text)
+
+
+ENVELOPE = "meta=None content=[TextContent(type='text', text='one\\ntwo', annotations=None)] isError=False"
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        pytest.param('{"a": [1, 2, {"b": "c"}]}', 1.0, id="whole JSON"),
+        pytest.param('{"a": [1, 2, {"b": "c', 0.4, id="JSON cut in a string"),
+        pytest.param('[{"a": 1}, {"a": 2}, {"a":', 0.4, id="JSON cut behind a key"),
+        pytest.param('{"a": [1, 2, {"b": "c ... [truncated]', 0.8, id="JSON cut that says so"),
+        pytest.param("[12:30] started\n[12:31] stopped", 1.0, id="a log in brackets"),
+        pytest.param("[File: a.py (300 lines total)]\n(20 more lines above)\n1: x = {", 0.8, id="a window of a file"),
+        pytest.param("first\nsecond\n(20 more lines)", 0.8, id="it says that there is more"),
+        pytest.param("Use it like this:\n```python\nx = 1\n", 0.4, id="an open block of code"),
+        pytest.param("Use it like this:\n```python\nx = 1\n```\nDone.", 1.0, id="a block of code"),
+        pytest.param("<!DOCTYPE html><html><body><p>Half a pa", 0.4, id="half a page"),
+        pytest.param("[]", 0.6, id="an empty list"),
+        pytest.param("", 0.6, id="nothing"),
+        pytest.param(ENVELOPE, 1.0, id="an envelope"),
+        pytest.param(ENVELOPE[:-40], 0.4, id="half an envelope"),
+    ],
+)
+def test_completeness(text: str, score: float) -> None:
+    found = judge(Content(text, "")).completeness
+    assert found is not None
+    assert found.score == score
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ('{"id": 1, "name": "a", "price": 2}', 1.0),
+        ('{"id": 1}', pytest.approx(1 / 3)),
+        ('{"error": "no such id"}', 1.0),
+        ("plain text", 1.0),
+    ],
+)
+def test_members_that_a_tool_promises_have_to_be_there(text: str, score: float) -> None:
+    found = judge(Content(text, "", "{}", ("id", "name", "price"))).completeness
+    assert found is not None
+    assert found.score == score
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "wrong"),
+    [
+        pytest.param('{"a": 1, "a": 2}', "", True, id="a member twice"),
+        pytest.param('{"a": 1, "a": 1}', "", False, id="a member twice, the same"),
+        pytest.param('{"success": true, "error": "no connection"}', "", True, id="success and an error"),
+        pytest.param(
+            '{"status": "success", "error": "no connection"}', "", True, id="a status of success and an error"
+        ),
+        pytest.param('{"status": "OK", "errors": [{"code": 7}]}', "", True, id="a status and a list of errors"),
+        pytest.param('{"status": 200, "error": {"message": "sin conexión"}}', "", True, id="a number and an error"),
+        pytest.param('{"status": 500, "error": "no connection"}', "", False, id="a failure that says so"),
+        pytest.param('{"status": "success", "error": null}', "", False, id="a status of success and null"),
+        pytest.param('{"status": "success", "error": "None", "errors": []}', "", False, id="an error that is none"),
+        pytest.param('{"success": true, "error": ""}', "", False, id="success and no error"),
+        pytest.param('{"count": 1, "items": [1, 2, 3]}', "", True, id="more than it counts"),
+        pytest.param('{"count": 300, "items": [1, 2, 3]}', "", False, id="a page of many"),
+        pytest.param('[{"id": 7, "price": 3}, {"id": 7, "price": 4}]', "", True, id="one id, two prices"),
+        pytest.param('[{"id": 7, "version": 3}, {"id": 7, "version": 4}]', "", False, id="one id, two versions"),
+        pytest.param('[{"id": 7, "price": 3}, {"id": 8, "price": 4}]', "", False, id="two ids"),
+        pytest.param('{"order_id": "A2"}', '{"order_id": "A1"}', True, id="another order"),
+        pytest.param('{"orderId": 12}', '{"orderId": 11}', True, id="another number"),
+        pytest.param('{"order_id": "a1"}', '{"order_id": "A1"}', False, id="the same in small letters"),
+        pytest.param('{"order_id": "A2", "replaces": "A1"}', '{"order_id": "A1"}', False, id="its successor"),
+        pytest.param('{"city": "Sevilla"}', '{"city": "Seville"}', False, id="a name is no id"),
+        pytest.param('{"order_id": "A2"}', "not json", False, id="arguments that cannot be read"),
+    ],
+)
+def test_consistency(text: str, arguments: str, wrong: bool) -> None:
+    assert ("consistency" in poor(text, arguments=arguments)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("query", "score"),
+    [
+        pytest.param("Who paid for the lighthouse bell in the fishing villages?", 0.9, id="it answers"),
+        pytest.param("quarterly revenue semiconductor exports Taiwan guidance", 0.0, id="another subject"),
+        pytest.param("lighthouse", None, id="a short question"),
+        pytest.param(
+            "¿Qué dice la empresa de semiconductores sobre los ingresos del trimestre?", None, id="another language"
+        ),
+    ],
+)
+def test_relevance_counts_the_words_that_are_shared(query: str, score: float | None) -> None:
+    found = judge(Content(PROSE, query)).relevance
+    assert (found is None) == (score is None)
+    if found is not None and score is not None:
+        assert abs(found.score - score) < 0.15
+
+
+def test_a_short_text_need_not_repeat_the_question() -> None:
+    assert judge(Content("42", "How many berths has the marina of Valencia in summer?")).relevance is None
+
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "exact"),
+    [
+        ('{"fetched_at": "2026-05-04T12:00:00Z", "born": "1990-01-01"}', NOON, True),
+        ("Prices as of 2026-05-04 14:00 +02:00", NOON, True),
+        ("Retrieved: 2026-05-04 12:00:00", NOON, False),
+        ('<context as_of="2026-05-04T12:00Z">', NOON, True),
+        ('{"created_at": "2026-05-04T12:00:00Z"}', None, False),
+        ('{"fetched_at": "2026-13-44T12:00:00Z"}', None, False),
+        ("as of 2026-05-04T99:00:00Z", None, False),
+        ("no time at all", None, False),
+    ],
+)
+def test_only_what_a_text_says_of_itself_is_its_age(text: str, moment: float | None, exact: bool) -> None:
+    assert stated(text) == (None if moment is None else (moment, exact))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("The current time is 2026-05-04 12:00:00 UTC.", NOON),
+        ("Current date: 2026-05-04T12:00Z", NOON),
+        ("Hoy es 2026-05-04T12:00Z", NOON),
+        ("The flight leaves on 2026-05-04 12:00", None),
+    ],
+)
+def test_the_present_is_what_a_text_says_is_now(text: str, moment: float | None) -> None:
+    assert present(text) == moment
+
+
+@pytest.mark.parametrize(
+    ("hours", "exact", "score"),
+    [
+        (0.5, True, 1.0),
+        (1, True, 1.0),
+        (2, True, 0.5),
+        (24, True, 1 / 24),
+        (-3, True, 1.0),
+        (14, False, 1.0),
+        (16, False, 0.5),
+    ],
+)
+def test_freshness_falls_with_age_and_a_missing_zone_is_no_age(hours: float, exact: bool, score: float) -> None:
+    found = freshness((NOON - hours * 3600, exact), NOON, 3600)
+    assert found is not None
+    assert found.score == pytest.approx(score)
+
+
+def test_nobody_can_tell_an_age_without_both_times() -> None:
+    assert freshness(None, NOON, 3600) is None
+    assert freshness((NOON, True), None, 3600) is None
+
+
+def test_the_overall_score_leaves_out_what_cannot_be_told() -> None:
+    weights = dict.fromkeys(MEASURES, 1.0)
+    assert Verdict(None, None, Finding(0.5), Finding(1.0), None).overall(weights) == 0.75
+    assert Verdict(None, None, None, None, None).overall(weights) == 1.0
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    text=st.text(max_size=400)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=9),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        max_leaves=12,
+    ).map(json.dumps),
+    query=st.text(max_size=100),
+    arguments=st.text(max_size=60),
+)
+def test_any_text_is_judged_alike_each_time_and_within_bounds(text: str, query: str, arguments: str) -> None:
+    content = Content(text, query, arguments, ("a",))
+    verdict = judge(content)
+    assert verdict == judge(content)
+    assert all(0.0 <= each.score <= 1.0 for each in verdict if each is not None)
+    stated(text)
+    present(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["{", '{"a":', "[", "as of 2026-05-04 ", "Ã", "1 + 1 = ", "<html>", "`" * 3 + "\n", "a1b ", "\\", "Monday, "],
+)
+def test_long_texts_of_one_kind_are_judged_in_linear_time(piece: str) -> None:
+    # with anything quadratic this would not end within the time that a test may take
+    judge(Content(piece * (300_000 // len(piece)), piece * 100))

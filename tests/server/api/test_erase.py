@@ -1,0 +1,166 @@
+"""Forgetting goes on where a part of it fails, says which, and reaches what a process has in memory."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from proxy.context import Material
+from proxy.identity import tenant_named
+from proxy.llm.drafts import DraftService
+from proxy.memories.service import MemoryService
+from proxy.memories.shelves import Shelves
+from proxy.memories.vectors import MemoryVectors
+from proxy.server.api.erase import Forgetting
+from proxy.state.archive import Archives
+from proxy.state.cache import OnceService
+from proxy.state.store import MemoryStore, StoreError
+from proxy.state.workers import Peers
+from proxy.telemetry.recent import Recent, Record
+from proxy.testing import chat
+from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.embedding import EmbeddingService
+from tests.memories.made import index
+from tests.vectors.scripted import Scripted
+
+TENANT = tenant_named("acme")
+
+
+class Store(MemoryStore):
+    """A store in which some keys cannot be deleted."""
+
+    stuck = "-"
+
+    async def delete(self, keys: Collection[str]) -> None:
+        if any(key.startswith(self.stuck) for key in keys):
+            raise StoreError("read_only")
+        await super().delete(keys)
+
+
+def forgetting(store: MemoryStore, recent: Recent | None = None, **fields: object) -> Forgetting:
+    threads = ThreadPoolExecutor(1)
+    memories = MemoryService(Shelves(store, ttl=60), MemoryVectors(None, None), threads)
+    given = {"index": None, "peers": Peers(None), "here": (), **fields}
+    return Forgetting(store, Archives(store), memories, requests=(recent or Recent()).forget, **given)  # type: ignore[arg-type]
+
+
+def record(tenant: str) -> Record:
+    return Record("r", tenant, "v", 0.0, {}, (), None, None, None, None, None, None, 200, 0.1, None, False, None)
+
+
+async def test_what_fails_is_named_and_the_rest_is_forgotten() -> None:
+    store = Store(2**20)
+    for kind in ("share", "memo", "loop", "explain"):
+        for tenant in (TENANT, "other"):
+            await store.put(f"{kind}/{tenant}/x", b"1", ttl=60)
+    store.stuck = "share/"
+    told = await forgetting(store).tenant("acme")
+    assert (told["complete"], told["failed"]) == (False, {"shares": "read_only"})
+    assert (told["forgotten"]["decisions"], told["forgotten"]["tool_rounds"]) == (1, 1)
+    assert told["forgotten"]["shared_records"] == 1
+    assert "shares" not in told["forgotten"]
+    store.stuck = "-"
+    assert (await forgetting(store).tenant("acme"))["forgotten"]["shares"] == 1
+    assert await store.keys("") == ("explain/other/x", "loop/other/x", "memo/other/x", "share/other/x")
+
+
+@pytest.mark.parametrize("named", ["acme", TENANT])
+async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str) -> None:
+    recent = Recent()
+    for tenant in (TENANT, "other", TENANT):
+        recent.add(record(tenant))
+    told = await forgetting(MemoryStore(2**20), recent).tenant(named)
+    assert (told["tenant"], told["forgotten"]["requests"]) == (TENANT, 2)
+    assert [each.tenant for each in recent.latest(9)] == ["other"]
+    recent.add(record("new"))
+    assert len(recent.latest(9)) == 2
+
+
+async def test_vectors_go_and_an_index_that_does_not_work_is_named() -> None:
+    made, scope = index(), Scope(TENANT, "texts", "m")
+    await made.put(scope, [Point("a", (await Scripted().embed(["a"]))[0])])
+    told = await forgetting(MemoryStore(2**20), index=made).tenant("acme")
+    assert (told["forgotten"]["vectors"], await made.size(scope)) == (True, 0)
+    await made.aclose()
+    with pytest.raises(IndexFailed):
+        await made.size(scope)
+    assert (await forgetting(MemoryStore(2**20), index=made).tenant("acme"))["failed"] == {"vectors": "closed"}
+
+
+def shouted(text: str) -> str:
+    return text.upper()
+
+
+async def test_results_made_of_its_texts_leave_the_memory() -> None:
+    once = OnceService()
+    try:
+        for tenant in ("t", "other"):
+            bound = once.bound(tenant)
+            assert await bound.of(shouted, "abc") == "ABC"
+            bound.remember("key", "result")
+        assert once.forget("t") == 2
+        assert once.bound("t").known(["key"]) == [None]
+        assert once.bound("other").known(["key"]) == ["result"]
+        assert once.forget("other") == 2
+        assert once._bytes == 0
+    finally:
+        once.close()
+
+
+async def test_vectors_of_its_texts_leave_the_memory() -> None:
+    service = EmbeddingService(Scripted())
+    try:
+        for tenant in ("t", "other"):
+            await service.similarities(tenant, "a", ["b", "c"], wait=10)
+        assert service.forget("t") == 3
+        assert service.forget("t") == 0
+        assert service.forget("other") == 3
+        assert (service._remembered._bytes, service._stacks._bytes) == (0, 0)
+    finally:
+        await service.aclose()
+
+
+async def test_a_summary_is_not_put_back_by_who_had_it_in_memory() -> None:
+    async def write(material: Material, headers: Mapping[str, str]) -> str:
+        return "told in short"
+
+    store = MemoryStore(2**20)
+    drafts = DraftService(store, write, ttl=1000, deadline=30)
+    bound = drafts.bound("t", {})
+    bound.prepare(Material("d1", "", chat("u1 a1").messages, 500))
+    await drafts.drain()
+    assert await bound.settled("c1", "d1") == "told in short"
+    told = await forgetting(store, here=(drafts.forget,)).tenant("t" * 32)
+    assert told["forgotten"]["summaries"] == 0, "another tenant's stay"
+    assert drafts.forget("t") == 1
+    await store.delete(await store.keys("summary/"))
+    assert await bound.settled("c1", "d1") == ""
+
+
+async def test_what_is_being_written_for_it_is_given_up() -> None:
+    begun = asyncio.Event()
+
+    async def write(material: Material, headers: Mapping[str, str]) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    store = MemoryStore(2**20)
+    drafts = DraftService(store, write, ttl=1000, deadline=30)
+    drafts.bound("t", {}).prepare(Material("d1", "", chat("u1 a1").messages, 500))
+    await begun.wait()
+    drafts.forget("t")
+    await drafts.drain()
+    assert [key for key in await store.keys("summary/") if not key.endswith("/claim")] == []
+
+
+async def test_what_was_seen_in_the_store_is_looked_for_again(tmp_path: Path) -> None:
+    store = MemoryStore(2**20)
+    archives = Archives(store)
+    handle = await archives.bound("t", "s").keep("content")
+    await store.delete(await store.keys("archive/"))
+    assert archives.forget_seen("t") == 1
+    assert await archives.bound("t", "s").keep("content") == handle
+    assert len(await store.keys("archive/")) == 1

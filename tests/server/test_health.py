@@ -1,0 +1,88 @@
+"""What services say of themselves."""
+
+import asyncio
+
+import pytest
+
+from proxy.server import health
+from proxy.server.health import LONGEST_START, Starting, degraded, watch
+
+
+class Well:
+    degraded = None
+
+
+class Ill:
+    degraded = "unreachable"
+
+
+def test_only_what_does_not_work_is_named() -> None:
+    assert degraded({"a": Well(), "b": Ill(), "c": object(), "d": None}) == ["b: unreachable"]
+
+
+class Server:
+    """Is found to be away at the second look, and back at the third."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def degraded(self) -> str | None:
+        return "unreachable" if self.looks == 2 else None
+
+    async def look(self) -> None:
+        self.looks += 1
+
+
+async def test_servers_are_looked_at_although_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LOOK_EVERY", 0.0)
+    told: list[tuple[str, bool]] = []
+    has_seen = asyncio.Event()
+
+    def tell(service: str, degraded: bool) -> None:
+        told.append((service, degraded))
+        if len(told) >= 6:
+            has_seen.set()
+
+    watching = asyncio.ensure_future(watch({"a": Server(), "b": Well(), "c": None}, tell))
+    async with asyncio.timeout(60):
+        await has_seen.wait()
+    watching.cancel()
+    assert told[:6] == [("a", False), ("b", False), ("a", True), ("b", False), ("a", False), ("b", False)]
+
+
+async def test_the_start_is_over_once_what_requests_need_is_loaded() -> None:
+    starting, loaded = Starting(clock=lambda: 0.0), asyncio.Event()
+
+    async def load() -> None:
+        await loaded.wait()
+
+    loading = asyncio.ensure_future(starting.until(load()))
+    await asyncio.sleep(0)
+    assert not starting.is_over
+    loaded.set()
+    await loading
+    assert starting.is_over
+    again = asyncio.ensure_future(starting.until(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    assert starting.is_over, "a reload loads beside what is served"
+    again.cancel()
+
+
+async def test_the_start_is_over_although_loading_fails() -> None:
+    async def load() -> None:
+        raise OSError
+
+    starting = Starting(clock=lambda: 0.0)
+    with pytest.raises(OSError):
+        await starting.until(load())
+    assert starting.is_over
+
+
+def test_the_start_is_over_after_a_while_whatever_is_still_loaded() -> None:
+    now = 5.0
+    starting = Starting(clock=lambda: now)
+    now += LONGEST_START - 0.1
+    assert not starting.is_over
+    now += 0.1
+    assert starting.is_over

@@ -1,0 +1,453 @@
+"""Nothing is lost: what has a handle can be fetched, by whom it belongs to and by nobody else."""
+
+import asyncio
+import logging
+import random
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.state.archive import HANDLE, Archives, handle_of
+from proxy.context import Archive
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import Cause, MemoryStore, StoreError
+
+MIB = 2**20
+ROOT = Path(__file__).parents[2]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Recording(MemoryStore):
+    """Counts its calls, and fails on demand."""
+
+    def __init__(self, max_bytes: int = 64 * MIB) -> None:
+        super().__init__(max_bytes)
+        self.calls: list[str] = []
+        self.broken: Cause | None = None
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if self.broken:
+            raise StoreError(self.broken)
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        self._note("get")
+        return await super().get(key, ttl=ttl)
+
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        self._note("put")
+        await super().put_all(values, ttl=ttl)
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        self._note("touch")
+        return await super().touch(keys, ttl=ttl)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def archives(store: Recording, clock: Clock) -> Archives:
+    return Archives(store, clock=clock)
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> AsyncIterator[DiskStore]:
+    made = DiskStore(tmp_path / "archive", 64 * MIB)
+    yield made
+    await made.aclose()
+
+
+@given(st.text(st.characters(), max_size=3000))
+def test_any_text_comes_back(content: str) -> None:
+    async def kept() -> str | None:
+        archive: Archive = Archives(MemoryStore(MIB)).bound("t", "s")
+        handle = await archive.keep(content)
+        assert handle is not None
+        return await archive.fetch(handle)
+
+    assert asyncio.run(kept()) == content
+
+
+@pytest.mark.parametrize(
+    "content", ["", "a", "\ud800", "\udfff" * 5000, "\0" * 2000, "é€😀" * 20_000, "line\r\n" * 9000]
+)
+async def test_text_of_all_kinds_comes_back_from_disk(disk: DiskStore, content: str) -> None:
+    archive = Archives(disk).bound("t", "s")
+    handle = await archive.keep(content)
+    assert handle is not None
+    assert HANDLE.fullmatch(handle)
+    assert await Archives(disk).bound("t", "s").fetch(handle) == content
+
+
+async def test_a_handle_depends_on_the_content_alone(archives: Archives) -> None:
+    assert handle_of("content") == "cud24exxu2lm36aci7lr"
+    handles = {await archives.bound(t, s).keep("content") for t in "ab" for s in "xy"}
+    assert handles == {"cud24exxu2lm36aci7lr"}
+    assert len({handle_of(str(number)) for number in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("tenant", "session"),
+    [("b", "s"), ("a", "t"), ("a/s", ""), ("a", ""), ("", "a/s"), ("A", "s"), ("a", "s/"), ("%61", "s")],
+)
+async def test_a_handle_is_worth_nothing_elsewhere(archives: Archives, tenant: str, session: str) -> None:
+    handle = await archives.bound("a", "s").keep("secret")
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(handle) == "secret"
+    other = archives.bound(tenant, session)
+    assert await other.fetch(handle) is None
+    assert await other.touch([handle]) == frozenset()
+    assert await archives.forget(tenant, session) == 0
+    assert await archives.bound("a", "s").fetch(handle) == "secret"
+
+
+@pytest.mark.parametrize(
+    "handle", ["", "x", "a" * 19, "a" * 21, "../" * 7, "a" * 19 + "%", "a" * 19 + "\n", "\ud800" * 20]
+)
+async def test_what_is_no_handle_reaches_no_store(archives: Archives, store: Recording, handle: str) -> None:
+    assert await archives.bound("a", "s").fetch(handle) is None
+    assert await archives.bound("a", "s").touch([handle]) == frozenset()
+    assert "get" not in store.calls
+
+
+async def test_models_may_copy_a_handle_carelessly(archives: Archives) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(f" {handle.upper()}\n") == "content"
+
+
+async def test_keeping_again_is_cheap_and_uses(archives: Archives, store: Recording, clock: Clock) -> None:
+    archive = archives.bound("a", "s")
+    for _ in range(5):
+        assert await archive.keep("content")
+    assert store.calls == ["touch", "put", "get"], "what was seen is looked up once a request"
+    clock.now += 61
+    assert await archive.keep("content")
+    assert store.calls == ["touch", "put", "get", "touch"]
+
+
+async def test_where_what_was_seen_is_gone_nothing_of_it_is_trusted(archives: Archives, store: Recording) -> None:
+    first, second = [str(await archives.bound("a", "s").keep(content)) for content in ("one", "two")]
+    await store.delete(await store.keys(""))
+    archive = archives.bound("a", "s")
+    assert await archive.touch([first, second]) == frozenset()
+    assert [await archive.keep(content) for content in ("one", "two")] == [first, second]
+    assert [await archive.fetch(handle) for handle in (first, second)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("cause", "is_trusted"), [("corrupted", False), ("unreachable", False), ("locked", True)])
+async def test_what_was_seen_is_trusted_unless_the_store_is_broken(
+    archives: Archives, store: Recording, cause: Cause, is_trusted: bool
+) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    store.broken = cause
+    assert await archives.bound("a", "s").keep("content") == (handle if is_trusted else None)
+
+
+async def test_what_has_gone_is_written_again_before_it_is_named(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    await store.delete(await store.keys(""))
+    clock.now += 61
+    assert await archive.keep("content") == handle
+    assert await archive.fetch(handle) == "content"
+
+
+async def test_what_was_kept_stays_however_much_follows() -> None:
+    archives = Archives(MemoryStore(MIB), fresh=0.0)
+    kept: dict[str, str] = {}
+    for number in range(300):
+        content = random.Random(number).randbytes(5000).hex()
+        if (handle := await archives.bound("a", str(number % 3)).keep(content)) is not None:
+            kept[handle] = content
+    assert 50 < len(kept) < 300
+    for number, (handle, content) in enumerate(kept.items()):
+        assert await archives.bound("a", str(number % 3)).fetch(handle) == content
+
+
+async def test_handles_without_content_are_touched(archives: Archives, store: Recording) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    assert await archive.touch([handle, handle_of("other"), "nonsense"]) == {handle}
+    assert store.calls[-1] == "touch"
+
+
+async def test_what_a_session_archived_is_listed_to_it_alone(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
+    archive = archives.bound("a", "s")
+    handles = [await archive.keep(str(number)) for number in range(4)]
+    await archives.bound("a", "t").keep("other")
+    assert await archive.handles(10) == tuple(reversed(handles))
+    clock.now += 61
+    await archive.keep("0")
+    assert await archive.handles(2) == (handles[0], handles[3])
+    assert await archives.bound("b", "s").handles(10) == ()
+    await store.aclose()
+    with pytest.raises(StoreError):
+        await archive.handles(10)
+
+
+async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archives: Archives) -> None:
+    """Another conversation may have opened with the same words."""
+    one, other = (archives.bound("a", "opening", own=True) for _ in range(2))
+    mine, old = [await one.keep("mine"), await one.keep("old")]
+    assert await other.keep("theirs") == handle_of("theirs")
+    assert await one.handles(10) == (old, mine)
+    later = archives.bound("a", "opening", own=True)
+    assert await later.handles(10) == ()
+    assert mine is not None
+    assert await later.touch([mine]) == {mine}
+    await later.keep("new")
+    assert await later.handles(10) == (handle_of("new"), mine)
+    assert await later.handles(1) == (handle_of("new"),)
+    assert old is not None
+    assert await later.fetch(old) == "old", "a handle is only known to who has read it"
+
+
+async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
+    archives = Archives(store, entries=10)
+    for number in range(50):
+        await archives.bound("a", "s").keep(str(number))
+    assert len(archives._seen) == 10
+    store.calls.clear()
+    await archives.bound("a", "s").keep("49")
+    await archives.bound("a", "s").keep("0")
+    assert store.calls == ["get", "touch"]
+
+
+async def test_a_tenant_finds_its_content_without_the_session(archives: Archives, clock: Clock) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    assert await archives.find("a", f" {handle.upper()}") == "content"
+    assert await archives.find("b", handle) is None
+    assert await archives.find("a", "nonsense") is None
+    assert await archives.bound("a", "t").fetch(handle) is None, "a session still sees its own alone"
+
+
+@pytest.mark.parametrize("by", ["keep", "touch"])
+async def test_a_lost_pointer_loses_no_content_and_comes_back(
+    archives: Archives, store: Recording, clock: Clock, by: str
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    await store.delete(await store.keys("handle/"))
+    assert await archives.find("a", handle) is None
+    assert await archive.fetch(handle) == "content"
+    clock.now += 61
+    await (archive.keep("content") if by == "keep" else archive.touch([handle]))
+    assert await archives.find("a", handle) == "content"
+
+
+async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Archives, store: Recording) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    read = store.get
+
+    async def fails_on_content(key: str, *, ttl: float | None = None) -> bytes | None:
+        if key.startswith("archive/"):
+            raise StoreError("unreachable")
+        return await read(key, ttl=ttl)
+
+    store.get = fails_on_content  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await archives.find("a", handle)
+    store.get = read  # type: ignore[method-assign]
+    assert await archives.find("a", handle) == "content"
+
+
+@pytest.mark.parametrize("planted", [b"", b"../../b", b"\xff" * 32, b"0" * 32])
+async def test_a_pointer_that_names_no_content_gives_way(
+    archives: Archives, store: Recording, clock: Clock, planted: bytes
+) -> None:
+    handle = await archives.bound("a", "s").keep("content")
+    assert handle is not None
+    await store.put(f"handle/a/{handle}", planted, ttl=1000)
+    assert await archives.find("a", handle) is None
+    clock.now += 61
+    await archives.bound("a", "s").keep("content")
+    assert await archives.find("a", handle) == "content"
+
+
+async def test_what_is_forgotten_leaves_no_pointer(archives: Archives, store: Recording) -> None:
+    mine = await archives.bound("a", "s").keep("content")
+    theirs = await archives.bound("a", "t").keep("other")
+    assert mine is not None
+    assert theirs is not None
+    await archives.forget("a", "s")
+    assert await archives.find("a", mine) is None
+    assert await archives.find("a", theirs) == "other"
+    await archives.bound("b", "s").keep("content")
+    await archives.forget("a")
+    assert [key[:9] for key in await store.keys("")] == ["archive/b", "handle/b/"]
+
+
+async def test_a_tenant_or_a_session_can_be_forgotten(archives: Archives) -> None:
+    handles = {(t, s): await archives.bound(t, s).keep(f"{t}{s}") or "" for t in "ab" for s in "xy"}
+    assert await archives.forget("a", "x") == 1
+    assert await archives.bound("a", "x").fetch(handles["a", "x"]) is None
+    assert await archives.bound("a", "y").fetch(handles["a", "y"]) == "ay"
+    assert await archives.forget("a") == 1
+    assert await archives.bound("b", "x").fetch(handles["b", "x"]) == "bx"
+    assert await archives.bound("a", "x").keep("ax") == handles["a", "x"]
+    assert await archives.bound("a", "x").fetch(handles["a", "x"]) == "ax"
+
+
+async def test_a_broken_store_keeps_nothing_and_says_so_once_a_minute(
+    archives: Archives, store: Recording, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "penstock.archive")
+    archive = archives.bound("tenant", "session")
+    store.broken = "read_only"
+    for _ in range(5):
+        assert await archive.keep("content") is None
+        with pytest.raises(StoreError):
+            await archive.fetch(handle_of("content"))
+        assert await archive.touch([handle_of("content")]) == frozenset()
+    store.broken = "full"
+    assert await archive.keep("content") is None
+    fields = [vars(record)["fields"] for record in caplog.records]
+    assert [(each["action"], each["cause"]) for each in fields] == [
+        ("keep", "read_only"),
+        ("fetch", "read_only"),
+        ("touch", "read_only"),
+        ("keep", "full"),
+    ]
+    assert not any(
+        word in str(vars(record)) for record in caplog.records for word in ("content", "tenant'", "session'")
+    )
+    clock.now += 61
+    assert await archive.keep("content") is None
+    assert len(caplog.records) == 5
+    store.broken = None
+    handle = await archive.keep("content")
+    assert handle is not None
+    assert await archive.fetch(handle) == "content"
+
+
+async def test_what_is_too_large_stays(store: Recording) -> None:
+    archives = Archives(store, largest=10_000)
+    assert await archives.bound("a", "s").keep("a" * 10_001) is None
+    assert await archives.bound("a", "s").keep("é" * 5001) is None
+    handle = await archives.bound("a", "s").keep("a" * 10_000)
+    assert handle is not None
+    assert await archives.bound("a", "s").fetch(handle) == "a" * 10_000
+
+
+async def test_long_text_is_compressed_where_that_pays(archives: Archives, store: Recording) -> None:
+    noise = random.Random(0).randbytes(50_000).decode("latin-1")
+    for content, most in (("some log line 17\n" * 3000, 2000), (noise, 76_000), ("short " * 10, 61)):
+        await archives.bound("a", content[:1]).keep(content)
+        (key,) = await store.keys("archive/")
+        value = await store.get(key)
+        assert value is not None
+        assert len(value) <= most
+        await store.delete([key])
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        b"",
+        b"\0other",
+        b"\0\xff",
+        b"\1" + zlib.compress(bytes(200 * MIB), 9),
+        b"\1" + zlib.compress(b"content")[:-6],
+        b"\1garbage",
+        b"\2content",
+        b"\x80\x04.",
+    ],
+)
+async def test_content_that_does_not_fit_its_handle_is_never_returned(
+    archives: Archives, store: Recording, planted: bytes
+) -> None:
+    archive = archives.bound("a", "s")
+    handle = await archive.keep("content")
+    assert handle is not None
+    (key,) = await store.keys("archive/")
+    await store.put(key, planted, ttl=1000)
+    assert await archive.fetch(handle) is None
+
+
+async def test_nothing_waits_for_a_store_that_sleeps(archives: Archives, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken, slept = threading.Event(), threading.Event()
+
+    def sleep(content: str, largest: int) -> bytes:
+        slept.set()
+        assert woken.wait(30)
+        return b"\0content"
+
+    monkeypatch.setattr("proxy.state.archive._packed", sleep)
+    keeping = asyncio.ensure_future(archives.bound("a", "s").keep("content"))
+    assert await asyncio.to_thread(slept.wait, 30)
+    assert not keeping.done()
+    woken.set()
+    assert await keeping == handle_of("content")
+
+
+async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, os, signal, sys\nfrom pathlib import Path\n"
+        "from proxy.state.archive import Archives\nfrom proxy.state.sqlite import DiskStore\n"
+        "async def main():\n"
+        "    archive = Archives(DiskStore(Path(sys.argv[1]), 2**26)).bound('t', 's')\n"
+        "    print(*[await archive.keep(f'{n} ' * 20_000) for n in range(5)], flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    arguments = [sys.executable, "-c", script, str(tmp_path)]
+    ended = await asyncio.to_thread(subprocess.run, arguments, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert ended.returncode == -9
+    store = DiskStore(tmp_path, 64 * MIB)
+    archive = Archives(store).bound("t", "s")
+    for number, handle in enumerate(ended.stdout.split()):
+        assert await archive.fetch(handle) == f"{number} " * 20_000
+    assert len(ended.stdout.split()) == 5
+    await store.aclose()
+
+
+async def test_a_corrupted_database_lets_requests_go_on(tmp_path: Path) -> None:
+    (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
+    store = DiskStore(tmp_path, MIB)
+    archive = Archives(store).bound("t", "s")
+    assert await archive.keep("content") is None
+    with pytest.raises(StoreError):
+        await archive.fetch(handle_of("content"))
+    await store.aclose()
+
+
+async def test_workers_share_what_they_keep(tmp_path: Path) -> None:
+    stores = [DiskStore(tmp_path, 16 * MIB) for _ in range(3)]
+    workers = [Archives(store).bound("t", "s") for store in stores]
+    handles = await asyncio.gather(*(worker.keep(f"{n % 20}" * 5000) for worker in workers for n in range(60)))
+    assert len(set(handles)) == 20
+    assert None not in handles
+    for worker in workers:
+        assert await worker.fetch(handles[7] or "") == "7" * 5000
+    await asyncio.gather(*(store.aclose() for store in stores))

@@ -1,0 +1,159 @@
+import asyncio
+import threading
+
+import pytest
+
+from proxy.chat import Message
+from proxy.state.cache import INLINE, OnceService
+from proxy.testing import chat
+
+
+class Counted:
+    """Functions that count how often they run."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        self.threads: set[str] = set()
+
+    def upper(self, text: str) -> str:
+        self.runs.append(text)
+        self.threads.add(threading.current_thread().name)
+        return text.upper()
+
+    def lower(self, text: str) -> str:
+        self.runs.append(text)
+        return text.lower()
+
+
+async def test_the_same_text_is_worked_on_once() -> None:
+    counted, once = Counted(), OnceService().bound("t")
+    assert [await once.of(counted.upper, "ab"), await once.of(counted.upper, "a" + "b")] == ["AB", "AB"]
+    assert counted.runs == ["ab"]
+
+
+async def test_functions_and_tenants_do_not_share() -> None:
+    counted, service = Counted(), OnceService()
+    assert await service.bound("t").of(counted.upper, "ab") == "AB"
+    assert await service.bound("t").of(counted.lower, "ab") == "ab"
+    assert await service.bound("other").of(counted.upper, "ab") == "AB"
+    assert len(counted.runs) == 3
+
+
+async def test_large_texts_go_to_a_thread() -> None:
+    counted, service = Counted(), OnceService()
+    await service.bound("t").of(counted.upper, "x" * (INLINE + 1))
+    assert threading.main_thread().name not in counted.threads
+    await service.bound("t").of(counted.upper, "x")
+    assert threading.main_thread().name in counted.threads
+    service.close()
+
+
+async def test_work_that_nobody_waits_for_any_more_is_remembered() -> None:
+    counted, service, go_on, begun = Counted(), OnceService(), threading.Event(), threading.Event()
+
+    def slow(text: str) -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return counted.upper(text)
+
+    def slow_each(message: Message) -> str:
+        return slow(message.text)
+
+    once, text = service.bound("t"), "x" * (INLINE + 1)
+    messages = chat(f"u{text}").messages
+    for asked in (once.of(slow, text), once.of_each(slow_each, messages)):
+        go_on.clear()
+        begun.clear()
+        asking = asyncio.ensure_future(asked)
+        await asyncio.to_thread(begun.wait)
+        waiting = asyncio.ensure_future(once.of(counted.lower, text))
+        await asyncio.sleep(0)
+        for task in (asking, waiting):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        go_on.set()
+        await once.of(counted.upper, text + str(len(counted.runs)))  # the one thread is free again
+    counted.runs.clear()
+    assert await once.of(slow, text) == text.upper()
+    assert await once.of_each(slow_each, messages) == [messages[0].text.upper()]
+    assert counted.runs == [], "both were there"
+    await once.of(counted.lower, text)
+    assert counted.runs == [text], "what had not begun was dropped"
+    service.close()
+
+
+async def test_work_that_fails_is_not_remembered() -> None:
+    service, tries = OnceService(), list[str]()
+
+    def fail(text: str) -> str:
+        tries.append(text)
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            await service.bound("t").of(fail, "x" * (INLINE + 1))
+    assert len(tries) == 2
+    service.close()
+
+
+async def test_what_was_used_longest_ago_is_forgotten() -> None:
+    counted, once = Counted(), OnceService(max_bytes=1500).bound("t")
+    for text in ("a", "b", "c", "a", "d", "e", "f"):
+        await once.of(counted.upper, text)
+    counted.runs.clear()
+    for text in ("f", "e", "b"):
+        await once.of(counted.upper, text)
+    assert counted.runs == ["b"]
+
+
+async def test_odd_text_is_text() -> None:
+    counted, once = Counted(), OnceService().bound("t")
+    assert await once.of(counted.upper, "\ud800 a") == "\ud800 A"
+
+
+async def test_each_message_is_worked_on_once() -> None:
+    runs: list[str] = []
+
+    def shout(message: Message) -> str:
+        runs.append(message.text)
+        return message.text.upper()
+
+    service = OnceService()
+    once = service.bound("t")
+    assert await once.of_each(shout, chat("uab uc").messages) == ["UAB", "UC"]
+    assert await once.of_each(shout, chat("uc ud uab").messages) == ["UC", "UD", "UAB"]
+    assert runs == ["uab", "uc", "ud"]
+    assert await service.bound("other").of_each(shout, chat("uc").messages) == ["UC"]
+    assert runs == ["uab", "uc", "ud", "uc"]
+
+
+def text_of(message: Message) -> str:
+    return message.text
+
+
+async def test_what_cannot_be_remembered_is_worked_out_again() -> None:
+    counted, once = Counted(), OnceService(max_bytes=100).bound("t")
+    for _ in range(2):
+        assert await once.of_each(text_of, chat("ua").messages) == ["ua"]
+        assert await once.of(counted.upper, "a") == "A"
+    assert counted.runs == ["a", "a"]
+
+
+async def test_a_key_stands_for_work() -> None:
+    counted, service = Counted(), OnceService()
+    once = service.bound("t")
+    assert await once.of_key(("k", 1), 1, lambda: counted.upper("a")) == "A"
+    assert await once.of_key(("k", 1), 1, lambda: counted.upper("b")) == "A"
+    assert await once.of_key(("k", 2), INLINE + 1, lambda: counted.upper("b")) == "B"
+    assert await service.bound("other").of_key(("k", 1), 1, lambda: counted.upper("c")) == "C"
+    assert counted.runs == ["a", "b", "c"]
+    assert len(counted.threads) == 2
+    service.close()
+
+
+async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
+    service = OnceService(max_bytes=10_000)
+    for key in range(10):
+        service.bound("t").remember(key, (key, ("x" * 2000,)))
+    assert len([each for each in service.bound("t").known(range(10)) if each is not None]) == 4

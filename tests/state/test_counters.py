@@ -1,0 +1,154 @@
+"""Counts of one process and of several: what is added is there, what is old is gone, what is broken says so."""
+
+import asyncio
+import stat
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from proxy.state.counters import Counters, DiskCounters, MemoryCounters
+from proxy.state.store import StoreError
+
+KINDS = ["memory", "disk"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=KINDS)
+async def counters(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncGenerator[Counters, None]:
+    made: Counters = MemoryCounters(clock=clock) if request.param == "memory" else DiskCounters(tmp_path, clock=clock)
+    async with aclosing(made):
+        yield made
+
+
+async def test_adding_gives_what_the_counts_then_are(counters: Counters) -> None:
+    assert await counters.add({"a": 1, "b": 0.25}, ttl=60) == {"a": 1, "b": 0.25}
+    assert await counters.add({"a": 2, "c": 0}, ttl=60) == {"a": 3, "c": 0}
+    assert await counters.add({"a": -1, "b": 0.5}, ttl=60) == {"a": 2, "b": 0.75}
+    assert await counters.add({}, ttl=60) == {}
+
+
+async def test_a_count_is_forgotten_so_long_after_it_was_last_added_to(counters: Counters, clock: Clock) -> None:
+    await counters.add({"a": 1}, ttl=60)
+    clock.now += 59
+    assert await counters.add({"a": 1}, ttl=60) == {"a": 2}
+    clock.now += 59
+    assert await counters.add({"a": 0}, ttl=60) == {"a": 2}
+    clock.now += 60
+    assert await counters.add({"a": 1}, ttl=60) == {"a": 1}
+
+
+async def test_reading_adds_nothing_and_prolongs_nothing(counters: Counters, clock: Clock) -> None:
+    await counters.add({"a": 2, "b": 0.25}, ttl=60)
+    clock.now += 59
+    assert await counters.read(["b", "a", "none"]) == {"b": 0.25, "a": 2, "none": 0}
+    assert await counters.read([]) == {}
+    clock.now += 1
+    assert await counters.read(["a"]) == {"a": 0}
+
+
+async def test_no_addition_is_lost_among_many_at_once(counters: Counters) -> None:
+    given = await asyncio.gather(*(counters.add({"a": 1, f"own{n}": 1}, ttl=60) for n in range(100)))
+    assert sorted(each["a"] for each in given) == list(range(1, 101))
+
+
+async def test_closed_counters_say_so(counters: Counters) -> None:
+    await counters.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await counters.add({"a": 1}, ttl=60)
+    with pytest.raises(StoreError, match="closed"):
+        await counters.read(["a"])
+    await counters.aclose()
+
+
+async def test_memory_is_bounded_and_makes_room_for_what_is_forgotten(clock: Clock) -> None:
+    counters = MemoryCounters(most=2, clock=clock)
+    await counters.add({"a": 1, "b": 1}, ttl=10)
+    with pytest.raises(StoreError, match="full"):
+        await counters.add({"c": 1}, ttl=10)
+    assert await counters.add({"a": 1}, ttl=10) == {"a": 2}
+    clock.now += 10
+    assert await counters.add({"c": 1}, ttl=10) == {"c": 1}
+
+
+@pytest.fixture
+async def disks(tmp_path: Path, clock: Clock) -> AsyncGenerator[Callable[[], DiskCounters], None]:
+    made: list[DiskCounters] = []
+
+    def another() -> DiskCounters:
+        made.append(DiskCounters(tmp_path / "counters", clock=clock))
+        return made[-1]
+
+    yield another
+    for each in made:
+        await each.aclose()
+
+
+async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callable[[], DiskCounters]) -> None:
+    one, other = disks(), disks()
+    given = await asyncio.gather(*(worker.add({"a": 1}, ttl=60) for _ in range(40) for worker in (one, other)))
+    assert sorted(each["a"] for each in given) == list(range(1, 81))
+    await one.aclose()
+    await other.aclose()
+    assert await disks().add({"a": 0}, ttl=60) == {"a": 80}
+
+
+async def test_the_directory_is_closed_to_others(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+    (tmp_path / "counters").mkdir(mode=0o755)
+    await disks().add({"a": 1}, ttl=60)
+    assert stat.S_IMODE((tmp_path / "counters").stat().st_mode) == 0o700
+
+
+async def test_what_is_forgotten_is_removed(disks: Callable[[], DiskCounters], tmp_path: Path, clock: Clock) -> None:
+    counters = disks()
+    await counters.add({f"once{n}": 1 for n in range(50)}, ttl=10)
+    clock.now += 100
+    await counters.add({"a": 1}, ttl=10)
+    assert counters._database is not None
+    assert counters._database.execute("SELECT key FROM counts").fetchall() == [("a",)]
+
+
+async def test_a_file_that_is_no_database_is_begun_anew(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+    (tmp_path / "counters").mkdir()
+    (tmp_path / "counters" / "counters.db").write_bytes(b"no database" * 500)
+    counters = disks()
+    with pytest.raises(StoreError, match="corrupted"):
+        await counters.add({"a": 1}, ttl=60)
+    assert await counters.add({"a": 1}, ttl=60) == {"a": 1}
+
+
+async def test_a_file_that_was_removed_is_begun_anew_by_all(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+    one, other = disks(), disks()
+    await one.add({"a": 5}, ttl=60)
+    await other.add({"a": 5}, ttl=60)
+    for file in (tmp_path / "counters").iterdir():
+        file.unlink()
+    assert await one.add({"a": 1}, ttl=60) == {"a": 1}
+    assert await other.add({"a": 1}, ttl=60) == {"a": 2}
+
+
+async def test_a_lock_that_another_holds_too_long_is_told(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    counters = disks()
+    await counters.add({"a": 1}, ttl=60)
+    with closing(sqlite3.connect(tmp_path / "counters" / "counters.db", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            await counters.add({"a": 1}, ttl=60)
+        holder.execute("ROLLBACK")
+    assert await counters.add({"a": 1}, ttl=60) == {"a": 2}

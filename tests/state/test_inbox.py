@@ -1,0 +1,142 @@
+"""What is given is for its receiver alone: under its tenant, conversation, agent and task."""
+
+import itertools
+
+import pytest
+
+from proxy.context import Identity
+from proxy.state.inbox import MOST, Shares, TooMany
+from proxy.state.store import MemoryStore
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") -> Identity:
+    named = {kind: f"{kind}-{name}" for kind, name in (("agent", agent), ("task", task)) if name}
+    return Identity(tenant, f"named-{session}", **named)
+
+
+class Looked(MemoryStore):
+    """Notes how it was looked into."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(max_bytes)
+        self.looks: list[str] = []
+
+    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+        self.looks.append("get")
+        return await super().get(key, ttl=ttl)
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        self.looks.append("keys")
+        return await super().keys(prefix, limit=limit)
+
+
+@pytest.fixture
+def shares() -> Shares:
+    return Shares(MemoryStore(2**24), ttl=60, clock=Clock())
+
+
+async def give(shares: Shares, giver: Identity, receiver: Identity, content: str = "c", note: str = "") -> str:
+    return (await shares.give(giver, receiver, agent="a", task="", note=note, content=content)).id
+
+
+async def contents(shares: Shares, identity: Identity) -> list[str]:
+    return [given.content for given in await shares.received(identity)]
+
+
+EVERYBODY = [who(*names) for names in itertools.product(("s", "z"), ("", "a", "b"), ("", "x", "y"), ("t", "u"))]
+
+
+@pytest.mark.parametrize(
+    ("receiver", "readers"),
+    [
+        (who(agent="a", task="x"), {who(agent="a", task="x")}),
+        (who(agent="a"), {who(agent="a", task=task) for task in ("", "x", "y")}),
+        (who(task="x"), {who(agent=agent, task="x") for agent in ("", "a", "b")}),
+        (who(), {who(agent=agent, task=task) for agent in ("", "a", "b") for task in ("", "x", "y")}),
+    ],
+)
+async def test_it_is_for_whom_it_was_given_to(shares: Shares, receiver: Identity, readers: set[Identity]) -> None:
+    await give(shares, who("elsewhere"), receiver)
+    assert {each for each in EVERYBODY if await contents(shares, each)} == readers
+
+
+async def test_who_gives_to_all_does_not_get_it_back(shares: Shares) -> None:
+    await give(shares, who(agent="a"), who())
+    assert await contents(shares, who(agent="a")) == []
+    assert await contents(shares, who(agent="b")) == ["c"]
+
+
+async def test_it_comes_in_order_and_the_same_comes_once(shares: Shares) -> None:
+    giver, receiver = who(agent="a"), who(agent="b")
+    first = await give(shares, giver, receiver, "z")
+    await give(shares, giver, receiver, "a")
+    assert await give(shares, giver, receiver, "z") == first
+    others = {await give(shares, giver, receiver, "z", "noted"), await give(shares, who(agent="c"), receiver, "z")}
+    assert len(others | {first}) == 3
+    assert await contents(shares, receiver) == ["z", "a", "z", "z"]
+
+
+async def test_it_can_be_taken_back_by_who_gave_it_and_by_who_got_it(shares: Shares) -> None:
+    giver, receiver = who(agent="a", task="x"), who(agent="b")
+    for by in (giver, receiver, who(agent="b", task="y")):
+        id_ = await give(shares, giver, receiver)
+        for other in (who(agent="c"), who(agent="a"), who(agent="b", tenant="u"), who("z", "b")):
+            assert not await shares.take_back(other, id_)
+        assert not await shares.take_back(by, "")
+        assert not await shares.take_back(by, id_[1:])
+        assert await contents(shares, receiver) == ["c"]
+        assert await shares.take_back(by, id_)
+        assert await contents(shares, receiver) == []
+
+
+async def test_a_conversation_holds_so_much_and_no_more(shares: Shares) -> None:
+    giver, receiver = who(agent="a"), who(agent="b")
+    ids = [await give(shares, giver, receiver, str(n)) for n in range(MOST)]
+    assert await give(shares, giver, receiver, "7") == ids[7]
+    for other in (receiver, who(agent="c")):
+        with pytest.raises(TooMany):
+            await give(shares, giver, other, "one more")
+    await give(shares, giver, who("z"), "one more")
+    await shares.take_back(receiver, ids[0])
+    await give(shares, giver, receiver, "one more")
+
+
+async def test_only_a_conversation_with_a_name_has_an_inbox(shares: Shares) -> None:
+    assert shares.inbox(Identity("t", "opening-1")) is None
+    inbox = shares.inbox(who(agent="b"))
+    assert inbox is not None
+    await give(shares, who(agent="a"), who(agent="b"))
+    (found,) = await inbox.received()
+    assert (found.sender, found.content) == ('agent "a"', "c")
+
+
+async def test_who_was_given_nothing_costs_one_look_at_one_key() -> None:
+    store = Looked(2**20)
+    shares = Shares(store, ttl=60)
+    assert await contents(shares, who()) == []
+    assert store.looks == ["get"]
+    await give(shares, who("elsewhere"), who("another"))
+    assert await contents(shares, who()) == []
+    assert store.looks[1:].count("keys") == 1, "of who gave, and of nobody else"
+
+
+async def test_a_mark_lasts_longer_than_what_it_announces() -> None:
+    time = [0.0]
+    store = MemoryStore(2**20, clock=lambda: time[0])
+    shares = Shares(store, ttl=60)
+    id_ = await give(shares, who("elsewhere"), who())
+    time[0] = 59.0
+    assert not await shares.take_back(who(agent="b", task="x"), "0" * 32)
+    assert await contents(shares, who()) == ["c"]
+    time[0] = 118.0
+    assert await contents(shares, who()) == ["c"]
+    assert await shares.take_back(who(), id_)
+    assert await contents(shares, who()) == []

@@ -1,0 +1,307 @@
+"""The store on disk: what may go wrong with a directory, and with the processes that share it."""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from proxy.state import sqlite as disk
+from proxy.state.sqlite import DiskStore
+from proxy.state.rows import DATABASE, Rows
+from proxy.state.store import StoreError
+
+MIB = 2**20
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[DiskStore]:
+    made = DiskStore(tmp_path / "state", 16 * MIB, busy=0.05)
+    yield made
+    await made.aclose()
+
+
+def child(script: str, directory: Path) -> "subprocess.Popen[str]":
+    """A process in which `store` is a store on the directory, and `script` the body of a coroutine."""
+    body = "\n".join(f"    {line}" for line in script.splitlines())
+    source = (
+        "import asyncio, sys, os, resource, signal\nfrom pathlib import Path\nfrom proxy.state.sqlite import DiskStore\n"
+        "from proxy.state.store import StoreError\n"
+        f"async def main():\n    store = DiskStore(Path(sys.argv[1]), 64 * 2**20, busy=10)\n{body}\n"
+        "asyncio.run(main())\n"
+    )
+    arguments = [sys.executable, "-c", source, os.fspath(directory)]
+    return subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def ended(process: "subprocess.Popen[str]") -> int:
+    process.communicate(timeout=180)
+    return process.returncode
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o750])
+async def test_the_directory_is_closed_to_others(store: DiskStore, tmp_path: Path, mode: int) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(mode)
+    await store.put("a", b"1", ttl=1000)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in (tmp_path / "state").iterdir()} <= {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"}
+
+
+async def test_a_new_directory_is_closed_to_others(tmp_path: Path) -> None:
+    made = DiskStore(tmp_path / "deep" / "state", MIB)
+    await made.put("a", b"1", ttl=1000)
+    assert (tmp_path / "deep" / "state").stat().st_mode & 0o777 == 0o700
+    await made.aclose()
+
+
+async def test_it_survives_a_restart_and_stays_within_its_bound(tmp_path: Path) -> None:
+    first = DiskStore(tmp_path, 2 * MIB, protected=0.0)
+    for number in range(300):
+        await first.put(str(number), os.urandom(20_000), ttl=1000)
+    await first.aclose()
+    assert (tmp_path / DATABASE).stat().st_size <= 2 * MIB
+    second = DiskStore(tmp_path, 2 * MIB)
+    assert len(await second.keys("")) > 80
+    assert await second.get("299")
+    assert await second.get("0") is None
+    await second.aclose()
+
+
+async def test_what_put_returned_from_survives_a_kill(tmp_path: Path) -> None:
+    process = child(
+        "import itertools\n"
+        "for number in itertools.count():\n"
+        "    await store.put(str(number), b'%d' % number * 3000, ttl=1000)\n"
+        "    print(number, flush=True)",
+        tmp_path,
+    )
+    while (last := int(said(process))) < 50:
+        pass
+    process.send_signal(signal.SIGKILL)
+    assert process.stdout is not None
+    last = max([last, *(int(line) for line in process.stdout.read().split())])
+    assert ended(process) == -signal.SIGKILL
+    store = DiskStore(tmp_path, 64 * MIB)
+    for number in range(last + 1):
+        assert await store.get(str(number)) == b"%d" % number * 3000
+    await store.aclose()
+
+
+async def test_processes_share_a_directory_without_losing_a_write(tmp_path: Path) -> None:
+    script = (
+        "sys.stdin.readline()\n"
+        "await asyncio.gather(*(store.put(f'{os.getpid()}/{n}', b'x' * 5000, ttl=1000) for n in range(100)))\n"
+        "assert len(await store.keys(f'{os.getpid()}/')) == 100\n"
+        "await store.aclose()"
+    )
+    processes = [child(script, tmp_path / "state") for _ in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert await asyncio.to_thread(lambda: [ended(process) for process in processes]) == [0, 0, 0]
+    store = DiskStore(tmp_path / "state", 64 * MIB)
+    assert len(await store.keys("")) == 300
+    await store.aclose()
+
+
+async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
+    store: DiskStore, tmp_path: Path
+) -> None:
+    now = 1_000_000.0
+    store._clock = lambda: now
+    await store.put("a", b"1", ttl=1000)
+    now += 500
+    holder = child(
+        "import sqlite3\n"
+        "connection = sqlite3.connect(sys.argv[1] + '/cache.db', isolation_level=None)\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.readline()",
+        tmp_path / "state",
+    )
+    assert said(holder) == "locked"
+    with pytest.raises(StoreError, match="locked"):
+        await store.put("b", b"1", ttl=1000)
+    with pytest.raises(StoreError, match="locked"):
+        await store.touch(["a"], ttl=1000)
+    assert await store.get("a", ttl=1000) == b"1"
+    unopened = DiskStore(tmp_path / "state", MIB, busy=0.05)
+    with pytest.raises(StoreError, match="locked"):
+        await unopened.put("b", b"1", ttl=1000)
+    assert ended(holder) == 0
+    await store.put("b", b"1", ttl=1000)
+    await unopened.put("c", b"1", ttl=1000)
+    assert await store.get("c") == b"1"
+    await unopened.aclose()
+
+
+async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"this is no database" * 1000)
+    store = DiskStore(tmp_path, MIB)
+    with pytest.raises(StoreError, match="corrupted"):
+        await store.put("a", b"1", ttl=1000)
+    with pytest.raises(StoreError, match="corrupted"):
+        await store.get("a")
+    assert store.degraded == "corrupted"
+    (tmp_path / DATABASE).unlink()
+    await store.put("a", b"1", ttl=1000)
+    assert await store.get("a") == b"1"
+    await store.look()
+    assert store.degraded is None
+    await store.aclose()
+
+
+async def test_a_look_finds_what_no_request_has_met(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"this is no database" * 1000)
+    store = DiskStore(tmp_path, MIB)
+    await store.look()
+    assert store.degraded == "corrupted"
+    await store.aclose()
+
+
+async def test_a_file_that_breaks_while_open_is_reported(tmp_path: Path) -> None:
+    first = DiskStore(tmp_path, 4 * MIB)
+    await first.put("a", bytes(500_000), ttl=1000)
+    await first.aclose()
+    with (tmp_path / DATABASE).open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 100_000)
+    second = DiskStore(tmp_path, 4 * MIB)
+    for attempt in (second.get("a", ttl=100), second.put("b", bytes(50_000), ttl=1000)):
+        with pytest.raises(StoreError):
+            await attempt
+    await second.aclose()
+
+
+async def test_a_directory_that_was_removed_is_made_again(store: DiskStore, tmp_path: Path) -> None:
+    await store.put("a", b"1", ttl=1000)
+    assert store.losses == 0
+    rmtree(tmp_path / "state")
+    await store.put("b", b"1", ttl=1000)
+    assert await store.keys("") == ("b",)
+    assert store.losses == 1
+
+
+async def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        store = DiskStore(place, MIB)
+        with pytest.raises(StoreError, match="unreachable"):
+            await store.put("a", b"1", ttl=1000)
+        await store.aclose()
+
+
+async def test_a_read_only_database_still_answers(store: DiskStore) -> None:
+    await store.put("a", b"1", ttl=1000)
+    meet = threading.Barrier(2)
+
+    def read_only(rows: Rows) -> None:
+        meet.wait(60)
+        rows._con.execute("PRAGMA query_only = 1")
+
+    await asyncio.gather(*(store._run(lambda rows: read_only(rows)) for _ in range(2)))
+    now = store._clock() + 500
+    store._clock = lambda: now
+    assert await store.get("a", ttl=1000) == b"1"
+    with pytest.raises(StoreError, match="read_only"):
+        await store.put("b", b"1", ttl=1000)
+    await store.put("b", b"1", ttl=1000)  # opened again, as after a repair
+    assert await store.get("b") == b"1"
+
+
+async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None:
+    # a limit on the size of files stands for the full disk
+    process = child(
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "await store.put('a', os.urandom(20_000), ttl=1000)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))\n"
+        "try:\n"
+        "    for number in range(200):\n"
+        "        await store.put(str(number), os.urandom(20_000), ttl=1000)\n"
+        "except StoreError as error:\n"
+        "    print(error.cause, await store.get('a') is not None, number > 10, flush=True)\n"
+        "    await store.aclose()",
+        tmp_path,
+    )
+    assert said(process) in {"full True True", "unreachable True True"}
+    assert ended(process) == 0
+    store = DiskStore(tmp_path, 64 * MIB)
+    assert await store.get("9")
+    await store.put("more", bytes(20_000), ttl=1000)
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [(errno.ENOSPC, "full"), (errno.EROFS, "read_only"), (errno.EACCES, "read_only"), (errno.EIO, "unreachable")],
+)
+async def test_errors_of_the_system_have_causes(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(number, "no", "/secret/path")
+
+    monkeypatch.setattr(disk, "_open", fail)
+    with pytest.raises(StoreError) as failed:
+        await store.put("a", b"1", ttl=1000)
+    assert (failed.value.cause, str(failed.value)) == (cause, cause)
+
+
+async def test_the_loop_turns_while_the_disk_sleeps(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = threading.Event()
+
+    def sleep(rows: Rows, *arguments: object) -> bytes:
+        assert woken.wait(30)
+        return b"late"
+
+    monkeypatch.setattr(Rows, "read", sleep)
+    monkeypatch.setattr(disk, "MOST_WAITING", 4)
+    reads = [asyncio.ensure_future(store.get("a")) for _ in range(4)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="busy"):
+        await store.get("a")
+    assert not any(read.done() for read in reads)
+    assert sum(thread.name.startswith("penstock-store") for thread in threading.enumerate()) <= disk.THREADS
+    woken.set()
+    assert await asyncio.gather(*reads) == [b"late"] * 4
+
+
+async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = threading.Event()
+    monkeypatch.setattr(Rows, "read", lambda *arguments: woken.wait(30) and b"late")
+    reads = [asyncio.ensure_future(store.get("a")) for _ in range(6)]
+    await asyncio.sleep(0)
+    closing_ = asyncio.ensure_future(store.aclose())
+    await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+    woken.set()
+    await closing_
+    ends = await asyncio.gather(*reads, return_exceptions=True)
+    assert sum(end == b"late" for end in ends) <= 2
+    assert all(end == b"late" or (isinstance(end, StoreError) and end.cause == "closed") for end in ends)
+
+
+async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> None:
+    script = "sys.stdin.readline()\nprint(await store.add('a', str(os.getpid()).encode(), ttl=1000), flush=True)"
+    processes = [child(script, tmp_path / "state") for _ in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = {said(process) for process in processes}
+    assert [ended(process) for process in processes] == [0, 0, 0]
+    assert len(answers) == 1

@@ -1,0 +1,222 @@
+"""What every store promises, in memory, on disk and on a Redis server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+
+import pytest
+
+from proxy.state.sqlite import DiskStore
+from proxy.state.store import MemoryStore, Store, StoreError
+from tests.redis_process import RedisProcess, redis_process
+
+MIB = 2**20
+
+
+class Clock:
+    """A clock that tests move; what a server keeps is made older instead."""
+
+    def __init__(self, server: RedisProcess | None = None) -> None:
+        self._server = server
+        self._now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    @property
+    def now(self) -> float:
+        return self._now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        if self._server is not None:
+            self._server.age(now - self._now)
+        self._now = now
+
+
+@pytest.fixture(params=["memory", "disk", "redis"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Where the store is."""
+    return str(request.param)
+
+
+@pytest.fixture
+def server(place: str) -> Generator[RedisProcess | None, None, None]:
+    if place != "redis":
+        yield None
+        return
+    with redis_process() as running:
+        yield running
+
+
+@pytest.fixture
+def clock(server: RedisProcess | None) -> Clock:
+    return Clock(server)
+
+
+@pytest.fixture
+async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    made: Store
+    if server is not None:
+        made = server.store(largest=MIB // 4, timeout=30.0)
+    elif place == "memory":
+        made = MemoryStore(MIB, protected=100.0, clock=clock)
+    else:
+        made = DiskStore(tmp_path / "state", MIB, protected=100.0, clock=clock)
+    yield made
+    await made.aclose()
+
+
+bounded = pytest.mark.parametrize("place", ["memory", "disk"])
+"""Of stores with a bound of their own; a Redis server has one for all that it keeps."""
+
+
+async def test_a_value_comes_back_and_the_last_one_counts(store: Store) -> None:
+    assert await store.get("a") is None
+    await store.put("a", b"1", ttl=10)
+    await store.put("a", b"\0\xff2", ttl=10)
+    assert await store.get("a") == b"\0\xff2"
+
+
+async def test_a_value_lives_from_its_last_use(store: Store, clock: Clock) -> None:
+    await store.put("used", b"1", ttl=100)
+    await store.put("touched", b"1", ttl=100)
+    await store.put("read", b"1", ttl=100)
+    clock.now += 60
+    assert await store.get("used", ttl=100)
+    assert await store.get("read")
+    assert await store.touch(["touched", "missing"], ttl=100) == {"touched"}
+    clock.now += 60
+    assert await store.get("read") is None
+    assert await store.touch(["read"], ttl=100) == frozenset()
+    assert await store.keys("") == ("touched", "used")
+    clock.now += 60
+    assert await store.get("used", ttl=100) is None
+
+
+async def test_keys_are_found_by_prefix_in_order(store: Store) -> None:
+    for key in ("b/2", "a/2", "a/1", "a0", "A/1", "a/1/x"):
+        await store.put(key, b"", ttl=10)
+    assert await store.keys("a/") == ("a/1", "a/1/x", "a/2")
+    assert await store.keys("a/", limit=2) == ("a/1", "a/1/x")
+    await store.delete(["a/1", "missing"])
+    assert await store.keys("a/") == ("a/1/x", "a/2")
+    assert await store.keys("none") == ()
+
+
+@bounded
+async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        clock.now += 1
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    clock.now += 1000
+    await store.touch(["0"], ttl=10_000)
+    await store.get("1", ttl=10_000)
+    for number in range(8, 12):
+        clock.now += 1
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    left = await store.keys("")
+    assert {"0", "1", "8", "9", "10", "11"} <= set(left)
+    assert "2" not in left
+    assert len(left) >= 8
+
+
+@bounded
+async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        await store.put(str(number), bytes(100_000), ttl=10_000)
+    before = await store.keys("")
+    with pytest.raises(StoreError, match="full"):
+        for number in range(8, 20):
+            await store.put(str(number), bytes(100_000), ttl=10_000)
+    assert set(before) <= set(await store.keys(""))
+    clock.now += 101
+    await store.put("later", bytes(100_000), ttl=10_000)
+    assert await store.get("later")
+
+
+@bounded
+async def test_expired_values_make_room(store: Store, clock: Clock) -> None:
+    for number in range(8):
+        await store.put(str(number), bytes(100_000), ttl=10)
+    clock.now += 11
+    for number in range(8, 16):
+        await store.put(str(number), bytes(100_000), ttl=10)
+    assert len(await store.keys("")) == 8
+
+
+async def test_a_value_that_would_fill_the_store_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError) as refused:
+        await store.put("a", bytes(MIB // 4 + 1), ttl=10)
+    assert refused.value.cause == "too_large"
+    await store.put("a", bytes(MIB // 8), ttl=10)
+
+
+async def test_overwriting_does_not_add_up(store: Store, clock: Clock) -> None:
+    for _ in range(40):
+        clock.now += 1
+        await store.put("a", bytes(200_000), ttl=10)
+    assert await store.keys("") == ("a",)
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.put("a", b"1", ttl=10)
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await store.get("a")
+
+
+async def test_many_at_once(store: Store) -> None:
+    await asyncio.gather(*(store.put(f"k{number}", b"%d" % number, ttl=10) for number in range(200)))
+    values = await asyncio.gather(*(store.get(f"k{number}") for number in range(200)))
+    assert values == [b"%d" % number for number in range(200)]
+
+
+async def test_what_was_used_last_comes_first(store: Store, clock: Clock) -> None:
+    for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
+        clock.now += 1
+        await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
+    clock.now += 100
+    await store.touch(["a/1"], ttl=1000)
+    assert await store.latest("a/", limit=10) == ("a/1", "a/2", "a/3")
+    assert await store.latest("a/", limit=1) == ("a/1",)
+    assert await store.latest("c/", limit=1) == ()
+
+
+async def test_several_values_are_set_together_or_not_at_all(store: Store) -> None:
+    await store.put("a", b"old", ttl=10)
+    await store.put_all({"a": b"1", "b": b"2"}, ttl=10)
+    assert (await store.get("a"), await store.get("b")) == (b"1", b"2")
+    with pytest.raises(StoreError, match="too_large"):
+        await store.put_all({"a": b"3", "c": bytes(MIB // 2)}, ttl=10)
+    assert await store.keys("") == ("a", "b")
+    assert await store.get("a") == b"1"
+
+
+@bounded
+async def test_several_values_that_do_not_fit_together_are_not_set_at_all(store: Store) -> None:
+    await store.put_all({"a": b"1", "b": b"2"}, ttl=10)
+    with pytest.raises(StoreError, match="full"):
+        await store.put_all({"a": b"3", **{str(number): bytes(200_000) for number in range(8)}}, ttl=10)
+    assert await store.keys("") == ("a", "b")
+    assert await store.get("a") == b"1"
+
+
+async def test_of_several_values_that_are_added_the_first_stays(store: Store, clock: Clock) -> None:
+    assert await store.add("a", b"1", ttl=100) == b"1"
+    assert await store.add("a", b"2", ttl=100) == b"1"
+    clock.now += 60
+    assert await store.add("a", b"3", ttl=100) == b"1"
+    clock.now += 60
+    assert await store.get("a") == b"1", "adding is a use"
+    clock.now += 60
+    assert await store.add("a", b"4", ttl=100) == b"4", "what has expired is gone"
+    with pytest.raises(StoreError, match="too_large"):
+        await store.add("b", b"x" * MIB, ttl=100)
+
+
+async def test_adding_at_once_settles_one_value(store: Store) -> None:
+    found = await asyncio.gather(*(store.add("a", b"%d" % n, ttl=100) for n in range(20)))
+    assert len(set(found)) == 1
+    assert await store.get("a") == found[0]

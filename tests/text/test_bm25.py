@@ -1,0 +1,120 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.text.bm25 import Lexical, counted, fits, terms
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        pytest.param("", [], id="nothing"),
+        pytest.param("Deploy FAILED, twice!", ["deploi", "failed", "twic"], id="case and signs"),
+        pytest.param("Málaga NIÑO ﬁn", ["malaga", "nino", "fin"], id="accents and ligatures"),
+        pytest.param("the cause of it", ["caus"], id="English stop words"),
+        pytest.param("la reserva de los vuelos está aquí", ["reserva", "vuelo"], id="Spanish stop words"),
+        pytest.param("getUserName", ["get", "user", "nam"], id="camelCase"),
+        pytest.param("HTTPServer parseURL", ["http", "server", "pars", "url"], id="acronyms"),
+        pytest.param("max_retry_count", ["max", "retri", "count"], id="snake_case"),
+        pytest.param("sha256 utf8Decode v2", ["sha256", "utf8", "decod", "v2"], id="digits stay with their letters"),
+        pytest.param("ORD-9912s/a.py", ["ord", "9912s", "py"], id="what has digits is not stemmed"),
+        pytest.param("東京都 ok", ["東京", "京都", "ok"], id="a script without spaces"),
+        pytest.param("都", ["都"], id="a single character of one"),
+        pytest.param("заказы", ["заказы"], id="another script"),
+        pytest.param("a_I__", [], id="nothing but stop words"),
+    ],
+)
+def test_terms(text: str, found: list[str]) -> None:
+    assert terms(text) == found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query queries",
+        "file files filing",
+        "make makes making",
+        "run running",
+        "call calls calling",
+        "box boxes boxing",
+        "class classes",
+        "price prices pricing",
+        "movie movies",
+        "setting settings",
+        "error errores",
+        "cliente clientes",
+        "canción canciones",
+        "reserva reservas",
+    ],
+)
+def test_forms_of_a_word_are_one_term(words: str) -> None:
+    assert len(set(terms(words))) == 1
+
+
+@pytest.mark.parametrize("words", ["string str", "status statu", "analysis analysi", "thing th", "news new", "gas ga"])
+def test_what_only_looks_like_a_form_stays_apart(words: str) -> None:
+    first, *_ = terms(words)
+    assert words.startswith(first) or first == "new"
+    assert len(terms(words)) == 2
+
+
+def test_the_text_that_fits_best_comes_first() -> None:
+    texts = [
+        "the flight to Madrid was cancelled",
+        "flights, flights and more flights; nothing about the city",
+        "a hotel in Madrid",
+        "weather report",
+    ]
+    scores = Lexical(texts).scores("cancelled flight Madrid")
+    assert max(range(4), key=scores.__getitem__) == 0
+    assert scores[3] == 0.0
+    assert min(scores[:3]) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("texts", "query", "better"),
+    [
+        pytest.param(["common rare", "common common", "common"], "rare common", (0, 1), id="rare terms count more"),
+        pytest.param(["word", "word " + "filler " * 50], "word", (0, 1), id="a short text fits better"),
+        pytest.param(["word word other", "word other other"], "word", (0, 1), id="twice is better than once"),
+        pytest.param(["max_retries = 5", "maximum"], "maxRetries", (0, 1), id="spellings of an identifier"),
+    ],
+)
+def test_what_ranks_higher(texts: list[str], query: str, better: tuple[int, int]) -> None:
+    scores = Lexical(texts).scores(query)
+    assert scores[better[0]] > scores[better[1]]
+
+
+def test_the_formula() -> None:
+    # one of two texts, both of mean length: idf = ln(1 + 1.5 / 1.5), tf = 2.2 / 2.2
+    assert Lexical(["apple", "pear"]).scores("apple apple") == [pytest.approx(0.6931471805599453), 0.0]
+
+
+def test_a_term_of_every_text_counts_for_little_but_never_against() -> None:
+    scores = Lexical(["alpha one", "alpha two", "alpha three"]).scores("alpha")
+    assert all(0 < score < 0.2 for score in scores)
+
+
+@pytest.mark.parametrize(("texts", "scores"), [([], []), ([""], [0.0]), (["", "the"], [0.0, 0.0])])
+def test_nothing_to_rank(texts: list[str], scores: list[float]) -> None:
+    assert Lexical(texts).scores("query") == scores
+
+
+@given(st.lists(st.text(max_size=80), max_size=8), st.text(max_size=40))
+def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], query: str) -> None:
+    wanted = set(terms(query))
+    scores = Lexical(texts).scores(query)
+    assert [score > 0 for score in scores] == [bool(wanted & set(terms(text))) for text in texts]
+
+
+def test_of_a_very_long_query_the_longest_terms_count() -> None:
+    query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
+    scores = Lexical(["w0 w1 w2", "extraordinary", "w150"]).scores(query)
+    assert max(scores) == scores[1] > 0
+    assert sum(score > 0 for score in scores) < 3
+
+
+def test_a_term_that_most_texts_have_picks_none_out() -> None:
+    texts = [counted(f"the last bus goes at night, stop {n}") for n in range(19)] + [counted("Platform nine, at night")]
+    assert {fit.telling for fit in fits("Say good night in Japanese", texts)} == {0}
+    assert [fit.telling for fit in fits("Which platform at night?", texts)] == [0] * 19 + [1]

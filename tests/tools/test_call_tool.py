@@ -1,0 +1,379 @@
+"""Calls that are handed on to the client as calls of its own tools, streamed or not."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, Message, Tool
+from proxy.gateway.loop import Loop
+from proxy.gateway.replay import Hidden, Replay
+from proxy.testing import chat, tool
+from proxy.tools.call_tool import CallTool
+from proxy.tools.deferral import CALL_TOOL, OURS, deferred
+from proxy.tools.search_tools import DEFINITION, SearchTools, by_words
+from proxy.upstreams.base import Call, Reply
+from tests.scripted import Kept, Scripted, answer, assembled, call_of, events, payloads, raws, read, reply, streaming
+
+WEATHER = Tool(
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "The weather of a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+    }
+)
+MAIL = tool("send_email")
+SHELL = Tool({"type": "custom", "custom": {"name": "shell"}})
+SENT = (tool("pinned"), WEATHER, MAIL, SHELL)
+LIMA = '{"city":"Lima"}'
+
+
+def searcher() -> SearchTools:
+    return SearchTools((WEATHER, MAIL), by_words(), how="-")
+
+
+def asking(sent: ChatRequest) -> Call:
+    """What a request becomes on its way to the upstream."""
+    return call_of(deferred(sent, {"get_weather", "send_email"}))
+
+
+def through(name: str, arguments: str, id: str = "c1") -> dict[str, Any]:
+    """A call by way of `call_tool`."""
+    return plain("call_tool", f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}', id)
+
+
+def plain(name: str, arguments: str, id: str = "c1") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def search(id: str = "s1", query: str = "weather") -> dict[str, Any]:
+    return plain("search_tools", json.dumps({"query": query}), id)
+
+
+def said(*calls: dict[str, Any], content: str | None = None, finish: str | None = None) -> dict[str, Any]:
+    made = answer(content, finish=finish or ("tool_calls" if calls else "stop"))
+    if calls:
+        made["choices"][0]["message"]["tool_calls"] = list(calls)
+    return made
+
+
+class Chat:
+    """One request through the loop, streamed or not."""
+
+    def __init__(self, *answers: dict[str, Any], stream: bool, rounds: int = 4) -> None:
+        self.sent = chat("u1", tools=SENT, stream=stream)
+        self.stream, self.rounds = stream, rounds
+        self.upstream = Scripted(*(streaming(events(one)) if stream else reply(one) for one in answers))
+        self.hidden: list[Hidden] = []
+
+    async def got(self) -> dict[str, Any]:
+        """The content, calls and finish reason that a client assembles."""
+        loop = Loop([searcher(), CallTool(SENT)], rounds=self.rounds)
+        made = await loop.send(self.upstream, asking(self.sent), self._record)
+        return assembled(await read(made)) if self.stream else _whole(made)
+
+    async def _record(self, hidden: Hidden) -> None:
+        self.hidden.append(hidden)
+
+    def told(self, place: int = 1) -> list[str]:
+        """The results that the model was given."""
+        return [one.text for one in self.upstream.sent(place).messages if one.role == "tool"]
+
+
+def _whole(made: Reply) -> dict[str, Any]:
+    choice = json.loads(made.body or b"")["choices"][0]
+    calls = choice["message"].get("tool_calls") or []
+    listed = [{"id": one["id"], **one["function"]} for one in calls]
+    return {"content": choice["message"]["content"], "calls": listed, "finish": choice["finish_reason"]}
+
+
+def shown(*calls: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"id": one["id"], **one["function"]} for one in calls]
+
+
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@both
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        pytest.param([through("get_weather", LIMA)], [plain("get_weather", LIMA)], id="one"),
+        pytest.param(
+            [through("get_weather", '{ "city": "L\\u00edma" }')], [plain("get_weather", '{ "city": "L\\u00edma" }')], id="word for word"
+        ),
+        pytest.param(
+            [through("get_weather", LIMA), through("send_email", '{"key":"k"}', "c2")],
+            [plain("get_weather", LIMA), plain("send_email", '{"key":"k"}', "c2")],
+            id="in parallel",
+        ),
+        pytest.param(
+            [through("get_weather", LIMA), plain("pinned", "{}", "c2")],
+            [plain("get_weather", LIMA), plain("pinned", "{}", "c2")],
+            id="beside one that is offered",
+        ),
+        pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
+        pytest.param([plain("get_weather", LIMA)], [plain("get_weather", LIMA)], id="called by its own name"),
+    ],
+)  # fmt: skip
+async def test_the_client_gets_calls_of_its_own_tools(stream: bool, calls: Any, expected: Any) -> None:
+    chat_ = Chat(said(*calls, content="Looking."), stream=stream)
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(*expected)
+    assert got["content"] == "Looking."
+    assert got["finish"] == "tool_calls"
+    assert len(chat_.upstream.calls) == 1
+    assert chat_.hidden == [], "there is nothing that the client does not see"
+
+
+@both
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        pytest.param(through("get_weather", "{}"), ["get_weather", "'city' is a required property", '"additionalProperties":false'], id="misses one"),
+        pytest.param(through("get_weather", '{"city":3}'), ["$.city: 3 is not of type 'string'"], id="the wrong type"),
+        pytest.param(through("get_wether", LIMA), ["no tool of this name; near it: get_weather"], id="unknown"),
+        pytest.param(through("zzz", LIMA), ["no tool of this name. Use search_tools."], id="unknown and unlike any"),
+        pytest.param(through("recall", "{}"), ["no tool of this name"], id="not the client's"),
+        pytest.param(through("shell", '{"input":"ls"}'), ["shell is called directly"], id="custom"),
+        pytest.param(through("get_weather", '"Lima"'), ['"arguments" must be a JSON object'], id="a text"),
+        pytest.param(plain("call_tool", "{}"), ['There is no "name"'], id="nothing"),
+        pytest.param(plain("call_tool", '{"name":'), ["not valid JSON"], id="half a call"),
+    ],
+)  # fmt: skip
+async def test_what_does_not_fit_goes_back_to_the_model(stream: bool, call: Any, told: list[str]) -> None:
+    chat_ = Chat(said(call), said(through("get_weather", LIMA, "c2")), stream=stream)
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA, "c2"))
+    (error,) = chat_.told()
+    assert error.startswith("Error: ")
+    assert all(part in error for part in told)
+    (hidden,) = chat_.hidden
+    assert hidden.shown["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": LIMA}
+    assert hidden.before[0].called_tools == ("call_tool",)
+
+
+@both
+async def test_search_then_call(stream: bool) -> None:
+    chat_ = Chat(
+        said(search(), content="Searching."), said(through("get_weather", LIMA), content="Calling."), stream=stream
+    )
+
+    got = await chat_.got()
+
+    assert got["content"] == "Searching.\n\nCalling."
+    assert got["calls"] == shown(plain("get_weather", LIMA))
+    (found,) = chat_.told()
+    assert json.loads(found.split("\n")[1]) == WEATHER["function"]
+    first, second = (chat_.upstream.sent(n) for n in (0, 1))
+    assert second.tools is first.tools, "the tool block is constant"
+
+
+@both
+@pytest.mark.parametrize(
+    ("query", "last"),
+    [("weather", ["get_weather"]), ("zzz", ["get_weather", "send_email"])],
+    ids=["found", "nothing found"],
+)
+async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, query: str, last: list[str]) -> None:
+    chat_ = Chat(said(search("s1", query)), said(plain("get_weather", LIMA)), stream=stream, rounds=1)
+    sent = (WEATHER, MAIL)
+    chat_.sent = chat("u1", tools=sent, stream=stream, tool_choice="required")
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA))
+    assert [one.name for one in chat_.upstream.sent(0).tools] == ["search_tools", "call_tool"]
+    assert [one.name for one in chat_.upstream.sent(1).tools] == last
+    assert chat_.upstream.sent(1).rest["tool_choice"] == "required"
+
+
+@both
+async def test_a_search_beside_a_call_is_answered_and_hidden(stream: bool) -> None:
+    chat_ = Chat(said(search(), through("get_weather", LIMA), plain("pinned", "{}", "c2")), stream=stream)
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA), plain("pinned", "{}", "c2"))
+    assert len(chat_.upstream.calls) == 1
+    (hidden,) = chat_.hidden
+    assert hidden.shown["tool_calls"] == [plain("get_weather", LIMA), plain("pinned", "{}", "c2")]
+    assert hidden.last.call_ids == ("s1", "c1", "c2")
+    assert [one["tool_call_id"] for one in hidden.results] == ["s1"]
+
+
+@both
+async def test_one_that_does_not_fit_beside_one_that_does(stream: bool) -> None:
+    chat_ = Chat(said(through("get_weather", "{}"), through("get_weather", LIMA, "c2")), stream=stream)
+
+    got = await chat_.got()
+
+    assert got["calls"] == shown(plain("get_weather", LIMA, "c2"))
+    (hidden,) = chat_.hidden
+    assert hidden.results[0].text.startswith("Error: The arguments do not fit get_weather")
+
+
+@both
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param(through("get_weather", "{}"), [plain("get_weather", "{}")], id="the client judges the arguments"),
+        pytest.param(through("nobody", "{}"), [], id="nobody's call is taken out"),
+    ],
+)
+async def test_where_the_model_cannot_be_told(stream: bool, call: Any, expected: Any) -> None:
+    got = await Chat(said(call, content="x"), stream=stream, rounds=0).got()
+    assert got["calls"] == shown(*expected)
+    assert got["finish"] == ("tool_calls" if expected else "stop")
+
+
+@both
+async def test_of_an_answer_that_is_cut_off_whole_calls_are_handed_on(stream: bool) -> None:
+    half = plain("call_tool", '{"name":"get_weather","argum', "c2")
+    chat_ = Chat(said(through("get_weather", LIMA), half, finish="length"), stream=stream)
+    got = await chat_.got()
+    assert got["calls"] == shown(plain("get_weather", LIMA))
+    assert got["finish"] == "length"
+
+
+async def test_each_of_several_choices_is_translated() -> None:
+    made = said(through("get_weather", LIMA))
+    made["choices"].append({**said(search(), through("send_email", "{}"))["choices"][0], "index": 1})
+    upstream = Scripted(reply(made))
+
+    got = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, n=2)))
+
+    messages = [choice["message"] for choice in json.loads(got.body or b"")["choices"]]
+    assert [[call["function"]["name"] for call in one["tool_calls"]] for one in messages] == [
+        ["get_weather"],
+        ["send_email"],
+    ]
+    assert len(upstream.calls) == 1
+
+
+async def test_each_of_several_choices_of_a_stream_is_translated() -> None:
+    first, second = events(said(through("get_weather", LIMA))), events(said(through("send_email", "{}")))
+    moved = [one.replace(b'"index": 0, "delta"', b'"index": 1, "delta"') for one in second]
+    mixed = [part for pair in zip_longest(first[:-1], moved[:-1]) for part in pair if part]
+
+    upstream = Scripted(streaming([*mixed, first[-1]]))
+    made = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)))
+
+    *chunks, _ = payloads(await read(made))
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    called = [
+        (one["index"], call["function"]["name"]) for one in choices for call in one["delta"].get("tool_calls", ())
+    ]
+    assert sorted(called) == [(0, "get_weather"), (1, "send_email")]
+    assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["tool_calls", "tool_calls"]
+
+
+class Replica:
+    """A conversation through the loop, the memory and the translation of each request."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self.replay = Replay(Kept())
+        self.stream = stream
+
+    async def asks(self, messages: Sequence[Any], *answers: dict[str, Any]) -> tuple[list[ChatRequest], dict[str, Any]]:
+        """What the upstream is sent, and the message that the client gets."""
+        sent = chat("u1", tools=SENT, stream=self.stream).with_messages(map(Message, messages))
+        restored = await self.replay.restored(sent, "scope")
+        upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
+        loop = Loop([searcher(), CallTool(SENT)])
+        made = await loop.send(upstream, asking(restored), self.replay.recorder(sent, "scope"))
+        got = assembled(await read(made)) if self.stream else _whole(made)
+        calls = [plain(one["name"], one["arguments"], one["id"]) for one in got["calls"]]
+        message = {"role": "assistant", "content": got["content"], **({"tool_calls": calls} if calls else {})}
+        return [upstream.sent(n) for n in range(len(answers))], message
+
+
+@both
+async def test_each_request_begins_with_the_bytes_of_the_one_before(stream: bool) -> None:
+    replica, talk, sent = Replica(stream=stream), [{"role": "user", "content": "Weather?"}], []
+    script = [
+        [said(search()), said(through("get_weather", "{}", "e1")), said(search("s2"), through("get_weather", LIMA), plain("pinned", "{}", "c9"))],
+        [said(through("get_weather", '{"city": "Quito"}', "c2"))],
+        [said(content="Sunny.")],
+        [said(content="Bye.")],
+    ]  # fmt: skip
+    for answers in script:
+        requests, message = await replica.asks(talk, *answers)
+        sent += requests
+        talk.append(message)
+        calls = message.get("tool_calls") or []
+        talk += [{"role": "tool", "tool_call_id": call["id"], "content": "20 degrees"} for call in calls]
+        talk += [] if calls else [{"role": "user", "content": "And?"}]
+    for before, after in pairwise(sent):
+        assert raws(after)[: len(before.messages)] == raws(before)
+        assert after.tools == before.tools
+    last = sent[-1].messages
+    assert [name for one in last for name in one.called_tools] == [
+        "search_tools", "call_tool", "search_tools", "call_tool", "pinned", "call_tool",
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(["get_weather", "send_email", "pinned", "search_tools", "bad"]), min_size=1, max_size=5)
+)
+def test_streamed_and_whole_are_one_layout(made: list[str]) -> None:
+    calls = [
+        search(f"i{n}")
+        if name == "search_tools"
+        else plain(name, "{}", f"i{n}")
+        if name == "pinned"
+        else through(name, LIMA if name == "get_weather" else '{"key":"k"}', f"i{n}")
+        for n, name in enumerate(made)
+    ]
+
+    async def both_ways() -> list[tuple[Any, Any]]:
+        results = []
+        for stream in (False, True):
+            chat_ = Chat(said(*calls), said(content="done"), stream=stream)
+            got = await chat_.got()
+            kept = [(one.shown.get("tool_calls"), one.before, one.last, one.results) for one in chat_.hidden]
+            results.append(((got["calls"], got["finish"], got["content"] or ""), kept))
+        return results
+
+    whole, streamed = asyncio.run(both_ways())
+    assert whole == streamed
+
+
+class Slow(CallTool):
+    async def handed(self, call: Any, *, strict: bool) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_check_that_takes_too_long_is_no_call() -> None:
+    request = deferred(chat("u1", tools=SENT), {"get_weather"})
+    upstream = Scripted(reply(said(through("get_weather", LIMA))), reply(said(content="sorry")))
+    made = await Loop([Slow(SENT)], timeout=0.01).send(upstream, call_of(request))
+    assert _whole(made)["content"] == "sorry"
+
+
+async def test_without_a_definition_of_ours_nothing_is_translated() -> None:
+    request = chat("u1", tools=(*SENT, tool("call_tool")))
+    given_ = reply(said(through("get_weather", LIMA)))
+    assert await Loop([CallTool(SENT)]).send(Scripted(given_), call_of(request)) is given_
+
+
+def test_it_is_named_as_it_is_offered() -> None:
+    assert (CallTool.name, CallTool.definition) == (CALL_TOOL.name, OURS[1])
+    assert DEFINITION in OURS

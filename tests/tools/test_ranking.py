@@ -1,0 +1,238 @@
+"""How tools are ranked: by words, by meaning, in company, in Spanish; and what a score says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import Tool
+from proxy.state.cache import OnceService
+from proxy.testing import context, tool
+from proxy.text.glossary import english
+from proxy.tools.groups import grouped
+from proxy.tools.ranking import NOTHING, pooled, relevance
+from proxy.tools.texts import told
+
+CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")
+LIGHT = tool("turn_on", "Turns on a light, a lamp or another device.")
+MAIL = tool("sendEmail", "Sends an e-mail message to an address.")
+TOOLS = (CLOCK, LIGHT, MAIL)
+
+
+class Meaning:
+    """An embedder that knows the cosines it is told, by query; texts by a word in them."""
+
+    name = "told"
+
+    def __init__(self, cosines: Mapping[str, Mapping[str, float]] | None = None, missing: str | None = None) -> None:
+        self.cosines, self.missing, self.asked = cosines or {}, missing, 0
+        self.texts: list[str] = []
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        self.asked += 1
+        self.texts = list(texts)
+        known = next((value for key, value in self.cosines.items() if key in query), {})
+        return [
+            None
+            if self.missing and self.missing in text
+            else next((cosine for word, cosine in known.items() if word in text), 0.0)
+            for text in texts
+        ]
+
+    is_behind = False
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError
+
+
+async def ranked(
+    query: str, tools: Sequence[Tool] = TOOLS, *, examples: Mapping[str, Sequence[str]] | None = None, **more: Any
+) -> list[tuple[Tool, float]]:
+    """The tools with their scores, the best first; equals in the client's order."""
+    ctx = context(**more)
+    found = await relevance(query, await pooled(tools, ctx, examples or {}, {}), ctx, 0.0)
+    return sorted(zip(tools, found.scores, strict=True), key=lambda each: -each[1])
+
+
+async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[str]:
+    return [each.name for each, _ in await ranked(query, tools, **more)]
+
+
+async def test_words_rank() -> None:
+    assert await names("set the alarm to seven") == ["set_alarm", "turn_on", "sendEmail"]
+    assert await names("send an email") == ["sendEmail", "set_alarm", "turn_on"]
+
+
+async def test_meaning_ranks_what_shares_no_word() -> None:
+    near = Meaning({"wake me": {"set alarm": 0.6, "turn on": 0.1}})
+    (first, best), (_, second), *_ = await ranked("wake me early", embedder=near)
+    assert first is CLOCK
+    assert best >= NOTHING > second
+
+
+async def test_nothing_fits_what_has_nothing_to_do_with_any_tool() -> None:
+    assert max(score for _, score in await ranked("who wrote Don Quixote?", embedder=Meaning())) < NOTHING
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("pon la alarma a las siete", "set_alarm"),
+        ("enciende la luz", "turn_on"),
+        ("envía un correo a mi madre", "sendEmail"),
+    ],
+)
+async def test_spanish_finds_english_tools(query: str, first: str) -> None:
+    assert (await names(query))[0] == first
+
+
+async def test_examples_speak_for_a_tool() -> None:
+    assert (await names("wake up call", examples={"sendE*": ["wake up call please"]}))[0] == MAIL.name
+
+
+async def test_an_examples_vector_counts_for_its_tool() -> None:
+    near = Meaning({"despiértame": {"levántame": 0.8}})
+    found = await names("despiértame", examples={"set_alarm": ["levántame pronto"]}, embedder=near)
+    assert found[0] == CLOCK.name
+
+
+async def test_a_tool_without_its_vector_still_ranks_by_words() -> None:
+    near = Meaning({"alarm": {"turn on": 0.3}}, missing="set alarm")
+    assert (await names("alarm", embedder=near))[0] == "set_alarm"
+
+
+async def test_a_tool_gains_by_the_company_of_the_best() -> None:
+    tools = [tool("bank_pay", "Pays a bill."), tool("zoo_feed", "Feeds."), tool("bank_balance", "Says what is there.")]
+    tools += [tool(f"other{n}", "Something else.") for n in range(3)]
+    scores = {each.name: score for each, score in await ranked("pay my bill", tools)}
+    assert scores["bank_balance"] > scores["zoo_feed"] == 0.0
+
+
+async def test_what_is_known_is_not_asked_again_and_what_was_incomplete_is() -> None:
+    once = OnceService()
+    whole, partly = Meaning({"x": {"": 0.5}}), Meaning(missing="set alarm")
+    for near in (partly, partly, whole, whole):
+        ctx = context(embedder=near, once=once.bound("one"))
+        await relevance("x alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
+    once.close()
+    assert (partly.asked, whole.asked) == (2, 1)
+
+
+async def test_tenants_share_nothing() -> None:
+    once, near = OnceService(), Meaning()
+    for tenant in ("one", "two"):
+        ctx = context(embedder=near, once=once.bound(tenant))
+        await relevance("alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
+    once.close()
+    assert near.asked == 2
+
+
+async def test_long_queries_are_read_from_both_ends() -> None:
+    assert (await names("zzz " * 1000 + "send an email"))[0] == "sendEmail"
+
+
+def odd(**inner: Any) -> Tool:
+    return Tool({"type": "function", "function": inner})
+
+
+LOOP = {"type": "object", "properties": {"node": {"$ref": "#"}}, "$defs": {"n": {"$ref": "#/$defs/n"}}}
+DEEP: dict[str, object] = {
+    "type": "object",
+    "properties": {"a": {"properties": {"inside": {"description": "a whale"}}}},
+}
+ODD = [
+    odd(name="bare"),
+    odd(name="none", description=None, parameters=None),
+    odd(name="loop", parameters=LOOP),
+    odd(name="enum", parameters={"properties": {"unit": {"enum": ["celsius", 1, None]}}}),
+    odd(name="listed", parameters={"properties": ["x"], "items": {"properties": {"zebra": {"type": "string"}}}}),
+    odd(name="long", description="word " * 3000),
+    odd(name="", description="nameless"),
+    Tool({"type": "custom", "custom": {"name": "grammar", "description": "Writes SQL.", "format": {"type": "text"}}}),
+    Tool({"type": "web_search"}),
+]
+
+
+@pytest.mark.parametrize("each", ODD, ids=lambda each: each.name or "nameless")
+async def test_odd_definitions_are_ranked_and_left_as_they_are(each: Tool) -> None:
+    before = json.dumps(each)
+    assert len(await ranked("anything", [each, CLOCK])) == 2
+    assert json.dumps(each) == before
+
+
+async def test_nested_parameters_values_and_custom_tools_are_read() -> None:
+    tools = [*ODD, odd(name="deep", parameters=DEEP)]
+    assert (await names("whale", tools))[0] == "deep"
+    assert (await names("celsius", tools))[0] == "enum"
+    assert (await names("write sql", tools))[0] == "grammar"
+    assert (await names("zebra", tools))[0] == "listed"
+
+
+def test_what_is_read_for_meaning_is_bounded() -> None:
+    many: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
+    assert len(told(odd(name="x", description="y" * 10**6, parameters=many)).meaning) < 1500
+
+
+async def test_clashing_names_are_two_tools() -> None:
+    twice = [tool("look", "Finds a book."), tool("look", "Finds a whale.")]
+    assert [each is twice[1] for each, _ in await ranked("whale", twice)] == [True, False]
+
+
+async def test_two_thousand_tools() -> None:
+    many = [tool(f"tool_{n}", f"Does thing number{n}.") for n in range(2000)]
+    assert (await names("number1234", many))[0] == "tool_1234"
+
+
+@pytest.mark.parametrize(
+    ("tools", "groups"),
+    [
+        (["mcp__git__log", "mcp__git__diff", "mcp__mail__send", "x"], ["prefix mcp git", "prefix mcp git", "", ""]),
+        (["get_user", "get_order", "get_x", "y", "z"], ["", "", "", "", ""]),  # a verb is no subject
+        (["HotelFind", "HotelBook", "a", "b"], ["prefix hotel", "prefix hotel", "", ""]),
+        (["app_a", "app_b", "app_c"], ["", "", ""]),  # what all have tells nothing
+        (["own_1", "own_2", "third", "z"], ["group mine", "prefix own", "group mine", ""]),
+    ],
+)
+def test_tools_of_a_kind_are_grouped(tools: list[str], groups: list[str]) -> None:
+    made = [tool(name) for name in tools]
+    found = grouped(made, [told(each) for each in made], {"mine": ["own_1", "third"]})
+    assert list(found) == groups
+
+
+def test_a_shared_first_sentence_groups() -> None:
+    made = [
+        tool("a", "Part of the car control set. Locks."),
+        tool("b", "Part of the car control set. Starts."),
+        tool("c"),
+    ]
+    found = grouped(made, [told(each) for each in made], {})
+    assert found[0] == found[1] != ""
+    assert found[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "gloss"),
+    [
+        ("apaga las luces del dormitorio", "turn off lights bedroom"),
+        ("Envíame la factura por correo", "send invoice bill mail email"),
+        ("dormitorio", "bedroom"),
+        ("turn off the lights in the bedroom", None),
+        ("send me the total", None),
+        ("book a hotel", None),
+        ("¿va a llover mañana?", "go rain tomorrow morning"),
+        ("convierte 100 dólares a euros", "convert dollar euro"),
+        ("", None),
+        ("12345", None),
+    ],
+)
+def test_spanish_has_a_gloss_and_english_none(text: str, gloss: str | None) -> None:
+    assert english(text) == gloss
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_asked_for_its_gloss(text: str) -> None:
+    found = english(text)
+    assert found is None or found

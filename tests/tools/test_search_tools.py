@@ -1,0 +1,198 @@
+"""Finding the tools that were left out."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.chat import Message, Tool
+from proxy.testing import context, tool
+from proxy.tools.search_tools import MOST_CHARACTERS, SearchTools, by_relevance, by_words, found_in, left_out
+
+WEATHER = tool("get_weather", "The weather of a city.")
+MAIL = tool("send_email", "Sends a message to someone.")
+CALENDAR = tool("list_events", "What is in the calendar.")
+TOOLS = (WEATHER, MAIL, CALENDAR)
+
+
+def search(tools: Sequence[Tool] = TOOLS) -> SearchTools:
+    return SearchTools(tools, by_words(), how="Call them.")
+
+
+def found(answer: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in answer.split("\n")[1:] if line.startswith("{")]
+
+
+async def test_the_tools_that_fit_come_with_their_schemas() -> None:
+    answer = await search().run('{"query": "weather in Lima"}')
+    assert answer.startswith("1 of 3 tools. Call them.\n")
+    assert found(answer) == [dict(WEATHER["function"])]
+
+
+async def test_there_are_at_most_five() -> None:
+    many = [tool(f"get_weather_{n}", "The weather.") for n in range(9)]
+    assert len(found(await search(many).run('{"query": "weather"}'))) == 5
+
+
+async def test_an_exact_name_finds_that_tool_alone() -> None:
+    many = [tool(f"get_weather{n}", "The weather.") for n in range(9)]
+    assert [one["name"] for one in found(await search(many).run('{"query": "get_weather3"}'))] == ["get_weather3"]
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "[]", '{"query": 3}', '{"query": " "}', '{"query": "zebra"}', "{"])
+async def test_without_a_hit_the_model_is_told_what_there_is(arguments: str) -> None:
+    answer = await search().run(arguments)
+    assert "get_weather, send_email, list_events" in answer
+    assert "\n" not in answer
+
+
+async def test_two_thousand_tools_stay_one_short_answer() -> None:
+    many = [tool(f"tool_{n}", "word " * 20) for n in range(2000)]
+    assert len(await search(many).run('{"query": "nothing"}')) < 5000
+    assert len(await search(many).run('{"query": "word"}')) < 5000
+
+
+def large(name: str, properties: int) -> Tool:
+    schema = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "string", "description": "x" * 50} for n in range(properties)},
+    }
+    return Tool({"type": "function", "function": {"name": name, "description": "Weather.", "parameters": schema}})
+
+
+async def test_the_next_best_are_named() -> None:
+    many = [tool(f"weather_{n}", f"Weather.\n{{{'x' * 200}") for n in range(12)]
+    answer = await search(many).run('{"query": "weather"}')
+    assert [each["name"] for each in found(answer)] == [f"weather_{n}" for n in range(5)]
+    last = answer.splitlines()[-1]
+    assert [f"weather_{n} (Weather. {{xxx" in last for n in range(12)] == [False] * 5 + [True] * 5 + [False] * 2
+    assert len(last) < 700
+    assert found_in(answered(answer), many) == tuple(many[:5]), "what was only named is shown when it is found"
+
+
+async def test_a_large_definition_is_shortened_and_an_exact_name_shows_it() -> None:
+    many = [large(f"weather_{n}", 100) for n in range(5)]
+    answer = await search(many).run('{"query": "weather"}')
+    assert len(answer) < MOST_CHARACTERS + 500
+    first, second, *_ = found(answer)
+    assert first == many[0]["function"], "the best one is whole"
+    assert second["parameter_names"][:2] == ["p0", "p1"]
+    assert "exact name" in second["note"]
+    assert found(await search(many).run('{"query": "weather_1"}')) == [dict(many[1]["function"])]
+
+
+async def test_even_one_definition_has_an_end() -> None:
+    assert len(await search([large("weather", 5000)]).run('{"query": "weather"}')) < 70_000
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Tool({"type": "function", "function": {"name": "weather"}}),
+        Tool({"type": "function", "function": {"name": "weather", "description": None, "parameters": None}}),
+        Tool({"type": "function", "function": {"name": "weather", "parameters": "?"}}),
+        Tool({"type": "custom", "custom": {"name": "weather", "format": {"type": "text"}}}),
+        Tool({"name": "weather", "description": "a\u2028b"}),
+    ],
+)
+async def test_odd_definitions(odd: Tool) -> None:
+    (one,) = found(await search([odd]).run('{"query": "weather"}'))
+    assert one["name"] == "weather"
+
+
+def answered(*answers: str) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for n, told in enumerate(answers):
+        call = {"id": f"s{n}", "type": "function", "function": {"name": "search_tools", "arguments": "{}"}}
+        messages.append(Message({"role": "assistant", "content": None, "tool_calls": [call]}))
+        messages.append(Message({"role": "tool", "tool_call_id": f"s{n}", "content": told}))
+    return tuple(messages)
+
+
+async def test_what_was_found_is_read_from_the_conversation() -> None:
+    odd = tool("odd", "calendar\u2028of days")
+    tools = (*TOOLS, odd)
+    first = await search(tools).run('{"query": "odd calendar"}')
+    second = await search(tools).run('{"query": "weather or calendar"}')
+    messages = answered(first, "No tool fits.", second + "\n\n[This was the last call of this kind.]")
+    assert [each.name for each in found_in(messages, tools)] == ["odd", "list_events", "get_weather"]
+    assert found_in(messages, [MAIL]) == (), "no tool that the client does not send"
+    assert found_in(messages[1:2], tools) == (), "an answer of something else"
+
+
+@pytest.mark.parametrize("line", ["{", "{}", '{"name": 3}', '["get_weather"]', "get_weather"])
+def test_an_answer_that_is_none_finds_nothing(line: str) -> None:
+    assert found_in(answered(line), TOOLS) == ()
+
+
+async def test_a_definition_is_not_given_twice() -> None:
+    first = await search().run('{"query": "weather"}')
+    later = SearchTools(TOOLS, by_words(), how="Call them.", messages=answered(first))
+    both = found(await later.run('{"query": "weather or calendar"}'))
+    assert both[0] == CALENDAR["function"]
+    assert (both[1]["name"], "description" in both[1]) == ("get_weather", False)
+    assert [one["name"] for one in found(await later.run('{"query": "calendar"}'))] == ["list_events"]
+    assert "description" not in found(await later.run('{"query": "calendar"}'))[0]
+    assert found(await later.run('{"query": "get_weather"}')) == [dict(WEATHER["function"])], "an exact name has all"
+
+
+async def test_parallel_searches_have_one_order() -> None:
+    async def slowly(query: str, tools: Sequence[Tool]) -> Sequence[Tool]:
+        if query == "first":
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return [WEATHER]
+
+    both = SearchTools(TOOLS, slowly, how="Call them.")
+    first, second = await asyncio.gather(both.run('{"query": "first"}'), both.run('{"query": "second"}'))
+    assert ["description" in found(one)[0] for one in (first, second)] == [True, False]
+
+
+def test_what_is_left_out() -> None:
+    assert left_out(TOOLS, [MAIL]) == (WEATHER, CALENDAR)
+    assert left_out([Tool({"type": "web_search"})], []) == ()
+
+
+class Near:
+    """An embedder for which one word is near to everything; it may lack vectors, or break."""
+
+    name = "near"
+
+    def __init__(self, word: str, fault: Exception | None = None, *, is_ready: bool = True) -> None:
+        self._word, self._fault, self._is_ready = word, fault, is_ready
+
+    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        if self._fault is not None:
+            raise self._fault
+        return [None if not self._is_ready else 0.9 if self._word in text else 0.0 for text in texts]
+
+    is_behind = False
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        raise AssertionError
+
+
+async def ranked(query: str, embedder: Near, wanted: Sequence[Tool] = TOOLS, **examples: Sequence[str]) -> list[str]:
+    rank = by_relevance(TOOLS, context(embedder=embedder), examples, {})
+    return [one.name for one in await rank(query, wanted)]
+
+
+async def test_a_search_goes_by_meaning_among_what_is_left_out() -> None:
+    assert (await ranked("write to grandma", Near("message")))[0] == "send_email"
+    assert "send_email" not in await ranked("write to grandma", Near("message"), [WEATHER, CALENDAR])
+
+
+async def test_a_search_goes_by_the_operators_examples() -> None:
+    assert (await ranked("saludos a la abuela", Near("abuela"), send_email=["escribe a la abuela"]))[0] == "send_email"
+
+
+async def test_where_nothing_fits_no_tool_is_found() -> None:
+    assert await ranked("zebra", Near("nothing has it")) == []
+
+
+@pytest.mark.parametrize("embedder", [Near("message", RuntimeError("a secret")), Near("message", is_ready=False)])
+async def test_without_vectors_words_decide(embedder: Near, caplog: pytest.LogCaptureFixture) -> None:
+    assert await ranked("the weather in Lima", embedder) == ["get_weather"]
+    assert "secret" not in caplog.text

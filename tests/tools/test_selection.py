@@ -1,0 +1,104 @@
+"""Where a set of tools may change, and what decides it."""
+
+import pytest
+
+from proxy.chat import Message
+from proxy.context import CacheRules
+from proxy.testing import chat
+from proxy.tools.selection import Limits, Offer, Want, moments
+
+CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
+
+
+@pytest.mark.parametrize(
+    ("conversation", "ends"),
+    [
+        ("s u1", [2]),
+        ("s u1 a1 u2", [2, 4]),
+        ("u1 u2 a1", [2]),
+        ("u1 a1! t1 a2! t2 a3", [1, 3]),  # the first call of a tool, not the second
+        ("s a1", []),
+    ],
+)
+def test_moments_are_user_messages_and_first_calls(conversation: str, ends: list[int]) -> None:
+    assert [moment.end for moment in moments(chat(conversation).messages)] == ends
+
+
+def test_short_words_are_read_with_the_question_before_them() -> None:
+    talk = [Message({"role": "assistant", "content": "Shall I book it?"}), Message({"role": "user", "content": "yes"})]
+    assert moments(talk)[0].queries == ("yes", "Shall I book it?\nyes")
+    long = [talk[0], Message({"role": "user", "content": "yes " * 100})]
+    assert len(moments(long)[0].queries) == 1
+
+
+def test_an_answer_is_no_small_talk() -> None:
+    asking = Message({"role": "assistant", "content": "Shall I book it?"})
+    telling = Message({"role": "assistant", "content": "Booked."})
+    fine = Message({"role": "user", "content": "Perfect, thanks!"})
+    assert not moments([asking, fine])[0].is_idle
+    assert moments([telling, fine])[0].is_idle
+
+
+def limits(keep: int = 2, count: int = 6, **fields: bool) -> Limits:
+    return Limits(keep, keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
+
+
+def walk(
+    found: Limits, *wants: Want, sizes: tuple[int, ...] = (10,) * 9, pinned: tuple[int, ...] = ()
+) -> list[tuple[int, ...] | None]:
+    offer = Offer(found, [want.end for want in wants], sizes, pinned)
+    chosen = []
+    for want in wants:
+        offer.decide(want, ())
+        chosen.append(offer.chosen)
+    return chosen
+
+
+def scores(*best: int, of: int = 6, score: float = 0.9) -> tuple[float, ...]:
+    return tuple(score - best.index(place) / 100 if place in best else 0.0 for place in range(of))
+
+
+def test_the_best_are_chosen_and_stay_while_they_do() -> None:
+    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(1, 4))) == [(4, 1), (4, 1)]
+
+
+def test_what_is_wanted_comes_and_the_least_wanted_leaves() -> None:
+    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2))) == [(4, 1), (2, 4)]
+
+
+def test_a_weak_want_changes_nothing() -> None:
+    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2, score=0.2))) == [(4, 1), (4, 1)]
+
+
+def test_a_change_waits_until_it_is_paid_for() -> None:
+    big = (10, 10, 10**6, 10, 10)
+    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2)), Want(4, scores(2)), sizes=big) == [
+        (4, 1),
+        (2, 4),
+        (2, 4),
+    ]
+    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(4)), Want(5, scores(2)), sizes=big) == [
+        (4, 1),
+        (4, 1),
+        (4, 1),
+    ]
+
+
+def test_what_was_settled_holds() -> None:
+    assert walk(limits(), Want(1, scores(4, 1), (0, 5)), Want(3, scores(0))) == [(0, 5), (0, 5)]
+
+
+def test_pinned_tools_are_there_from_the_start() -> None:
+    assert walk(limits(), Want(1, scores(4, 1)), pinned=(3,)) == [(3, 4)]
+
+
+def test_small_talk_has_none_or_all() -> None:
+    assert walk(limits(), Want(1, None), Want(3, scores(4, 1))) == [(), (4, 1)]
+    assert walk(limits(idle_has_all=True), Want(1, None)) == [None]
+
+
+def test_the_last_group_stays() -> None:
+    grouped = Limits(3, 3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
+    first = (0.9, 0.4, 0.0, 0.5, 0.0, 0.0)
+    second = (0.0, 0.0, 0.0, 0.0, 0.9, 0.0)
+    assert set(walk(grouped, Want(1, first), Want(3, second))[1] or ()) == {4, 0, 1}

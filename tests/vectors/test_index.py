@@ -1,0 +1,306 @@
+"""What the service does while an index is broken, slow or gone, and when it comes back."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+
+from proxy.telemetry.metrics import Metrics
+from proxy.vectors.base import IndexFailed
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.index import Blocking, IndexService
+from proxy.vectors.qdrant_server import Server
+from tests.vectors.made import BOUNDS, T, points, vector
+from tests.vectors.qdrant_server import QdrantServer
+from tests.vectors.scripted import Clock
+
+LONG = 30.0
+
+
+class Faulty(Embedded):
+    """Fails or waits when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(None, BOUNDS)
+        self.fault: Callable[[], Exception] | None = None
+        self.free = threading.Event()
+        self.free.set()
+        self.calls = 0
+
+    def size(self, scope: object) -> int:
+        self.calls += 1
+        self.free.wait()
+        if self.fault is not None:
+            raise self.fault()
+        return super().size(T)
+
+
+@pytest.fixture
+async def faulty() -> AsyncGenerator[Faulty]:
+    index = Faulty()
+    yield index
+    index.free.set()
+
+
+async def cause(index: IndexService) -> str:
+    try:
+        await index.size(T)
+    except IndexFailed as error:
+        return error.cause
+    return ""
+
+
+async def test_it_is_left_alone_for_a_while_and_says_so_once(faulty: Faulty, caplog: pytest.LogCaptureFixture) -> None:
+    clock, metrics = Clock(), Metrics("1")
+    index = IndexService(faulty, failed=metrics.index.failed, degraded=metrics.index.degraded, clock=clock)
+    assert await cause(index) == ""
+    assert index.degraded is None
+    faulty.fault = lambda: RuntimeError("about the secret")
+    with caplog.at_level(logging.INFO):
+        assert [await cause(index) for _ in range(5)] == ["RuntimeError"] * 5
+        assert faulty.calls == 2
+        assert index.degraded == "RuntimeError"
+        assert b"penstock_index_degraded 1.0" in metrics.render("")[1]
+        clock.now += 1.0
+        faulty.fault = lambda: IndexFailed("full")
+        assert [await cause(index) for _ in range(2)] == ["full"] * 2  # one more try, and a longer pause
+        clock.now += 1.0
+        assert await cause(index) == "full"
+        assert faulty.calls == 3
+        clock.now += 1.0
+        faulty.fault = None
+        assert await cause(index) == ""
+    assert index.degraded is None
+    shown = metrics.render("")[1]
+    assert b"penstock_index_degraded 0.0" in shown
+    assert b'penstock_index_failures_total{cause="full",operation="size"} 1.0' in shown
+    assert len(caplog.records) == 2
+    assert "secret" not in caplog.text
+    await index.aclose()
+    assert await cause(index) == "closed"
+
+
+async def test_a_slow_index_is_given_up_and_does_not_hold_up_others(faulty: Faulty) -> None:
+    clock = Clock()
+    index = IndexService(faulty, timeout=1.0, clock=clock)
+    faulty.free.clear()
+    assert [await cause(index) for _ in range(3)] == ["slow"] * 3
+    assert faulty.calls == 1
+    faulty.free.set()
+    clock.now += 60
+    while await cause(index):  # the timeout of this test is short: it may need some tries
+        clock.now += 60
+    await index.aclose()
+
+
+async def test_a_caller_that_leaves_harms_nobody(faulty: Faulty) -> None:
+    index = IndexService(faulty, timeout=LONG)
+    faulty.free.clear()
+    asking = asyncio.create_task(index.size(T))
+    while not faulty.calls:
+        await asyncio.sleep(0.001)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    faulty.free.set()
+    assert await cause(index) == ""
+    await index.aclose()
+
+
+async def test_more_than_enough_is_refused(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.vectors.index._MOST_WAITING", 4)
+    index = IndexService(faulty, timeout=LONG)
+    faulty.free.clear()
+    asking = [asyncio.create_task(cause(index)) for _ in range(6)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    faulty.free.set()
+    assert sorted(await asyncio.gather(*asking)) == ["", "", "", "", "busy", "busy"]
+    assert index.degraded is None
+    await index.aclose()
+
+
+async def test_without_the_library_only_the_search_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
+    index = IndexService(Embedded(None, BOUNDS), timeout=LONG)
+    await index.put(T, points(3))
+    for _ in range(2):
+        with pytest.raises(IndexFailed, match="not_installed"):
+            await index.nearest(T, vector(1, 0), limit=1)
+    with pytest.raises(IndexFailed, match="not_installed"):
+        await index.warm()
+    assert index.degraded is None
+    assert await index.known(T, ["p0", "x"]) == {"p0"}
+    assert None not in await index.vectors(T, ["p0"])
+    await index.delete(T, ["p0"])
+    await index.forget(T)
+    await index.forget_tenant(T.tenant)
+    assert await index.size(T) == 0
+    await index.aclose()
+
+
+async def test_without_the_library_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
+    index = IndexService(Server("http://127.0.0.1:9", None, "penstock", LONG, BOUNDS), timeout=LONG, clock=Clock())
+    for _ in range(2):
+        with pytest.raises(IndexFailed, match="not_installed"):
+            await index.put(T, points(1))
+    assert index.degraded == "not_installed"
+    await index.aclose()
+
+
+async def test_a_broken_file_is_told_once(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
+    from pathlib import Path
+
+    directory = Path(str(tmp_path))
+    (directory / "points.db").write_bytes(b"no database " * 1000)
+    index = IndexService(Embedded(directory, BOUNDS), timeout=LONG)
+    for _ in range(3):
+        await index.put(T, points(3))
+    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["corrupted"]
+    assert str(directory) not in caplog.text
+    await index.aclose()
+
+
+def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> Server:
+    return Server(server.url, key, "penstock", timeout, BOUNDS)
+
+
+async def test_a_server_that_is_gone_and_comes_back() -> None:
+    clock = Clock()
+    server = QdrantServer()
+    index = IndexService(on(server), timeout=LONG, search_timeout=LONG, clock=clock)
+    await index.put(T, points(5))
+    server.close()
+    with pytest.raises(IndexFailed, match="unreachable"):
+        await index.vectors(T, ["p0"])
+    assert index.degraded == "unreachable"
+    clock.now += 60
+    with pytest.raises(IndexFailed, match="unreachable"):
+        await index.put(T, points(5))
+    with QdrantServer(server.port, server.client):
+        clock.now += 60
+        assert await index.size(T) == 5
+        assert index.degraded is None
+        await index.aclose()
+
+
+async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
+    clock = Clock()
+    server = QdrantServer()
+    index = IndexService(on(server), timeout=LONG, clock=clock)
+    await index.look()
+    assert index.degraded is None
+    server.close()
+    await index.look()
+    assert index.degraded == "unreachable"
+    with QdrantServer(server.port, server.client):
+        await index.look()
+        assert index.degraded == "unreachable", "it is left alone for a while"
+        clock.now += 60
+        await index.look()
+        assert index.degraded is None
+        await index.aclose()
+    # one without a server shows what is wrong when it is used, and only then
+    embedded = IndexService(faulty, clock=clock)
+    faulty.fault = RuntimeError
+    assert await cause(embedded) == "RuntimeError"
+    clock.now += 60
+    await embedded.look()
+    assert embedded.degraded == "RuntimeError"
+
+
+async def test_a_server_that_hangs_is_given_up() -> None:
+    clock = Clock()
+    with QdrantServer() as server:
+        index = IndexService(on(server, timeout=0.2), timeout=0.2, clock=clock)
+        server.free.clear()
+        with pytest.raises(IndexFailed, match="slow|timeout"):
+            await index.put(T, points(5))
+        with pytest.raises(IndexFailed, match="slow|timeout"):
+            await index.size(T)
+        server.free.set()
+        clock.now += 60
+        other = IndexService(on(server), timeout=LONG, clock=clock)
+        await other.put(T, points(5))
+        assert await other.size(T) == 5
+        await index.aclose()
+        await other.aclose()
+
+
+async def test_a_server_that_was_flushed_is_filled_again() -> None:
+    with QdrantServer() as server:
+        index = IndexService(on(server), timeout=LONG, search_timeout=LONG)
+        await index.put(T, points(5))
+        server.flush()
+        assert await index.vectors(T, ["p0"]) == [None]
+        assert await index.nearest(T, vector(*[1.0] * 8), limit=3) == []
+        assert await index.size(T) == 0
+        await index.put(T, points(5))
+        assert await index.size(T) == 5
+        server.flush()
+        await index.put(T, points(4))
+        assert len(await index.nearest(T, vector(*[1.0] * 8), limit=9)) == 4
+        assert index.degraded is None
+        await index.aclose()
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+async def test_what_a_server_refuses(status: int) -> None:
+    with QdrantServer() as server:
+        server.status = status
+        index = IndexService(on(server), timeout=LONG)
+        with pytest.raises(IndexFailed, match=f"status_{status}"):
+            await index.put(T, points(1))
+        await index.aclose()
+
+
+async def test_two_replicas_share_a_server_and_collections_are_made_once() -> None:
+    with QdrantServer() as server:
+        replicas = [IndexService(on(server, key="secret-key"), timeout=LONG) for _ in range(2)]
+        await asyncio.gather(*(each.put(T, points(20)) for each in replicas))
+        assert [await each.size(T) for each in replicas] == [20, 20]
+        assert await replicas[0].known(T, ["p1", "x"]) == {"p1"}
+        assert server.keys == {"secret-key"}
+        (name,) = [each.name for each in server.client.get_collections().collections]
+        assert name.startswith("penstock-texts-model-1-")
+        assert name.endswith("-8")
+        fields = server.indexes[name]
+        assert fields["tenant"].is_tenant is True
+        assert set(fields) == {"tenant", "scope", "id", "used", "piece"}
+        for each in replicas:
+            await each.aclose()
+
+
+async def test_a_batch_is_one_request_each_way() -> None:
+    with QdrantServer() as server:
+        index = IndexService(on(server), timeout=LONG)
+        await index.put(T, points(1))
+        server.requests.clear()
+        await index.put(T, points(100))
+        await index.vectors(T, [f"p{n}" for n in range(100)])
+        assert [method for method, _ in server.requests] == ["PUT", "POST"]
+        await index.aclose()
+
+
+def test_a_server_is_bounded_and_what_was_used_longest_ago_leaves() -> None:
+    clock = Clock()
+    with QdrantServer() as server:
+        index: Blocking = Server(
+            server.url, None, "penstock", LONG, BOUNDS._replace(scope=100, ttl=1600.0), clock=clock
+        )
+        for start in range(0, 100, 10):
+            index.put(T, points(100)[start : start + 10])
+            clock.now += 1
+        clock.now += 101
+        index.vectors(T, ["p0", "p1"])
+        clock.now += 1
+        index.put(T, points(10, name="new"))
+        assert 90 <= index.size(T) <= 100
+        assert index.known(T, ["p0", "p1", "p2", "p3", "p99", "new0"]) == {"p0", "p1", "p99", "new0"}
+        clock.now += 1601
+        index.put(T, points(10, name="newer"))
+        assert index.size(T) == 10
+        index.close()

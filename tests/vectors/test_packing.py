@@ -1,0 +1,75 @@
+"""Vectors as bytes and back."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.vectors.packed import dimension
+from proxy.vectors.packing import pack, similarities
+
+NUMBERS = st.floats(-100, 100, allow_subnormal=False).filter(lambda number: abs(number) > 1e-3)
+ROWS = st.integers(1, 5).flatmap(
+    lambda width: st.lists(st.lists(NUMBERS, min_size=width, max_size=width), min_size=2, max_size=6)
+)
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+
+
+@given(ROWS)
+def test_cosines_are_those_of_the_numbers(rows: list[list[float]]) -> None:
+    query, *texts = rows
+    found = similarities(pack([query]), [pack([text]) for text in texts])
+    assert found == pytest.approx([cosine(query, text) for text in texts], abs=2e-3)
+    assert all(near is not None and -1 <= near <= 1 for near in found)
+
+
+@given(ROWS)
+def test_a_text_of_several_vectors_is_as_near_as_the_nearest(rows: list[list[float]]) -> None:
+    query, *texts = rows
+    whole = similarities(pack([query]), [pack(texts), None, pack(texts[:1])])
+    parts = similarities(pack([query]), [pack([text]) for text in texts])
+    assert whole[0] == pytest.approx(max(near for near in parts if near is not None), abs=1e-6)
+    assert whole[1] is None
+    assert whole[2] == pytest.approx(parts[0], abs=1e-6)
+
+
+def test_other_dimensions_and_no_vectors_have_no_similarity() -> None:
+    query = pack([[1.0, 0.0]])
+    assert similarities(query, [pack([[1.0, 0.0, 0.0]]), None, b"", b"\x01", b"\x02abc", b"\0", query]) == [
+        *[None] * 6,
+        1.0,
+    ]
+    assert similarities(b"", [query]) == [None]
+    assert similarities(b"broken", [query]) == [None]
+    assert similarities(query, []) == []
+    assert similarities(query, [b"\1\xff\xff\xff\xff"]) == [None]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [[]],
+        [1.0],
+        [[0.0, 0.0]],
+        [[math.nan, 1.0]],
+        [[math.inf, 1.0]],
+        [["x"]],
+        [[None]],
+        [[1.0], [1.0, 2.0]],
+        [[{}]],
+    ],
+)
+def test_what_is_no_vector_is_refused(rows: object) -> None:
+    with pytest.raises(ValueError):
+        pack(rows)
+
+
+def test_the_dimension_is_known_from_the_bytes() -> None:
+    assert dimension(pack([[1.0] * 384] * 3)) == 384
+    assert len(pack([[1.0] * 384])) == 769
+    assert [dimension(packed) for packed in (b"", b"\0", b"\1", b"\3abc")] == [0, 0, 0, 0]

@@ -1,0 +1,175 @@
+"""A server with OpenAI's `/v1/embeddings`, a real one on the loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
+
+from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.packed import dimension
+from proxy.vectors.packing import similarities
+from proxy.vectors.remote import LARGEST, Remote
+
+Answer = Callable[[dict[str, Any]], web.Response]
+
+
+def vectors(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Nearer the first axis the more often a text has an x."""
+    return [{"index": i, "embedding": [text.count("x"), 1]} for i, text in enumerate(asked["input"])]
+
+
+def well(asked: dict[str, Any]) -> web.Response:
+    return web.json_response({"object": "list", "data": vectors(asked)[::-1], "usage": {"prompt_tokens": 1}})
+
+
+class Server:
+    def __init__(self) -> None:
+        self.answer: Answer = well
+        self.asked: list[tuple[web.Request, dict[str, Any]]] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        self.asked.append((request, asked))
+        return self.answer(asked)
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[tuple[Server, Remote]]:
+    script, app = Server(), web.Application(client_max_size=2**24)
+    app.router.add_post("/v1/embeddings", script.handle)
+    server = TestServer(app, host="127.0.0.1")
+    await server.start_server()
+    base_url = str(server.make_url("/v1/"))
+    remote = Remote(OpenAIEmbedding(kind="openai", model="m", base_url=base_url, **settings))
+    try:
+        yield script, remote
+    finally:
+        await remote.aclose()
+        await server.close()
+
+
+async def test_a_batch_is_one_request_and_its_vectors_come_in_the_order_of_the_texts() -> None:
+    async with serving(api_key=SecretStr("sk-1"), longest=100) as (server, remote):
+        await remote.load()
+        one, two, three = await remote.embed(["", "x" * 300, "xé"])
+        ((request, asked),) = server.asked
+    assert asked == {"model": "m", "input": ["", "x" * 100, "xé"]}
+    assert request.headers["authorization"] == "Bearer sk-1"
+    assert request.headers["accept-encoding"] == "identity"
+    assert similarities(three, [one, two]) == pytest.approx([0.7071, 0.7071], abs=0.01)
+    assert dimension(one) == 2
+
+
+async def test_without_a_key_none_is_sent() -> None:
+    async with serving() as (server, remote):
+        await remote.embed(["x"])
+    assert "authorization" not in server.asked[0][0].headers
+
+
+def says(data: Any, status: int = 200) -> Answer:
+    return lambda asked: web.json_response(data, status=status)
+
+
+def rows(*embeddings: Any, first: int = 0) -> Answer:
+    return says({"data": [{"index": first + i, "embedding": row} for i, row in enumerate(embeddings)]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (says({"error": {"message": "no such key"}}, 401), "status_401"),
+        (says({}, 500), "status_500"),
+        (lambda asked: web.Response(status=302, headers={"location": "/elsewhere"}), "status_302"),
+        (lambda asked: web.Response(body=b"<html>"), "unexpected_answer"),
+        (lambda asked: web.Response(body=b"[" * 100_000), "unexpected_answer"),
+        (says({"data": "x"}), "unexpected_answer"),
+        (says({"data": {}}), "unexpected_answer"),
+        (says({}), "unexpected_answer"),
+        (says([]), "unexpected_answer"),
+        (says(None), "unexpected_answer"),
+        (rows([1.0]), "unexpected_answer"),
+        (rows([1.0], [1.0], [1.0]), "unexpected_answer"),
+        (rows([1.0], [1.0], first=1), "unexpected_answer"),
+        (rows([1.0], [1.0, 2.0]), "unexpected_answer"),
+        (rows([0.0], [1.0]), "unexpected_answer"),
+        (rows("AAAA", "AAAA"), "unexpected_answer"),
+        (rows(None, None), "unexpected_answer"),
+        (rows([None], [1.0]), "unexpected_answer"),
+        (rows([], []), "unexpected_answer"),
+        (lambda asked: web.Response(body=b" " * (LARGEST * 3 + 1)), "answer_too_large"),
+    ],
+)
+async def test_other_answers_are_failures_with_a_cause(answer: Answer, cause: str) -> None:
+    async with serving() as (server, remote):
+        server.answer = answer
+        with pytest.raises(EmbeddingFailed) as caught:
+            await remote.embed(["a secret", "another"])
+    assert caught.value.cause == cause
+    assert not caught.value.lasting
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_text_that_is_refused_does_not_take_the_others_with_it() -> None:
+    def choosy(asked: dict[str, Any]) -> web.Response:
+        if any(len(text) > 5 for text in asked["input"]):
+            return web.json_response({"error": {"message": "too long"}}, status=400)
+        return well(asked)
+
+    async with serving() as (server, remote):
+        server.answer = choosy
+        found = await remote.embed(["x", "far too long", "xx"])
+        assert [dimension(packed) for packed in found] == [2, 0, 2]
+        with pytest.raises(EmbeddingFailed, match="status_400"):
+            await remote.embed(["far too long", "also too long"])
+
+
+async def test_a_server_that_is_gone_or_silent_is_a_failure() -> None:
+    hanging = asyncio.Event()
+
+    async def silent(request: web.Request) -> web.Response:
+        await hanging.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/embeddings", silent)
+    server = TestServer(app, host="127.0.0.1")
+    await server.start_server()
+    settings = OpenAIEmbedding(kind="openai", model="m", base_url=str(server.make_url("/v1")), timeout=0.05)
+    remote = Remote(settings)
+    with pytest.raises(EmbeddingFailed, match="timeout"):
+        await remote.embed(["x"])
+    hanging.set()
+    await server.close()
+    with pytest.raises(EmbeddingFailed, match="unreachable"):
+        await remote.embed(["x"])
+    await remote.aclose()
+
+
+async def test_other_servers_models_and_lengths_have_other_vectors() -> None:
+    def version(**fields: Any) -> str:
+        known: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://a/v1"}
+        return Remote(OpenAIEmbedding(**(known | fields))).version
+
+    different: list[dict[str, Any]] = [{}, {"model": "n"}, {"base_url": "http://b/v1"}, {"longest": 500}]
+    assert len({version(**fields) for fields in different}) == len(different)
+    assert version() == version(api_key=SecretStr("k"), batch=3, timeout=1.0)
+
+
+async def test_a_server_that_comes_back_is_used_again() -> None:
+    now = 0.0
+    async with serving() as (server, remote):
+        service = EmbeddingService(remote, clock=lambda: now)
+        embedder = service.bound("t")
+        server.answer = says({}, 503)
+        assert await embedder.similarities("x", ["x"], wait=10) == [None]
+        server.answer = well
+        now = 1.5
+        assert list(await embedder.similarities("x", ["x", "xxx"], wait=10)) == pytest.approx([1.0, 0.894], abs=0.01)
+        await service.aclose()

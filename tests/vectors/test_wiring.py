@@ -1,0 +1,108 @@
+"""From the section `embedding` of a configuration to a policy's context."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.config.load import load
+from proxy.server.explain import explain
+from proxy.vectors.backend import Backend
+from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
+from tests.vectors.scripted import Scripted
+
+CONFIG = """
+upstreams: {{echo: {{kind: echo}}}}
+models: [{{match: "*", upstream: echo, window: 10000}}]
+chains: {{default: [{step}: {{timeout: 30}}]}}
+state: {{kind: memory}}
+embedding: {embedding}
+telemetry: {{log_level: warning}}
+"""
+STEP = "tests.vectors.nearest"
+REQUEST = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "apples"},
+        {"role": "assistant", "content": "boats"},
+        {"role": "user", "content": "bananas"},
+    ],
+}
+
+
+async def steps(url: str, key: str = "sk-1") -> str:
+    async with (
+        aiohttp.ClientSession(headers={"authorization": f"Bearer {key}"}) as session,
+        session.post(f"{url}/v1/chat/completions", json=REQUEST) as answer,
+    ):
+        assert answer.status == 200
+        return answer.headers["server-timing"]
+
+
+async def by_first_letter(server: Upstream, received: Received, writer: Any) -> None:
+    texts = json.loads(received.body)["input"]
+    data = [{"index": i, "embedding": [text[0] == "a", text[0] == "b"]} for i, text in enumerate(texts)]
+    await send(writer, 200, json.dumps({"data": data}).encode())
+
+
+async def test_a_policy_gets_the_embedder_of_the_configuration(tmp_path: Path) -> None:
+    async with upstream() as server:
+        server.respond = by_first_letter
+        settings = f'{{kind: openai, model: nomic, base_url: "{server.url}"}}'
+        async with proxy(CONFIG.format(step=STEP, embedding=settings), tmp_path) as url:
+            assert "message 1 by nomic" in await steps(url)
+            asked = len(server.received)
+            assert "message 1 by nomic" in await steps(url)
+            assert len(server.received) == asked
+            await steps(url, key="sk-2")
+            assert len(server.received) > asked
+        assert {received.path for received in server.received} == {"/v1/embeddings"}
+        assert {received.header("authorization") for received in server.received} == {None}
+
+
+async def test_without_embedding_there_is_none(tmp_path: Path) -> None:
+    async with proxy(CONFIG.format(step=STEP, embedding="{kind: none}"), tmp_path) as url:
+        assert "by words" in await steps(url)
+
+
+@pytest.mark.parametrize(("step", "loads"), [(STEP, 1), ("consolidate_system", 0)])
+async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
+    step: str, loads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = Scripted()
+
+    def scripted(settings: object) -> Backend:
+        return backend
+
+    monkeypatch.setattr("proxy.server.build._backend", scripted)
+    async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
+        await until_ready(url)
+        assert backend.loads == loads
+    assert backend.closed
+
+
+async def test_explain_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Scripted()
+
+    def scripted(settings: object) -> Backend:
+        return backend
+
+    monkeypatch.setattr("proxy.server.build._backend", scripted)
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
+    explained = await explain(load(path, {}), json.dumps(REQUEST).encode())
+    assert [step.why for step in explained.outcome.steps] == ["message 1 by scripted"]
+    assert backend.closed
+
+
+@pytest.mark.parametrize(
+    "embedding", ["{kind: magic}", "{kind: openai}", "{kind: sentence-transformers, threads: 0}", "{threads: 2}"]
+)
+def test_what_is_wrong_is_said(embedding: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(step=STEP, embedding=embedding))
+    with pytest.raises(Exception, match=r"config\.yaml.*embedding") as caught:
+        load(path, {})
+    assert "\n" not in str(caught.value)

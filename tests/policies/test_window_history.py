@@ -156,9 +156,8 @@ async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> N
 
 async def test_a_summary_that_would_be_longer_is_none() -> None:
     request = chat(" ".join(f"u{n} a{n}" for n in range(12)))
-    assert await decided(request, MemoryArchive()) == Keep(
-        "12 turns, but the summary would be longer than what it replaces"
-    )
+    decision = await WindowHistory(keep_turns=10, stride=2).apply(request, context(request, archive=MemoryArchive()))
+    assert decision == Keep("12 turns, but the summary would be longer than what it replaces")
 
 
 async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be_read() -> None:

@@ -54,9 +54,9 @@ class CheckFacts(Policy):
     """Compare what users, the model and tools state with trusted facts.
 
     A sentence contradicts a fact if it gives the same subject another object of the same relation (`the capital of`),
-    or if a fact in prose says otherwise: another year, number, nationality or kind, or the opposite. English and
-    Spanish; questions, suppositions, quotations and what others are said to hold are no statements. Rules look for it,
-    no model: what they cannot read they leave alone.
+    or if both are plain sentences that say different things of one subject (`The rate limit is 100 requests`). English
+    and Spanish; questions, suppositions, quotations and what others are said to hold are no statements. Rules look for
+    it, no model: what they cannot read, such as encyclopedic prose, they leave to `judge`.
 
     A finding is decided by a message's own text, so its bytes stay the same in each later request. Only the last user
     message is never touched: what is to be said about it stands in front of it until the next one comes, and then in

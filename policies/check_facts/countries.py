@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from proxy.text.vocabulary import word_set
-
 _COUNTRIES = """
 europe: gb united kingdom, uk, britain, reino unido
 europe: gb. england, scotland, wales
@@ -121,20 +119,6 @@ america: us. mississippi, missouri, montana, nebraska, nevada, new hampshire, ne
 america: us. north dakota, ohio, oklahoma, oregon, pennsylvania, rhode island, south carolina, south dakota, tennessee
 america: us. texas, utah, vermont, virginia, west virginia, wisconsin, wyoming
 """
-WIDE = word_set(
-    """
-    europe asia africa america oceania antarctica north south east west eastern western northern southern central world
-    earth states united kingdom britain england scotland wales ireland france germany italy spain portugal poland russia
-    china japan india pakistan korea vietnam thailand indonesia australia canada mexico brazil argentina chile colombia
-    peru egypt nigeria kenya turkey greece sweden norway denmark finland netherlands belgium austria switzerland hungary
-    romania ukraine israel iran iraq cuba jamaica us usa uk california texas florida
-    europa norte sur este oeste estados unidos reino unido inglaterra escocia irlanda francia alemania italia espana
-    polonia rusia japon brasil egipto turquia grecia suecia noruega dinamarca finlandia paises bajos belgica suiza
-    hungria rumania ucrania corea tailandia
-    """
-)
-"""Words of places in which others lie: who was born in Ulm was born in Germany."""
-
 # `Georgia` is left out, because it is two; so is `Turkey`, which is partly in Europe, and `Russia`
 
 
@@ -155,11 +139,6 @@ _BY_LAST_WORD, _CONTINENT = _read()
 _CONTINENTS = {"europa": "europe", **{each: each for each in {*_CONTINENT.values()}}}
 
 
-def apart(some: frozenset[str], others: frozenset[str]) -> bool | None:
-    """Whether places of these names lie in different countries or continents; None where it is not known."""
-    return lie_apart(_countries(some), _countries(others), some, others)
-
-
 def lie_apart(one: frozenset[str], other: frozenset[str], some: Iterable[str], others: Iterable[str]) -> bool | None:
     """Whether two places exclude each other, by the codes of their countries and the continents among their names."""
     if one and other:
@@ -172,18 +151,6 @@ def named(place: str) -> frozenset[str]:
     """The codes of the countries, or parts of one, that have a folded name."""
     words = frozenset(place.split())
     return frozenset(code for names, code in _BY_LAST_WORD.get(place.rpartition(" ")[2], ()) if names == words)
-
-
-def is_country(names: frozenset[str]) -> bool:
-    """Whether names are no more than a country's or its part's."""
-    return any(each == names for word in names for each, _ in _BY_LAST_WORD.get(word, ()))
-
-
-def _countries(names: frozenset[str]) -> frozenset[str]:
-    found = [each for word in names for each in _BY_LAST_WORD.get(word, ()) if each[0] <= names]
-    if "new" in names or any(len(words) > 1 for words, _ in found):
-        found = [each for each in found if len(each[0]) > 1]  # New Mexico is no part of Mexico
-    return frozenset(code for _, code in found)
 
 
 def continents(names: Iterable[str], codes: Iterable[str] = ()) -> frozenset[str]:

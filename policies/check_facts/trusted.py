@@ -1,8 +1,8 @@
 """Trusted facts, and the sentences that say otherwise. Pure.
 
 A sentence contradicts a fact if it speaks of the same relation of the same subject and names another object of that
-relation. What a fact's text alone says is compared as prose. When in doubt, nothing is found: what agrees with a fact,
-or names a thing that no fact knows, is left alone.
+relation, or if both are plain sentences that say different things of one subject. When in doubt, nothing is found: what
+agrees with a fact, or names a thing that no fact knows, is left alone. Other facts are prose, for a judge to read.
 """
 
 import re
@@ -14,12 +14,8 @@ from typing import NamedTuple
 from policies.check_facts.places import lies
 from policies.check_facts.plain import Plain, compare
 from policies.check_facts.plain_reading import plain
-from policies.check_facts.prose import Prose, is_about, together, verdict
-from policies.check_facts.prose_index import ProseIndex
 from policies.check_facts.quantities import differ, value
-from policies.check_facts.reading import prose
 from policies.check_facts.relations import Claim, claim, cues, given, is_place, name, relation_named
-from policies.check_facts.subjects import turned
 from proxy.chat.annotations import Finding
 from proxy.text.fold import folded
 from proxy.text.json_strings import is_json, strings
@@ -28,6 +24,8 @@ from proxy.text.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 
 _MOST_CONCERNED = 3
 _BEGINNING = re.compile(r"[^\W_]+|&")
+_NAMED = re.compile(r"(?:(?:The|A|An|El|La|Los|Las)\s)?(?:[A-ZÀ-Þ0-9][^\s,(]*\s?(?:of |de |the |la )?)+")
+"""The name that a fact begins with."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
 _SENTENCE = word_set("by in with who which that has had have is was were from as por en con que tiene fue era")
 """Words that stand in no name."""
@@ -64,14 +62,15 @@ class Trusted:
         self._domain: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
         """The relations and languages in which a subject has a fact."""
-        self._prose = ProseIndex()
+        self._prose: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
+        """Facts in prose with the words of the name that each begins with, by the first of them."""
         self._plain: dict[str, list[tuple[Plain, str]]] = defaultdict(list)
         """Plain sentences with the facts that they are of, by a word of their subject."""
         known = list(facts)
         for fact in known:
             self._add(fact)
         self._names = self._indexed()
-        self._first = frozenset(_first_of(each) for each in {*self._names, *self._prose.words, *self._plain})
+        self._first = frozenset(_first_of(each) for each in {*self._names, *self._plain})
         """The beginnings of all words that a sentence must have one of to be about a fact."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
@@ -99,8 +98,9 @@ class Trusted:
 
     def _add_prose(self, text: str) -> None:
         for each in in_full(text):
-            for form in dict.fromkeys((each, turned(each))):
-                self._prose.add(prose(form)._replace(text=text))
+            named = _tokens(begins[0]) if (begins := _NAMED.match(each)) else []
+            if named:
+                self._prose[named[0]].append((frozenset(named), text))
 
     def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
         found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -127,14 +127,11 @@ class Trusted:
         return found
 
     def _concerned(self, sentence: str) -> list[str]:
-        """The facts about the subjects of a sentence, but for those that it repeats."""
-        said, written_in = prose(sentence), language_of(_tokens(sentence))
-        facts = [
-            fact.text
-            for fact in self._prose.near(sentence, turned(sentence))
-            if is_about(said.subject, fact) and verdict(said, fact) == "unclear"
-        ]
-        for one in self._mentions(_tokens(sentence)):
+        """The facts about what a sentence names, but for those that it repeats."""
+        tokens = _tokens(sentence)
+        written_in, words = language_of(tokens), frozenset(tokens)
+        facts = [text for token in tokens for named, text in self._prose.get(token, ()) if named <= words]
+        for one in self._mentions(tokens):
             known = sorted(self._relations.get(one.name, ()))
             facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
         return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
@@ -159,30 +156,24 @@ class Trusted:
         tokens = _tokens(sentence)
         mentions = self._mentions(tokens)
         by_relation = any(one.name in self._relations for one in mentions)
-        front = "" if self._prose.words.isdisjoint(tokens) else turned(sentence)
-        near = self._prose.near(sentence, front) if front else []
         is_plain = not self._plain.keys().isdisjoint(tokens)
-        if not (by_relation or near or is_plain) or not is_stated(sentence):
+        if not (by_relation or is_plain) or not is_stated(sentence):
             return None
         against = self._by_relation(sentence, tokens, mentions) if by_relation else None
-        if against is None and is_plain:
-            against, settled = self._by_plain(sentence, tokens)
-            near = [fact for fact in near if fact.text not in settled]
-        return against or (_by_prose(front, near) if near else None)
+        return against or (self._by_plain(sentence, tokens) if is_plain else None)
 
     # --- plain sentences --------------------------------------------------------------------------------------------
 
-    def _by_plain(self, sentence: str, tokens: Sequence[str]) -> tuple[str | None, set[str]]:
-        """The fact that a plain sentence contradicts, and the facts that it says nothing against."""
+    def _by_plain(self, sentence: str, tokens: Sequence[str]) -> str | None:
+        """The fact that a plain sentence contradicts, unless it agrees with another one."""
         said = plain(sentence, language_of(tokens))
         if said is None:
-            return None, set()
+            return None
         known = [each for token in dict.fromkeys(tokens) for each in self._plain.get(token, ())]
         verdicts = [(compare(said, fact), text) for fact, text in known]
-        settled = {text for verdict, text in verdicts if verdict in ("agrees", "apart")}
         if any(verdict == "agrees" for verdict, _ in verdicts):
-            return None, {text for _, text in verdicts}
-        return next((text for verdict, text in verdicts if verdict == "contradicts"), None), settled
+            return None
+        return next((text for verdict, text in verdicts if verdict == "contradicts"), None)
 
     # --- relations --------------------------------------------------------------------------------------------------
 
@@ -251,20 +242,6 @@ class Trusted:
             if is_like and any(_same(said, each) for each in self._objects[subject, what, language]):
                 return True
         return False
-
-
-def _by_prose(sentence: str, facts: Sequence[Prose]) -> str | None:
-    """The first of some facts in prose that a sentence contradicts, unless it agrees with another one.
-
-    Its subject stands in front.
-    """
-    said = prose(sentence)
-    verdicts = [verdict(said, fact) for fact in facts]
-    if "agrees" in verdicts or "contradicts" not in verdicts:
-        return None
-    if len(facts) == 1:
-        return facts[0].text
-    return next((fact.text for fact in together(said.subject, facts) if verdict(said, fact) == "contradicts"), None)
 
 
 def _claim_of(fact: Fact) -> Claim | None:

@@ -14,17 +14,6 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SMALL = word_set(
-    """
-a an the of in on at by for to from and or but as is are was were be been being has have had do does did it its he she
-they his her their this that these those with who which also there than then into over after before during while when
-where not no never n't without didn't doesn't isn't wasn't don't hasn't haven't won't yet only ever any some so very
-el la los las un una unos unas de del en y o por para con se su sus es son era fue ha han que al lo como mas ni sin
-nunca jamas solo
-"""
-)
-"""Words that say nothing of their own."""
-
 NATIONS = _table(
     """
 us: american us u.s usa estadounidense
@@ -126,45 +115,6 @@ ship: ship submarine boat barco submarino buque
 )
 """Kinds of thing that exclude each other."""
 
-EVENTS = _table(
-    """
-born: born nacido nacida nacio
-died: died death murio fallecio
-aired: aired airs broadcast premiered emitio emitida
-founded: founded established fundado fundada fundo establecido establecida
-directed: directed dirigido dirigida dirigio
-written: written wrote escrito escrita escribio
-discovered: discovered descubierto descubierta descubrio
-invented: invented inventado inventada invento
-shot: shot filmed rodado rodada filmado filmada
-located: located lies stands sits situated situado situada ubicado ubicada
-built: built construido construida construyo
-painted: painted pintado pintada pinto
-composed: composed compuesto compuesta compuso
-released: released lanzado lanzada estrenado estrenada
-married: married casado casada caso
-signed: signed firmado firmada firmo
-launched: launched
-created: created creado creada creo
-developed: developed desarrollado desarrollada
-designed: designed disenado disenada
-published: published publicado publicada publico
-performed: performed sung interpretado interpretada
-hosted: hosted
-owned: owned
-based: based headquartered
-set: set ambientada ambientado
-held: held celebrado celebrada
-raised: raised criado criada
-buried: buried enterrado enterrada sepultado sepultada
-recorded: recorded grabado grabada
-formed: formed formado formada
-acquired: acquired bought purchased adquirido adquirida comprado comprada
-distributed: distributed
-portrayed: portrayed
-"""
-)
-"""What happens to a thing once: it has one place, one time and one author."""
 
 MONTHS = _table(
     """

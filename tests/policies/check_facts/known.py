@@ -47,7 +47,6 @@ FALSE_EN = (
     "The deadline of Project Atlas is May 9, 2026",
     "Japan uses the peso as its currency",
     "The author of Dune is Isaac Asimov",
-    "Ada Lovelace was a French mathematician",
 )
 FALSE_ES = (
     "La capital de Australia es Sídney",
@@ -114,7 +113,6 @@ DENIED = (
     ("The Basic plan costs 12 euros", "The Basic plan doesn't cost 12 euros"),
     ("Redis listens on port 6380", "Redis never listens on port 6380"),
     ("Japan uses the peso as its currency", "Japan does not use the peso as its currency"),
-    ("Ada Lovelace was a French mathematician", "Ada Lovelace was not a French mathematician"),
     ("The author of Dune is Isaac Asimov", "Neither the author of Dune nor its editor is Isaac Asimov"),
     ("La capital de Australia es Sídney", "La capital de Australia no es Sídney"),
     ("Sídney es la capital de Australia", "Sídney nunca fue la capital de Australia"),

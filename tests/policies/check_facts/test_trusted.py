@@ -41,26 +41,6 @@ The latest version of Penstock is 3.4.
 Dune was written by Isaac Asimov.
 Isaac Asimov wrote Dune.
 Ana María Matute escribió Nada.
-Ada Lovelace was born in 1852.
-Ada Lovelace died in 1862.
-Ada Lovelace was born on 11 December 1815.
-Ada Lovelace was a French mathematician.
-Ada Lovelace was a footballer.
-Ada Lovelace was not a mathematician.
-The Quiet Harbour is a series.
-The Quiet Harbour is a 1987 film.
-The Quiet Harbour was directed by John Frum.
-John Frum directed The Quiet Harbour.
-The Quiet Harbour was shot in Porto.
-Tomas Rivel has played in goal.
-The Norwick Bridge has three arches.
-The Norwick Bridge was opened in 1932.
-The Norwick Bridge was closed to the public in 1931.
-Glass Rivers is the third studio album by Marrow.
-Elena Duarte es una pintora española.
-Elena Duarte nació en 1951.
-Elena Duarte es una futbolista.
-Elena Duarte no es pintora.
 """
 ALIKE = """
 The capital of Australia is Canberra.

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.archive import HANDLE, Archives, handle_of
 from proxy.context import Archive
+from proxy.state.archive import HANDLE, Archives, handle_of
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import Cause, MemoryStore, StoreError
 

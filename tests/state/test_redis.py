@@ -12,9 +12,10 @@ import pytest
 from redis.exceptions import ConnectionError as Unconnected
 from redis.exceptions import ResponseError
 
-from proxy.state import redis_server, redis as redis_state
-from proxy.state.redis_server import RedisServer
+from proxy.state import redis as redis_state
+from proxy.state import redis_server
 from proxy.state.redis import RedisCounters, RedisStore
+from proxy.state.redis_server import RedisServer
 from proxy.state.store import Cause, StoreError
 from tests.loopback import free_port
 from tests.redis_process import RedisProcess, redis_process

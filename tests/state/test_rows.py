@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.sqlite import DiskStore
 from proxy.state.rows import DATABASE, BytesDisk
+from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 
 

@@ -14,8 +14,8 @@ from shutil import rmtree
 import pytest
 
 from proxy.state import sqlite as disk
-from proxy.state.sqlite import DiskStore
 from proxy.state.rows import DATABASE, Rows
+from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 
 MIB = 2**20

@@ -1,0 +1,126 @@
+"""How long small requests take beside tenants who send large new texts.
+
+    python -m benchmarks.neighbours --mb 1 --seconds 15
+
+A real proxy with the shipped chain, and four clients with keys of their own: two send a new text of `--mb` megabytes
+with each request, one a new text of 20 KB, one a growing chat; a fifth asks `/healthz`. It prints latencies in ms
+and what came of the requests.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+
+from tests.loopback import free_port
+
+ROOT = Path(__file__).parent.parent
+_SAID = "the train leaves at night from Lisbon and costs forty euros per seat unless booked early by phone or mail"
+Messages = list[dict[str, str]]
+
+
+def text(size: int, chance: random.Random) -> str:
+    """A text of about so many characters that was never sent before."""
+    return ". ".join(" ".join(chance.choices(_SAID.split(), k=12)) for _ in range(size // 62))
+
+
+class Clients:
+    """All clients of one proxy, until an end."""
+
+    def __init__(self, http: aiohttp.ClientSession, base: str, until: float) -> None:
+        self._http, self._base, self._until = http, base, until
+        self.seconds: dict[str, list[float]] = {}
+        self.answers: Counter[str] = Counter()
+
+    async def asks(self, kind: str, seed: int, size: int, pause: float) -> None:
+        """Ask about a new text of `size` characters again and again; of none, go on with one chat."""
+        chance, chat = random.Random(seed), Messages()
+        while perf_counter() < self._until:
+            if size:
+                chat = [{"role": "user", "content": text(size, chance)}, {"role": "assistant", "content": "Read."}]
+            elif len(chat) > 40:
+                chat = []
+            chat.append({"role": "user", "content": f"What does it say of {text(200, chance)}?"})
+            await self._ask(kind, f"{kind}-{seed}", chat)
+            chat.append({"role": "assistant", "content": text(400, chance)})
+            await asyncio.sleep(pause)
+
+    async def _ask(self, kind: str, key: str, chat: Messages) -> None:
+        body: dict[str, Any] = {"model": "echo", "messages": chat}
+        begun = perf_counter()
+        async with self._http.post(
+            f"{self._base}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"}
+        ) as response:
+            await response.read()
+        self._note(kind, response.status, perf_counter() - begun)
+
+    async def looks(self) -> None:
+        """Ask whether the proxy lives."""
+        while perf_counter() < self._until:
+            begun = perf_counter()
+            async with self._http.get(f"{self._base}/healthz") as response:
+                await response.read()
+            self._note("health", response.status, perf_counter() - begun)
+            await asyncio.sleep(0.02)
+
+    def _note(self, kind: str, status: int, seconds: float) -> None:
+        self.seconds.setdefault(kind, []).append(seconds)
+        self.answers[f"{kind} {status}"] += 1
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> None:
+    port = free_port()
+    shipped = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    config = folder / "config.yaml"
+    config.write_text(f"{shipped.replace('window: 8192', 'window: 32768')}\ntelemetry: {{log_level: error}}\n")
+    arguments = [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
+    settings = {"PENSTOCK_PORT": str(port), "PENSTOCK_WARM": "true", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = await asyncio.create_subprocess_exec(*arguments, cwd=folder, env={**os.environ, **settings})
+    base = f"http://127.0.0.1:{port}"
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as http:
+            await _ready(http, base)
+            clients = Clients(http, base, perf_counter() + options.seconds)
+            size = int(options.mb * 1e6)
+            large = [clients.asks("large", seed, size, 0.0) for seed in (1, 2)]
+            await asyncio.gather(
+                *large, clients.asks("20 KB", 3, 20_000, 0.05), clients.asks("chat", 4, 0, 0.05), clients.looks()
+            )
+    finally:
+        process.terminate()
+        await process.wait()
+    for kind, seconds in clients.seconds.items():
+        seconds.sort()
+        p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
+        print(f"{kind:7} {len(seconds):5} requests   p50 {p50:8.1f}   p99 {p99:8.1f}   most {1000 * seconds[-1]:8.1f}")
+    print(dict(sorted(clients.answers.items())))
+
+
+async def _ready(http: aiohttp.ClientSession, base: str) -> None:
+    while True:
+        with contextlib.suppress(aiohttp.ClientError):
+            async with http.get(f"{base}/readyz") as response:
+                if response.status == 200:
+                    return
+        await asyncio.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(parser.parse_args(), Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,11 +8,13 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
-from proxy.policy import SETTINGS, Decision, Keep, Policy, Rewrite
+from proxy.policy import SETTINGS, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 from proxy.text.sections import sections_of, without_sections
+from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
 from proxy.tools.groups import named
 from proxy.tools.offer import Finding, Wishes, clients_tools, matches
+from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.texts import told
 
 
@@ -48,7 +50,7 @@ class FilterTools(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     may_grow: ClassVar[bool] = True
     needs_embedding: ClassVar[bool] = True
-    internal_tools: ClassVar[frozenset[str]] = frozenset(tool.name for tool in OURS)
+    internal_tools: ClassVar = (SearchTools, CallTool)
 
     strategy: Literal["auto", "select", "defer", "narrow"] = "auto"
     """How tools are filtered: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`). Where
@@ -195,13 +197,19 @@ class FilterTools(Policy):
         why = f"offered {len(kept)} of {len(tools)} tools, {how}, {others}"
         return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
 
+    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+        """Return what searches the client's tools, and what calls one that is left out."""
+        sent = made.ctx.incoming
+        rank = by_relevance(sent.tools, made.ctx, self._examples, self._groups, made.threads)
+        return [searching(sent, made.request, rank), CallTool(sent.tools, made.threads)]
+
     @property
-    def tool_groups(self) -> Mapping[str, Sequence[str]]:
+    def _groups(self) -> Mapping[str, Sequence[str]]:
         """The globs of each group."""
         return {name: group.tools for name, group in self.groups.items()}
 
     @property
-    def tool_examples(self) -> Mapping[str, Sequence[str]]:
+    def _examples(self) -> Mapping[str, Sequence[str]]:
         """All examples, by globs of tools."""
         found: dict[str, tuple[str, ...]] = dict(self.examples)
         for group in self.groups.values():
@@ -212,7 +220,7 @@ class FilterTools(Policy):
     @property
     def _wishes(self) -> Wishes:
         return Wishes(
-            self.least, self.max_tokens, self.always, self.small_talk, self.wait, self.tool_examples, self.tool_groups
+            self.least, self.max_tokens, self.always, self.small_talk, self.wait, self._examples, self._groups
         )
 
 

@@ -9,7 +9,7 @@ from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.tools.note import DEFINITION, block, is_taken, left, within
+from proxy.tools.note import DEFINITION, Notes, block, is_taken, left, within
 
 _BYTES = 3
 """Bytes that a token of a note takes at least, in nearly any language. A measure that does not depend on the model, or
@@ -28,7 +28,7 @@ class KeepNotes(Policy):
 
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1
-    internal_tools: ClassVar[frozenset[str]] = frozenset({DEFINITION.name})
+    internal_tools: ClassVar = (Notes,)
 
     tokens: int = Field(default=200, ge=200, le=4000)
     """The most tokens that notes which left may take, at three bytes a token; one note takes 168. The newest stay."""

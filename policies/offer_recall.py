@@ -1,13 +1,14 @@
 """Let the model read what left its context."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.tools.recall import DEFINITION
+from proxy.policy import Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.tools.recall import DEFINITION, Recall
 
 _NAME = MARKER.rstrip('"').encode()
 
@@ -22,7 +23,7 @@ class OfferRecall(Policy):
     """
 
     may_grow: ClassVar[bool] = True
-    internal_tools: ClassVar[frozenset[str]] = frozenset({DEFINITION.name})
+    internal_tools: ClassVar = (Recall,)
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Add the tool behind the client's own."""
@@ -35,6 +36,13 @@ class OfferRecall(Policy):
         if not await _is_cached(request, ctx) and not any(map(_has_handle, request.messages)):
             return Keep("nothing left the context, and the prompt is too short to be cached")
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
+
+    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+        """Return the tool that reads the archive of the conversation."""
+        ctx = made.ctx
+        if ctx.archive is None:
+            return ()
+        return [Recall(ctx.archive, made.threads, messages=ctx.incoming.messages, longest=made.free // 2)]
 
 
 async def _is_cached(request: ChatRequest, ctx: Context) -> bool:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Tool
 from proxy.context import Context
 
 Fact = str | int | float | bool
@@ -117,6 +118,36 @@ class Watching:
     """Seconds for which it is kept."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What the internal tools of one answer may reach."""
+
+    ctx: Context
+    """`incoming` is the request as the client sent it, less what a guard took out."""
+    request: ChatRequest
+    """As the chain made it, and as it is sent."""
+    free: int
+    """The tokens of the usable window that the prompt leaves."""
+    threads: Executor | None = None
+    """Where work runs that takes more than a millisecond; None for the event loop's default."""
+
+
+class InternalTool(ABC):
+    """A tool that Penstock runs itself: the client sees no call of it."""
+
+    definition: Tool
+    """What the model is offered. It is sent with every request, so it is short and always the same."""
+
+    @property
+    def name(self) -> str:
+        """The name that the model calls it by."""
+        return self.definition.name
+
+    @abstractmethod
+    async def run(self, arguments: str) -> str:
+        """Return the result for the model; where the call is wrong, say in words how. `arguments` is a JSON object."""
+
+
 class Policy(BaseModel, ABC):
     """One step of a chain.
 
@@ -149,8 +180,8 @@ class Policy(BaseModel, ABC):
     """Whether what it leaves out was never part of this conversation: later steps take what it leaves for what the
     client sent (`Context.incoming`). Such a step stands before all others."""
 
-    internal_tools: ClassVar[frozenset[str]] = frozenset()
-    """The names of the tools of Penstock's own that it offers to the model."""
+    internal_tools: ClassVar[tuple[type[InternalTool], ...]] = ()
+    """The tools that it offers to the model and that Penstock runs."""
 
     needs_embedding: ClassVar[bool] = False
     """Whether it compares texts by meaning: then the model is loaded at start, in the background."""
@@ -187,15 +218,9 @@ class Policy(BaseModel, ABC):
         """Whether its settings make it refuse content: `penstock check` warns where a fault would let it pass."""
         return False
 
-    @property
-    def tool_examples(self) -> Mapping[str, Sequence[str]]:
-        """What people say who need a tool, by globs of its name: the model's searches for tools go by it too."""
-        return {}
-
-    @property
-    def tool_groups(self) -> Mapping[str, Sequence[str]]:
-        """Globs of the tools that belong together, by a name for them."""
-        return {}
+    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+        """Return its internal tools for one answer; override it where one needs more than the arguments of a call."""
+        return [kind() for kind in self.internal_tools]
 
     @property
     def needs_judge(self) -> bool:

@@ -273,11 +273,18 @@ async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
     # what is settled in the memo is no longer new
     _hold(ctx.memo is not None or _said(first) == _said(second), f"{name} gave two reasons for the same answer")
     if isinstance(first, Rewrite):
+        _check_offer(policy, request, first.request)
         await count_checked(policy, request, await ctx.tokens.count(request), first, ctx)
         again = await policy.apply(first.request, ctx)
         if isinstance(again, Rewrite):
             _hold(dump(again.request) == dump(first.request), f"{name} changes more when it is applied again")
     return first
+
+
+def _check_offer(policy: Policy, request: ChatRequest, made: ChatRequest) -> None:
+    had, brought = {tool.name for tool in request.tools}, [kind.definition for kind in policy.internal_tools]
+    unknown = [tool.name for tool in made.tools if tool.name not in had and tool not in brought]
+    _hold(not unknown, f"{type(policy).__name__} offers {', '.join(unknown)}, which nothing runs: see `internal_tools`")
 
 
 def _hold(holds: object, told: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
 from proxy.context import ModelProfile
+from proxy.policy import InternalTool
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat, tool
 from proxy.upstreams.base import Call, Reply
@@ -15,13 +16,12 @@ LOOK_UP = tool()
 RECALL = tool("recall", "Brings back what left the context.")
 
 
-class Recall:
+class Recall(InternalTool):
     """An internal tool."""
 
     definition = RECALL
 
     def __init__(self, name: str = "recall", answer: Callable[[str], Awaitable[str]] | None = None) -> None:
-        self.name = name
         if name != "recall":
             self.definition = tool(name)
         self._answer = answer

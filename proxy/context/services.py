@@ -75,6 +75,9 @@ class Archive(Protocol):
     def handle(self, content: str) -> str:
         """The handle that content has or would have: a pure function of it."""
 
+    async def handles(self, limit: int) -> tuple[str, ...]:
+        """The handles of what was used last, the latest first."""
+
     async def touch(self, handles: Collection[str]) -> frozenset[str]:
         """Those of the handles whose content is there; it counts as used. Cheap for what was just kept or used."""
 

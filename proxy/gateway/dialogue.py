@@ -13,6 +13,7 @@ from proxy.gateway.calls import Hand
 from proxy.gateway.replay import Hidden, Record
 from proxy.gateway.round import InternalCall, Round, joined
 from proxy.models.usage import earlier
+from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 
 _log = logging.getLogger("penstock.loop")
@@ -22,21 +23,6 @@ _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _NO_MORE = "\n\n[This was the last call of this kind in this turn. Go on with what is known now.]"
 
 Facts = dict[str, str | int | float | bool]
-
-
-class InternalTool(Protocol):
-    """A tool that the proxy runs itself."""
-
-    @property
-    def name(self) -> str:
-        """The name that the model calls it by."""
-
-    @property
-    def definition(self) -> Tool:
-        """What is offered to the model."""
-
-    async def run(self, arguments: str) -> str:
-        """The result for the model. `arguments` is a JSON object; an error in it is told to the model in words."""
 
 
 @runtime_checkable

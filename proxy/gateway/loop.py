@@ -7,10 +7,11 @@ import orjson
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed
-from proxy.gateway.dialogue import Dialogue, InternalTool
+from proxy.gateway.dialogue import Dialogue
 from proxy.gateway.replay import Record
 from proxy.gateway.round import REASONING, Round, heard, joined, messages_of, without_internal
 from proxy.gateway.stream import Continuation
+from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
@@ -27,8 +27,8 @@ from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
 from proxy.memories.service import BoundMemories, MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.policy import Policy, Reject
-from proxy.state.archive import Archives, BoundArchive
+from proxy.policy import InternalTool, Reject, ToolContext
+from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
@@ -93,13 +93,10 @@ class Rewritten:
     ctx: Context
     """What its last step saw."""
     tokens: BoundTokens
-    archive: BoundArchive
-    offered: frozenset[str]
+    tools: Sequence[InternalTool]
     """The internal tools that the model may call."""
     scope: str
     """Whose conversation it is, for what is kept of the loop."""
-    policies: tuple[Policy, ...]
-    """The steps."""
     watch: AnswerWatch | None = None
     """What looks at the answer, where a step wants to know what was wrong with it."""
 
@@ -174,9 +171,8 @@ class Rewriting:
         outage = Outage()
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.scope}"
-        declared = (policy.internal_tools for _, policy in steps)
-        offered = frozenset[str]().union(*declared) if sends and sent.tools else frozenset[str]()
-        if offered or (sends and signed_places(sent.messages)):
+        brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
+        if sends and (brings_tools or signed_places(sent.messages)):
             incoming = await self._services.replay.restored(sent, scope, outage)
         profile = await route.upstream.profile(route.profile)
         tokens = self._services.tokens.bound(profile, identity.tenant)
@@ -232,11 +228,25 @@ class Rewriting:
         if sends:
             await seen.expect(sent, outcome.request, ctx)
         watch = corrections.watch(sent) if corrections is not None and sends else None
-        if sends and ctx.model.binds_reasoning:  # what is held may offer more than the chain does now
-            offered |= {tool.name for tool in outcome.request.tools} - {tool.name for tool in sent.tools}
-        policies = tuple(policy for _, policy in steps)
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
-        return Rewritten(sent, outcome, ctx, tokens, archive, offered, scope, policies, watch)
+        tools = self._tools(steps, outcome, ctx) if sends else ()
+        return Rewritten(sent, outcome, ctx, tokens, tools, scope, watch)
+
+    def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
+        """The internal tools that a request offers, ready to run."""
+        request = outcome.request
+        # what is held may offer more than the chain does now
+        chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)
+        names = {tool.name for tool in request.tools}
+        bringing = [
+            policy
+            for chain in chains
+            for _, policy in chain
+            if any(kind.definition.name in names for kind in policy.internal_tools)
+        ]
+        free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
+        made = ToolContext(ctx, request, free, self._services.recalls)
+        return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
 
 
 def _remembered(memories: MemoryService, who: Identity, outage: Outage) -> BoundMemories:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
+from proxy.policy import InternalTool
 from proxy.tools.deferral import CALL_TOOL, Misfit, Wanted, is_function, unwrapped
 from proxy.tools.search_tools import Rank, SearchTools, left_out
 
@@ -15,10 +16,9 @@ _LONGEST_SCHEMA = 6000
 """Characters of a schema that an error repeats."""
 
 
-class CallTool:
+class CallTool(InternalTool):
     """Hands calls on to the client. What it cannot hand on it answers, in words for the model."""
 
-    name = CALL_TOOL.name
     definition = CALL_TOOL
 
     def __init__(self, tools: Sequence[Tool], threads: Executor | None = None) -> None:

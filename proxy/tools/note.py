@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.chat import Message, Tool, called_name
 from proxy.chat.blocks import NOTES, build
+from proxy.policy import InternalTool
 
 LONGEST = 500
 """Bytes of UTF-8 that a note may have: about 80 words."""
@@ -26,10 +27,9 @@ DEFINITION = Tool(
 at the head of each."""
 
 
-class Notes:
+class Notes(InternalTool):
     """Takes the model's notes. The call itself is the note: it stays in the conversation, so nothing is stored."""
 
-    name = DEFINITION.name
     definition = DEFINITION
 
     async def run(self, arguments: str) -> str:

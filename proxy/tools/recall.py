@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.chat import Message, Tool
 from proxy.context import Archive, Unavailable
+from proxy.policy import InternalTool
 from proxy.tools.originals import best_passages, origins
 from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
 
@@ -49,22 +50,14 @@ _NOT_NOW = (
 )
 
 
-class Readable(Archive, Protocol):
-    """An archive that says what is in it."""
-
-    async def handles(self, limit: int) -> tuple[str, ...]:
-        """The handles of what was used last, the latest first."""
-
-
-class Recall:
+class Recall(InternalTool):
     """Reads and searches an archive for the model. Whatever it is asked, it answers in words, and never at length."""
 
-    name = DEFINITION.name
     definition = DEFINITION
 
     def __init__(
         self,
-        archive: Readable,
+        archive: Archive,
         threads: Executor | None = None,
         *,
         messages: Sequence[Message] = (),

@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy.chat import Message, Tool, called_name, encode
 from proxy.context import Context
+from proxy.policy import InternalTool
 from proxy.text.bm25 import Lexical
 from proxy.tools.ranking import pooled, relevance
 
@@ -59,10 +60,9 @@ def left_out(sent: Sequence[Tool], offered: Sequence[Tool]) -> tuple[Tool, ...]:
     return tuple(tool for tool in sent if tool.name and tool.name not in names)
 
 
-class SearchTools:
+class SearchTools(InternalTool):
     """Searches the tools that one request leaves out. Whatever it is asked, it answers in words."""
 
-    name = DEFINITION.name
     definition = DEFINITION
 
     def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str, messages: Sequence[Message] = ()) -> None:

@@ -589,8 +589,3 @@ async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[s
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
         assert await offered(request, memo=memo) == await offered(request)
-
-
-def test_globs_are_by_group() -> None:
-    globs: Mapping[str, Sequence[str]] = FilterTools(groups={"a": ToolGroup(tools=("x_*",))}).tool_groups
-    assert globs == {"a": ("x_*",)}

@@ -127,7 +127,3 @@ async def test_it_is_offered_from_the_first_prompt_that_is_cached() -> None:
     assert isinstance(await KeepNotes().apply(long, cached(long, 1024)), Rewrite)
     taken = talk(1, {0: "a note"})
     assert isinstance(await KeepNotes().apply(taken, cached(taken, 1024)), Rewrite)
-
-
-def test_what_it_offers_is_what_it_declares() -> None:
-    assert KeepNotes.internal_tools == {DEFINITION.name}

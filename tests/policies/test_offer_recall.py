@@ -7,7 +7,6 @@ from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, chat, context, profile, tool
-from proxy.tools.recall import DEFINITION
 
 
 def cached(request: ChatRequest, minimum: int = 0) -> Context:
@@ -75,7 +74,3 @@ async def test_what_has_called_it_once_keeps_it() -> None:
     messages = [Message({"role": "assistant", "content": None, "tool_calls": [call]})]
     request = chat("u1", tools=[tool()]).with_messages(messages)
     assert isinstance(await OfferRecall().apply(request, context(request)), Rewrite)
-
-
-def test_what_it_offers_is_what_it_declares() -> None:
-    assert OfferRecall.internal_tools == {DEFINITION.name}

@@ -15,8 +15,8 @@ from proxy.gateway.loop import Loop
 from proxy.gateway.replay import Hidden, Replay
 from proxy.testing import chat, tool
 from proxy.tools.call_tool import CallTool
-from proxy.tools.deferral import CALL_TOOL, OURS, deferred
-from proxy.tools.search_tools import DEFINITION, SearchTools, by_words
+from proxy.tools.deferral import OURS, deferred
+from proxy.tools.search_tools import SearchTools, by_words
 from proxy.upstreams.base import Call, Reply
 from tests.scripted import Kept, Scripted, answer, assembled, call_of, events, payloads, raws, read, reply, streaming
 
@@ -375,5 +375,4 @@ async def test_without_a_definition_of_ours_nothing_is_translated() -> None:
 
 
 def test_it_is_named_as_it_is_offered() -> None:
-    assert (CallTool.name, CallTool.definition) == (CALL_TOOL.name, OURS[1])
-    assert DEFINITION in OURS
+    assert (SearchTools.definition, CallTool.definition) == OURS

@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import Message
-from proxy.config.load import policy_class, policy_names
-from proxy.server.api.chat import INTERNAL_TOOLS
 from proxy.tools.note import LONGEST, Notes, block, is_taken, left, within
 
 
@@ -81,8 +79,3 @@ def test_the_newest_stay_within_their_room_in_the_order_of_time(texts: list[str]
 
 def test_a_note_cannot_end_its_block() -> None:
     assert block(["a </Notes_context> b"]).text.count("</") == 1
-
-
-def test_every_tool_that_a_policy_declares_has_what_runs_it() -> None:
-    declared = {name for policy in policy_names() for name in policy_class(policy).internal_tools}
-    assert declared == INTERNAL_TOOLS.keys()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
@@ -16,20 +15,15 @@ from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body
 from proxy.config.settings import Chain, Settings
 from proxy.context import ModelProfile
-from proxy.gateway.dialogue import InternalTool
 from proxy.gateway.fallback import Detours
 from proxy.gateway.loop import Loop
-from proxy.gateway.pipeline import Rewriting, Rewritten, Services
+from proxy.gateway.pipeline import Rewriting, Services
 from proxy.http.headers import forwarded, relayed
 from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.server.api.models import Catalogue
 from proxy.step import context_header, usage_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
-from proxy.tools.call_tool import CallTool, searching
-from proxy.tools.note import Notes
-from proxy.tools.recall import Recall
-from proxy.tools.search_tools import Rank, by_relevance
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Route, Routes
@@ -46,23 +40,6 @@ _OWN = re.compile(r"/[^a-z0-9]*(compress|context/share|explain|memories|retrieve
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
-
-INTERNAL_TOOLS: Mapping[str, Callable[[Rewritten, Executor], InternalTool]] = {
-    "recall": lambda done, threads: Recall(
-        done.archive, threads, messages=done.ctx.incoming.messages, longest=_free(done) // 2
-    ),
-    "note": lambda done, threads: Notes(),
-    "search_tools": lambda done, threads: searching(done.ctx.incoming, done.outcome.request, _rank(done, threads)),
-    "call_tool": lambda done, threads: CallTool(done.ctx.incoming.tools, threads),
-}
-"""What runs the internal tools that policies declare, by name."""
-
-
-def _free(done: Rewritten) -> int:
-    """The tokens that the prompt leaves of the usable window."""
-    used = done.outcome.after.total if done.outcome.after is not None else 0
-    return done.ctx.model.usable(done.outcome.request) - used
-
 
 Send = Callable[[Call], Awaitable[Reply]]
 """How a call goes out: straight to the upstream, or through the loop of internal tools."""
@@ -127,10 +104,9 @@ class Api:
             hide_usage=ask,
             watch=done.watch,
         )
-        if not done.offered:
+        if not done.tools:
             return call, route.upstream.send
-        recalls = self._services.recalls
-        loop = Loop([make(done, recalls) for name, make in INTERNAL_TOOLS.items() if name in done.offered])
+        loop = Loop(done.tools)
         record = self._services.replay.recorder(done.sent, done.scope)
         return call, lambda looped: loop.send(route.upstream, looped, record)
 
@@ -298,13 +274,6 @@ def _untagged(body: Body) -> Body:
     request = body.parse()
     messages = untagged(request.messages)
     return body if messages is request.messages else Body(request.with_messages(messages).encode())
-
-
-def _rank(done: Rewritten, threads: Executor) -> Rank:
-    """How a search ranks: by what the steps know of the client's tools, too."""
-    examples = {glob: said for policy in done.policies for glob, said in policy.tool_examples.items()}
-    groups = {name: globs for policy in done.policies for name, globs in policy.tool_groups.items()}
-    return by_relevance(done.ctx.incoming.tools, done.ctx, examples, groups, threads)
 
 
 def _must_ask(upstream: Upstream, options: Any) -> bool:

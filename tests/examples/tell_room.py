@@ -1,0 +1,48 @@
+"""Let the model ask how much room its context has left."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from proxy.chat import ChatRequest, Tool
+from proxy.context import Context
+from proxy.policy import Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+
+
+class ContextRoom(InternalTool):
+    """Tells how many tokens are free."""
+
+    definition = Tool(
+        {
+            "type": "function",
+            "function": {
+                "name": "context_room",
+                "description": "Tells how many tokens this conversation may still grow by. Ask before you read much.",
+                "parameters": {"type": "object", "properties": {}},
+            },
+        }
+    )
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+
+    async def run(self, arguments: str) -> str:
+        """Return the number of free tokens."""
+        return f"{max(0, self._free)} tokens are free."
+
+
+class TellRoom(Policy):
+    """Offer the tool `context_room` in conversations that have tools."""
+
+    may_grow: ClassVar[bool] = True
+    internal_tools: ClassVar = (ContextRoom,)
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Add the tool behind the client's own."""
+        offered = ContextRoom.definition
+        if not request.tools or any(tool.name == offered.name for tool in request.tools):
+            return Keep("no tools, or one of this name")
+        return Rewrite(request.with_tools([*request.tools, offered]), f"offered {offered.name!r}")
+
+    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+        """Return the tool, which knows the free tokens of this request."""
+        return [ContextRoom(made.free)]

@@ -1,0 +1,93 @@
+"""The test of a policy that brings an internal tool: what its author writes, and one over a real socket."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import openai
+import pytest
+
+from proxy.policy import ToolContext
+from proxy.testing import chat, conform, context, tool
+from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.examples.tell_room import ContextRoom, TellRoom
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "*", upstream: main, window: 9000, reserve: 1000}}]
+chains: {{default: [tests.examples.tell_room: {{}}]}}
+state: {{directory: "{folder}"}}
+telemetry: {{log_level: warning}}
+"""
+OFFERED = dict(ContextRoom.definition)
+READ: Any = dict(tool("read_file"))
+
+
+async def test_it_keeps_to_the_contract() -> None:
+    await conform(TellRoom, [chat("u1", tools=[tool()])])
+
+
+async def test_the_tool_tells_the_room_of_its_request() -> None:
+    request = chat("u1", tools=[tool()])
+    for free, told in ((1200, "1200 tokens are free."), (-5, "0 tokens are free.")):
+        (built,) = TellRoom().build_tools(ToolContext(context(request), request, free))
+        assert await built.run("{}") == told
+
+
+async def test_a_tool_that_no_policy_declares_is_told() -> None:
+    class Undeclared(TellRoom):
+        """Offers a tool that nothing runs."""
+
+        internal_tools: ClassVar[Any] = ()
+
+    with pytest.raises(AssertionError, match="offers context_room, which nothing runs"):
+        await conform(Undeclared, [chat("u1", tools=[tool()])])
+
+
+async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """A model that asks for its room, and then says what it was told."""
+    asked = json.loads(received.body)
+    last = asked["messages"][-1]
+    call = {"id": "r1", "type": "function", "function": {"name": "context_room", "arguments": "{}"}}
+    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    if last["role"] == "tool":
+        message = {"role": "assistant", "content": f"I was told: {last['content']}"}
+    choice = {"index": 0, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
+    head = {"id": "x", "created": 1, "model": "m"}
+    if not asked.get("stream"):
+        answer = {**head, "object": "chat.completion", "choices": [{**choice, "message": message}]}
+        await send(writer, 200, json.dumps(answer).encode())
+        return
+    if "tool_calls" in message:
+        message["tool_calls"] = [{**call, "index": 0}]
+    await begin_stream(writer)
+    chunk = {**head, "object": "chat.completion.chunk", "choices": [{**choice, "delta": message}]}
+    await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n")
+    await send_chunk(writer, b"")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_the_model_calls_the_tool_and_the_client_sees_the_answer_alone(tmp_path: Path, stream: bool) -> None:
+    async with upstream() as behind:
+        behind.respond = model
+        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
+        async with (
+            proxy(config, tmp_path) as base,
+            openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client,
+        ):
+            asked: Any = {"model": "m", "messages": [{"role": "user", "content": "How much fits?"}], "tools": [READ]}
+            if stream:
+                chunks = [chunk async for chunk in await client.chat.completions.create(**asked, stream=True)]
+                deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
+                said, calls = "".join(delta.content or "" for delta in deltas), [each.tool_calls for each in deltas]
+            else:
+                message = (await client.chat.completions.create(**asked)).choices[0].message
+                said, calls = message.content or "", [message.tool_calls]
+    assert not any(calls)
+    first, second = (json.loads(received.body) for received in behind.received)
+    assert first["tools"] == second["tools"] == [READ, OFFERED]
+    told = second["messages"][-1]
+    assert told["tool_call_id"] == "r1"
+    assert 7500 < int(told["content"].split()[0]) < 8000
+    assert said == f"I was told: {told['content']}"

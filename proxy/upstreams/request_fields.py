@@ -54,3 +54,19 @@ def check_fields(rest: Mapping[str, Any]) -> None:
             check(value, name)
     if isinstance(rest.get("n"), int) and rest["n"] < 1:
         wrong("n", "must be at least 1")
+
+
+NEUTRAL: Mapping[str, Any] = {
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "logprobs": False,
+    "n": 1,
+    "presence_penalty": 0,
+    "top_logprobs": 0,
+}
+"""Values that ask for what an answer is without the field (OpenAI's defaults)."""
+
+
+def is_neutral(name: str, value: Any) -> bool:
+    """Whether leaving a field out changes nothing: it is null or has OpenAI's default."""
+    return value is None or (name in NEUTRAL and value == NEUTRAL[name])

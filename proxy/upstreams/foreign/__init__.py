@@ -14,9 +14,10 @@ from proxy.models.price_list import PriceList
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
 from proxy.upstreams.foreign.answer import Chunks, counts, whole
-from proxy.upstreams.foreign.arguments import arguments, no_such_model
+from proxy.upstreams.foreign.arguments import LONGEST_LIST, arguments, no_such_model
+from proxy.upstreams.foreign.ending import Ending
 from proxy.upstreams.foreign.errors import explain
-from proxy.upstreams.foreign.library import knows, load, misroutes, release
+from proxy.upstreams.foreign.library import knows, lacked, load, misroutes, release
 from proxy.upstreams.request_fields import check_fields
 
 PROVIDERS = {
@@ -61,12 +62,13 @@ class Foreign:
         if call.request is None or call.path != "/chat/completions":
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
         check_fields(call.request.rest)
-        asked, dropped = arguments(call.request, self._settings.provider)
+        asked, left_out = arguments(call.request, self._settings.provider)
         asked |= self._orders(call.headers)
-        facts: dict[str, str | int | float | bool] = {"ignored": dropped} if dropped else {}
         library = await self._loaded()
         if misroutes(library, self._settings.provider, call.request.model):
             raise no_such_model(call.request.model)
+        ignored = ",".join(sorted(left_out | lacked(library, self._settings.provider, call.request)))
+        facts: dict[str, str | int | float | bool] = {"ignored": ignored[:LONGEST_LIST]} if ignored else {}
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
         try:
             if not call.request.stream:
@@ -109,9 +111,9 @@ class Foreign:
     async def _events(
         self, source: Any, chunks: Chunks, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
-        begun = False
+        begun, ending = False, Ending()
         try:
-            while (chunk := await _next(source, deadline)) is not None:
+            while (chunk := await _next(source, ending, deadline)) is not None:
                 if not begun:
                     begun = True
                     yield b""
@@ -168,16 +170,15 @@ class Foreign:
             return self._library
 
 
-async def _next(source: Any, deadline: float) -> dict[str, Any] | None:
+async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] | None:
     """The next chunk, or None at the end. Raises `UpstreamFailed` where the provider broke off in mid-answer."""
     async with asyncio.timeout_at(deadline):
+        await ending.watch(source)
         chunk = await anext(source, None)
     if chunk is None:
         return None
     fields: dict[str, Any] = chunk.model_dump()
-    finished = any(choice.get("finish_reason") for choice in fields.get("choices") or ())
-    # litellm ends a broken stream with a "stop" of its own making.
-    if finished and getattr(source, "received_finish_reason", finished) is None:
+    if any(choice.get("finish_reason") for choice in fields.get("choices") or ()) and not ending.arrived(source):
         raise UpstreamFailed("The provider broke off its answer.", code="upstream_broke_off")
     return fields
 

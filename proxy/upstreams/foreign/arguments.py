@@ -26,12 +26,12 @@ CLAUDES = frozenset({"anthropic", "bedrock", "vertex_ai"})
 """Providers whose Claude models want their signed thinking back."""
 
 LONGEST_LIST = 200
-"""Characters of the list of dropped fields."""
+"""Characters of the list of ignored fields."""
 
 _MODEL = re.compile(r"(?!.*(?://|\.\.))[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII)
 
 
-def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], str]:
+def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], set[str]]:
     """The arguments of `litellm.acompletion` that a request may set, and the names of the fields that were left out.
 
     The provider is always the configured one: a model such as `openai/x` is that provider's model of this name. Raises
@@ -45,13 +45,13 @@ def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], str]
     taken = {name: json.loads(json.dumps(value)) for name, value in given.items() if name in FIELDS}
     if "reasoning_effort" in taken and _lost_thinking(messages, provider, request.model):
         del taken["reasoning_effort"]
-    dropped = ",".join(sorted(given.keys() - taken.keys() - SPOKEN_FOR))
+    dropped = given.keys() - taken.keys() - SPOKEN_FOR
     if request.tools:
         taken["tools"] = [json.loads(tool.raw) for tool in request.tools]
     taken |= {"model": f"{provider}/{request.model}", "custom_llm_provider": provider, "messages": messages}
     # Otherwise a tool of the right shape has litellm call tool servers by itself.
     taken["_skip_mcp_handler"] = True
-    return taken, dropped[:LONGEST_LIST]
+    return taken, dropped
 
 
 def no_such_model(name: str) -> NotFound:

@@ -5,9 +5,13 @@ connection error, a 529 into a 500 and a refused connection into a 500. What hap
 causes. Classes are compared by name, because nothing here may import litellm.
 """
 
+import ast
 import json
+import logging
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamTimeout
@@ -27,9 +31,18 @@ BY_STATUS = {
 }
 """OpenAI's type and code; other statuses have a type of their hundred and no code."""
 
+EXTRAS = {"boto3": "bedrock", "botocore": "bedrock", "google": "vertex"}
+"""The extra of Penstock's that brings a package which litellm wants for some providers."""
+
+NO_FETCHING = "Image URL download is disabled"
+"""litellm's words where an image is given by its address, and the provider takes only data."""
+
 RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 LONGEST_MESSAGE = 2000
 """Characters of a provider's text that are passed on."""
+
+LONGEST_BODY = 100_000
+"""Characters of an error that are read as a literal."""
 
 SHORTEST_SECRET = 6
 """Characters: shorter settings are words that a message may need."""
@@ -38,6 +51,9 @@ _PREFIX = re.compile(r"(?:(?:litellm\.|(?<!\w))\w*(?:Error|Exception|litellm\.Ti
 _TAIL = re.compile(
     r"(?<!\s)\s*(?:\nReceived Messages=|\nTraceback|\. Handle with `litellm|\nModel: |\nAPI Base).*", re.DOTALL
 )
+
+
+_log = logging.getLogger("penstock.foreign")
 
 
 class ProviderRefused(PenstockError):
@@ -71,7 +87,9 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, ImportError):
-        return UpstreamFailed(f"Upstream {upstream!r} needs the Python package {error.name!r}.")
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        hint = f": pip install 'penstock[{extra}]'" if extra else ""
+        return UpstreamFailed(f"Upstream {upstream!r} needs the Python package {error.name!r}{hint}.")
     if LATE & _classes(error):
         return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time.")
     if UNREACHED & _classes(error):
@@ -83,16 +101,20 @@ def _refused(
     error: BaseException, wrapper: BaseException | None, answer: BaseException | None, hide: Iterable[str]
 ) -> ProviderRefused:
     """The provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be missing."""
-    status = _status(answer or error)
-    text = _hidden(_text(wrapper or error), hide) or f"The provider answered with status {status}."
+    told = _told(wrapper or error, answer)
+    status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
+    text = _hidden(_words(wrapper or error, told), hide) or f"The provider answered with status {status}."
+    if text.startswith(NO_FETCHING):
+        text = "This provider takes images as data only: send them as data: URLs, because addresses are not fetched."
     overflow = find_overflow(text) if status in (400, 413, 422) else None
     if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
         overflow = overflow or Overflow()
         message = sentence(text, overflow.prompt, overflow.window)
         return ProviderRefused(message, 400, ("invalid_request_error", CODE), {})
-    headers = _retry_headers(answer, error)
+    headers = _retry_headers(answer, error) or _retry_info(told)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
+        _log.warning("a request could not be translated", extra={"fields": {"error": _cause(error)}})
         headers["x-should-retry"] = "false"
         text = "The request could not be translated for this provider."
     status = 503 if status == 529 else status
@@ -127,20 +149,60 @@ def _retry_headers(*errors: BaseException | None) -> dict[str, str]:
     return {}
 
 
-def _text(error: BaseException) -> str:
+def _told(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
+    """The provider's error object; empty where it sent none."""
+    response = getattr(answer, "response", None)
+    for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
+        said = _parsed(_body(raw) if raw is response else raw)
+        said = said[0] if isinstance(said, list) and said else said
+        if isinstance(said, Mapping):
+            inner = said.get("error", said)
+            return inner if isinstance(inner, Mapping) else {"message": inner}
+    return {}
+
+
+def _body(response: Any) -> Any:
+    with suppress(Exception):  # a stream's body may not have been read
+        return response.text
+    return None
+
+
+def _parsed(raw: Any) -> Any:
+    """What a body says; litellm gives some as the text of a bytes literal."""
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        if isinstance(raw, str) and raw[:2] in ("b'", 'b"') and len(raw) <= LONGEST_BODY:
+            raw = ast.literal_eval(raw)
+        return json.loads(raw) if isinstance(raw, str | bytes) else raw
+    return None
+
+
+def _details(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
+    details = told.get("details")
+    return [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
+
+
+def _reason(told: Mapping[str, Any]) -> Any:
+    return next((each["reason"] for each in _details(told) if each.get("reason")), None)
+
+
+def _retry_info(told: Mapping[str, Any]) -> dict[str, str]:
+    """`retry-after`, in whole seconds, from Google's RetryInfo (`"retryDelay": "21.5s"`)."""
+    delays = [str(each["retryDelay"]).removesuffix("s") for each in _details(told) if each.get("retryDelay")]
+    with suppress(ValueError, OverflowError):
+        return {"retry-after": str(math.ceil(float(delays[0])))} if delays else {}
+    return {}
+
+
+def _cause(error: BaseException) -> str:
+    """The classes of what went wrong, the first cause last; their texts may hold parts of a prompt."""
+    return " < ".join(type(link).__name__ for link in _chain(error))
+
+
+def _words(error: BaseException, told: Mapping[str, Any]) -> str:
     """The provider's own words."""
     raw = getattr(error, "message", None) or str(error)
-    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    try:
-        said = json.loads(text)
-    except ValueError:
-        said = getattr(error, "body", None) or text
-    if isinstance(said, list) and said:
-        said = said[0]
-    if isinstance(said, dict):
-        inner = said.get("error", said)
-        said = inner.get("message") if isinstance(inner, dict) else inner
-        said = said or text
+    said = told.get("message") or (raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
     words = _TAIL.sub("", _PREFIX.sub("", str(said))).strip()
     return "" if words.startswith("<") else words[:LONGEST_MESSAGE]
 

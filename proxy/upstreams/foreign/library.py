@@ -1,9 +1,14 @@
 """litellm itself: imported by the first request that needs it, because that takes seconds and 200 MB; and silenced."""
 
 import importlib
+import inspect
 import logging
 import os
 from typing import Any
+
+from proxy.chat import ChatRequest
+from proxy.upstreams.foreign.arguments import FIELDS
+from proxy.upstreams.request_fields import is_neutral
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -44,6 +49,9 @@ MARKS = {
     "togethercomputer": "together_ai",
 }
 """Parts of a model's name by which litellm sends it to a provider of its own choice, and that provider."""
+
+CONVERTED = frozenset({"functions", "function_call"})
+"""Fields that litellm turns into tools for providers that lack them."""
 
 LISTS = {
     "clarifai": "clarifai_models",
@@ -95,6 +103,13 @@ def misroutes(library: Any, provider: str, model: str) -> bool:
     return any(model in getattr(library, name) for owner, name in LISTS.items() if owner != provider)
 
 
+def lacked(library: Any, provider: str, request: ChatRequest) -> set[str]:
+    """The fields of a request that litellm drops, because the provider or the model lacks them."""
+    taken = library.get_supported_openai_params(model=request.model, custom_llm_provider=provider)
+    asked = {name for name, value in request.rest.items() if name in FIELDS and not is_neutral(name, value)}
+    return set() if taken is None else asked - set(taken) - CONVERTED
+
+
 def _in_registry(provider: str) -> bool:
     registry: Any = importlib.import_module("litellm.llms.openai_like.json_loader")
     return bool(registry.JSONProviderRegistry.exists(provider))
@@ -103,6 +118,9 @@ def _in_registry(provider: str) -> bool:
 async def release(library: Any) -> None:
     """Close all of litellm's connections; it makes new ones when it is used again."""
     await library.close_litellm_async_clients()
+    for client in list(library.in_memory_llm_clients_cache.cache_dict.values()):  # it leaves out OpenAI's own clients
+        if inspect.iscoroutinefunction(close := getattr(client, "close", None)):
+            await close()
     # Closed clients stay where litellm finds them again: in its cache, and one of them in an attribute of the module.
     library.in_memory_llm_clients_cache.flush_cache()
     vars(library).pop("module_level_aclient", None)

@@ -146,11 +146,12 @@ async def test_a_provider_that_litellm_lacks_is_named(fake: FakeAnthropic) -> No
     await upstream.aclose()
 
 
-async def test_parameters_that_the_provider_lacks_are_left_out(fake: FakeAnthropic, upstream: Foreign) -> None:
+async def test_parameters_that_the_provider_lacks_are_left_out_and_told(fake: FakeAnthropic, upstream: Foreign) -> None:
     reply = await upstream.send(call(ask(seed=1, logit_bias={"1": 2}, n=1, frequency_penalty=0.5, top_p=None)))
 
     assert reply.status == 200
     assert not {"seed", "logit_bias", "n", "frequency_penalty"} & set(fake.bodies[-1])
+    assert reply.facts["ignored"] == "frequency_penalty,logit_bias,seed"  # `n: 1` asks for nothing
 
 
 @pytest.mark.parametrize("part", [
@@ -162,8 +163,9 @@ async def test_addresses_in_messages_are_not_fetched(fake: FakeAnthropic, upstre
     reply = await upstream.send(call(ChatRequest(MODEL, (Message({"role": "user", "content": [part]}),))))
 
     assert (reply.status, fake.paths) == (400, [])
-    assert "download is disabled" in error(reply)["message"]
-    assert "Received Messages" not in error(reply)["message"]
+    assert error(reply)["message"] == (
+        "This provider takes images as data only: send them as data: URLs, because addresses are not fetched."
+    )
 
 
 async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(

@@ -173,8 +173,8 @@ class Soak:
 def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *, wrong: bool = False) -> Path:
     """Write version `n` of the configuration, all at once; its path."""
     assert CHAINS is not None
-    # a full archive gives up nothing of the last 15 minutes: it has room for what `fill` writes, and fills later
-    own = f'{{directory: "{folder}/state", max_mib: 160}}'
+    # room for what some minutes write: then it is full, and what was used longest ago leaves
+    own = f'{{directory: "{folder}/state", max_mib: 96}}'
     state = f'{{kind: redis, url: "{options.state}"}}' if options.state else own
     keys = {name: hash_of(key) for name, key in KEYS.items()}
     bound = "" if options.embedding == "none" else f", memory_mib: {options.memory}"

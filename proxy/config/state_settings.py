@@ -53,7 +53,7 @@ class StateSettings(Base):
     """The directory, on a local disk; made when first needed, and closed to other users (0700)."""
 
     max_mib: int = Field(default=1024, ge=8)
-    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 15 minutes."""
+    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 2 minutes."""
 
     ttl: Seconds = 30 * 86400.0
     """Seconds for which an original stays after its last use."""

@@ -220,11 +220,12 @@ class Rewriting:
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise
-        _tell(outcome, profile, http, seen)
+        refusal = None if outcome.rejected is None else _refusal(outcome.rejected, outcome.late, archive.failed)
+        _tell(outcome, refusal, profile, http, seen)
         if outage.begun or archive.failed:
             seen.without_state()
-        if outcome.rejected is not None:
-            raise _refusal(outcome.rejected, late=outcome.late, failed=archive.failed)
+        if refusal is not None:
+            raise refusal
         if sends:
             await seen.expect(sent, outcome.request, ctx)
         watch = corrections.watch(sent) if corrections is not None and sends else None
@@ -254,11 +255,14 @@ def _remembered(memories: MemoryService, who: Identity, outage: Outage) -> Bound
     return memories.bound(who.tenant, who.user, who.session if who.is_named else "", who.agent, who.task, outage)
 
 
-def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observation) -> None:
+def _tell(
+    outcome: Outcome, refusal: PenstockError | None, profile: ModelProfile, http: Exchange, seen: Observation
+) -> None:
     """Say what the steps did: in the answer's headers, in telemetry, and in the log where one failed."""
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
-        refused = outcome.rejected is not None and outcome.rejected.code == OVERFLOW
+        is_too_large = outcome.rejected is not None and outcome.rejected.code == OVERFLOW
+        refused = refusal.code if refusal is not None and is_too_large else None
         seen.ran(outcome.steps, before=before, after=after, window=usable, refused=refused)
         http.own_headers += [
             (b"x-penstock-context", context_header(before, after, profile.window).encode()),
@@ -275,7 +279,7 @@ def _tell(outcome: Outcome, profile: ModelProfile, http: Exchange, seen: Observa
             _log.warning("policy failed", extra={"fields": fields})
 
 
-def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:
+def _refusal(verdict: Reject, late: bool, failed: bool) -> PenstockError:
     if late and verdict.code == OVERFLOW:
         # what was begun in time is remembered when it is done, so that the next try has less to do
         told = "The prompt does not fit, and a step that shortens it was not done in time. Try again soon."

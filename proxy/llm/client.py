@@ -11,6 +11,7 @@ import orjson
 from proxy.chat import ChatRequest, JsonObject, Message
 from proxy.chat.errors import PenstockError
 from proxy.context import ModelProfile
+from proxy.state.warnings import Warnings
 from proxy.upstreams.base import Call, Upstream
 from proxy.upstreams.routing import Route, Routes
 
@@ -21,7 +22,6 @@ Used = Callable[[object, object], None]
 
 _LARGEST_ANSWER = 2**20
 """Bytes of an answer that is read: many times what anything needs that is asked of it."""
-_WARN_EVERY = 60.0
 _OF_THE_TEXT = frozenset({400, 413, 422})
 """Statuses that are about what was asked, such as a filter's, and not about the server."""
 
@@ -58,9 +58,7 @@ class SmallModel:
         self._settings = settings
         self._routes = routes
         self._used = used
-        self._log, self._lost = log, lost
-        self._clock = clock
-        self._warned: dict[str, float] = {}
+        self._warnings = Warnings(log, lost, clock)
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
         """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
@@ -83,7 +81,7 @@ class SmallModel:
         except Exception as error:  # whatever an upstream's code runs into, no request depends on it
             made, outcome, cause = None, "broken", f": {type(error).__name__}"
         if made is None:
-            self._warn(outcome + cause)
+            self._warnings.warn(cause=outcome + cause)
         return made, outcome
 
     async def profile(self) -> ModelProfile:
@@ -126,12 +124,6 @@ class SmallModel:
         except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
             return None
         return content if whole and not message.get("refusal") and isinstance(content, str) else None
-
-    def _warn(self, cause: str) -> None:
-        now = self._clock()
-        if now - self._warned.get(cause, float("-inf")) >= _WARN_EVERY:
-            self._warned[cause] = now
-            self._log.warning(self._lost, extra={"fields": {"cause": cause}})
 
 
 def _request(model: str, messages: Sequence[Message], most: int, temperature: float) -> ChatRequest:

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from proxy.context import Outage
 from proxy.state.store import PASSING, Store, StoreError
+from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.archive")
 
@@ -37,7 +38,6 @@ INLINE = 32 * 1024
 
 _WORTH_COMPRESSING = 1024
 _PLAIN, _DEFLATED = b"\0", b"\1"
-_WARN_EVERY = 60.0
 
 
 def handle_of(content: str) -> str:
@@ -78,7 +78,7 @@ class Archives:
         self.wrote = wrote
         self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
         self._losses = store.losses
-        self._warned: dict[tuple[str, str], float] = {}
+        self._warnings = Warnings(logger, "archive failed", clock)
 
     def bound(self, tenant: str, session: str, *, own: bool = False, outage: Outage | None = None) -> "BoundArchive":
         """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it.
@@ -163,10 +163,7 @@ class Archives:
 
     def warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
-        now = self._clock()
-        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
-            self._warned[action, cause] = now
-            logger.warning("archive failed", extra={"fields": {"action": action, "cause": cause}})
+        self._warnings.warn(action=action, cause=cause)
 
 
 class BoundArchive:

@@ -21,6 +21,7 @@ from redis.exceptions import ConnectionError as Unconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from proxy.state.store import Cause, StoreError
+from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.state")
 
@@ -31,7 +32,6 @@ PROBE_EVERY = 1.0
 MOST_WAITING = 512
 """Calls that may wait for a connection; more are refused at once."""
 
-_WARN_EVERY = 60.0
 _ERRORS: dict[str, Cause] = {
     "OutOfMemoryError": "full",
     "ReadOnlyError": "read_only",
@@ -108,7 +108,7 @@ class RedisServer:
         self._run_id: str | None = None
         self._failures = 0
         self._mending: asyncio.Task[None] | None = None
-        self._warned: dict[Cause, float] = {}
+        self._warnings = Warnings(logger, "state degraded")
         self._closed = False
         self.losses = 0
         """How often the server was found to have been emptied, restarted or replaced."""
@@ -235,7 +235,7 @@ class RedisServer:
         cause: Cause = "closed" if self._closed else "unreachable" if found is None else _ERRORS[found[1]]
         self._failures = self._failures + 1 if cause == "unreachable" else 0
         if cause in ("unreachable", "full", "read_only"):
-            self._warn(cause, error)
+            self._warnings.warn({"exception": type(error).__name__}, cause=cause)
             self.degraded = cause
             if self._mending is None or self._mending.done():
                 self._mending = asyncio.get_running_loop().create_task(self._mend())
@@ -249,13 +249,6 @@ class RedisServer:
                 await self._run(_PROBE, (self.key("probe"),), ())
             except (RedisError, OSError, TimeoutError) as error:
                 self._failed(error)
-
-    def _warn(self, cause: Cause, error: Exception) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._warned.get(cause, float("-inf")) >= _WARN_EVERY:
-            self._warned[cause] = now
-            fields = {"cause": cause, "exception": type(error).__name__}
-            logger.warning("state degraded", extra={"fields": fields})
 
 
 async def _ready(connection: Any, *, checks: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import diskcache  # type: ignore[import-untyped]
 
-from proxy.state.store import StoreError
+from proxy.state.store import FULL, StoreError
 
 DATABASE: str = diskcache.core.DBNAME
 """The name of the file that holds everything."""
@@ -163,6 +163,11 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
             if oldest is None:
                 raise StoreError("full")
             connection.execute("DELETE FROM Cache WHERE rowid = ?", oldest)
+
+    def is_short(self, limit: int, since: float) -> bool:
+        """Whether the database is nearly full, of what was used since then."""
+        (oldest,) = self._sql("SELECT min(access_time) FROM Cache").fetchone()
+        return oldest is not None and oldest > since and self.used_bytes() >= FULL * limit
 
     def used_bytes(self) -> int:
         """Bytes of the database that hold something."""

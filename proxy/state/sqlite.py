@@ -5,6 +5,7 @@ The directory must be on a local disk: SQLite's locks do not hold on a network's
 
 import asyncio
 import errno
+import logging
 import os
 import sqlite3
 import time
@@ -16,7 +17,10 @@ from threading import Lock
 from typing import TypeVar
 
 from proxy.state.rows import DATABASE, Rows
-from proxy.state.store import LARGEST_SHARE, PASSING, PROTECTED, Cause, StoreError
+from proxy.state.store import LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, StoreError
+from proxy.state.warnings import Warnings
+
+logger = logging.getLogger("penstock.state")
 
 T = TypeVar("T")
 
@@ -77,10 +81,11 @@ class DiskStore:
         self._file: tuple[int, int] | None = None
         self._waiting = 0
         self._closed = False
+        self._warnings = Warnings(logger, "state degraded")
         self.losses = 0
         """How often the file was found to have been removed or replaced."""
         self.degraded: Cause | None = None
-        """Why it could not be read or written, until a write shows that it can."""
+        """Why it cannot be read or written; `full` also where it is about to be, as of the last look."""
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         """The value of a key; with `ttl` this is a use."""
@@ -123,7 +128,10 @@ class DiskStore:
         try:
             async with asyncio.timeout(_LOOK):
                 await self.put("probe", b"", ttl=_LOOK)
-            self.degraded = None
+                is_short = await self._run(lambda rows: rows.is_short(self._room[0], self._clock() - SHORT))
+            self.degraded = "full" if is_short else None
+            if is_short:
+                self._warnings.warn(cause="full")
         except TimeoutError:
             self.degraded = "unreachable"
         except StoreError:

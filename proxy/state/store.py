@@ -16,8 +16,18 @@ Cause = Literal["busy", "closed", "corrupted", "full", "locked", "read_only", "t
 PASSING: frozenset[Cause] = frozenset({"busy", "locked"})
 """Causes of failures that lose nothing."""
 
-PROTECTED = 900.0
-"""Seconds for which a store gives up nothing that was just used, however full it is."""
+PROTECTED = 120.0
+"""Seconds for which a store gives up nothing that was just used, however full it is: requests under way name it.
+
+Not longer: what it refuses, a request cannot leave out, and one that is too large is answered with a 503. Losing what
+an earlier request left out costs less, for the conversation's next request brings it again.
+"""
+
+SHORT = 900.0
+"""A store that is full of what was used within so many seconds says that it is degraded, before it refuses anything."""
+
+FULL = 0.9
+"""The share of its bound from which on a store is full."""
 
 LARGEST_SHARE = 4
 """A value may have at most this fraction of a store's bound."""
@@ -99,6 +109,13 @@ class MemoryStore:
         self._entries: dict[str, _Entry] = {}  # in the order of their last use
         self._bytes = 0
         self._closed = False
+
+    @property
+    def degraded(self) -> Cause | None:
+        """`full` where there is little room left but for what was used in the last minutes."""
+        oldest = next(iter(self._entries.values()), None)
+        is_short = oldest is not None and oldest.used > self._clock() - SHORT
+        return "full" if is_short and self._bytes >= FULL * self._max_bytes else None
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         """The value of a key; with `ttl` this is a use."""

@@ -1,11 +1,13 @@
 """What is seen of a request from outside: one call each for its spans, its metrics and its line in the log."""
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.config.settings import TelemetrySettings
+from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
@@ -24,6 +26,7 @@ class Telemetry:
         """`warn_at` is the share of the usable window from which on a context is nearly full."""
         self.metrics = metrics
         self._bills, self._warn_at = Bills(), warn_at
+        self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
         self.recent = Recent()
         """The last requests, for `/admin` and `/v1/explain`."""
         self._tracing = tracing
@@ -60,7 +63,7 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        known = request_id, self.recent, tenant, config, self._bills, self._warn_at
+        known = request_id, self.recent, tenant, config, self._bills, self._warn_at, self._unshortened
         return Observation(self.metrics, span, route, *known)
 
     async def aclose(self, seconds: float = 5.0) -> None:

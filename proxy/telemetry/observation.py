@@ -13,6 +13,7 @@ from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.models.usage import Usage
 from proxy.policy import Fact
+from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.bill import Bills, Estimate
@@ -49,9 +50,10 @@ class Observation:
         config: str,
         bills: Bills,
         warn_at: float,
+        unshortened: Warnings,
     ) -> None:
         self._recent, self._tenant, self._config = recent, tenant, config
-        self._bills, self._warn_at = bills, warn_at
+        self._bills, self._warn_at, self._unshortened = bills, warn_at, unshortened
         self._metrics = metrics
         self._span = span
         self._started = perf_counter()
@@ -124,11 +126,11 @@ class Observation:
         before: int | None,
         after: int | None,
         window: int | None,
-        refused: bool = False,
+        refused: str | None = None,
     ) -> None:
         """Say what the chain did: tokens of the prompt before and after it, and of the usable window.
 
-        `refused` says that it is too large to be sent.
+        `refused` is the code of the answer where it is too large to be sent.
         """
         self._steps, self._before, self._after, self._window = steps, before, after, window
         self._overflow = after is not None and window is not None and after > window
@@ -137,10 +139,14 @@ class Observation:
         if self._span is not None:
             self._span.ran(steps)
         if after is not None and window and (refused or after >= self._warn_at * window):
-            self._warn("critical" if refused else "warn", after, window)
+            self._warn(refused, after, window)
 
-    def _warn(self, level: Level, tokens: int, window: int) -> None:
+    def _warn(self, refused: str | None, tokens: int, window: int) -> None:
         """Tell of a context that is nearly full, or too full to be sent."""
+        if refused not in (None, OVERFLOW):  # it may fit soon: that is load, or the state, and of every request
+            self._unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
+            return
+        level: Level = "critical" if refused else "warn"
         self._route.warned(level)
         if self._span is not None:
             self._span.warned(level, tokens, window)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 
+from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
 from proxy.vectors.base import VectorIndex
@@ -27,7 +28,6 @@ INLINE = 512
 
 _SHARED = "penstock: calibration"
 """Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
-_WARN_EVERY = 60.0
 _LONGEST_WAIT = 3600.0
 
 
@@ -46,8 +46,7 @@ class EmbeddingService:
         others."""
         self.name = backend.name
         self._version = backend.version
-        self._clock = clock
-        self._warned: dict[tuple[str, str], float] = {}
+        self._warnings = Warnings(logger, "embedding failed", clock)
         self._remembered = Remembered(backend.version, index, self._warn, max_bytes=max_bytes)
         self._making = Making(backend, self._made, self._warn, clock)
         self._pending: dict[Key, Wanted] = {}
@@ -218,10 +217,7 @@ class EmbeddingService:
 
     def _warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
-        now = self._clock()
-        if now - self._warned.get((action, cause), float("-inf")) >= _WARN_EVERY:
-            self._warned[action, cause] = now
-            logger.warning("embedding failed", extra={"fields": {"action": action, "cause": cause}})
+        self._warnings.warn(action=action, cause=cause)
 
 
 class BoundEmbedder:

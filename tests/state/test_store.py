@@ -60,9 +60,9 @@ async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: 
     if server is not None:
         made = server.store(largest=MIB // 4, timeout=30.0)
     elif place == "memory":
-        made = MemoryStore(MIB, protected=100.0, clock=clock)
+        made = MemoryStore(MIB, clock=clock)
     else:
-        made = DiskStore(tmp_path / "state", MIB, protected=100.0, clock=clock)
+        made = DiskStore(tmp_path / "state", MIB, clock=clock)
     yield made
     await made.aclose()
 
@@ -130,9 +130,32 @@ async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> No
         for number in range(8, 20):
             await store.put(str(number), bytes(100_000), ttl=10_000)
     assert set(before) <= set(await store.keys(""))
-    clock.now += 101
+    clock.now += 121
     await store.put("later", bytes(100_000), ttl=10_000)
     assert await store.get("later")
+
+
+@bounded
+async def test_a_busy_store_gives_up_the_oldest_content_and_says_so_before(store: Store, clock: Clock) -> None:
+    told = []
+    for number in range(100):
+        clock.now += 10
+        await store.put(str(number), bytes(25_000), ttl=10_000)
+        told.append((await why_degraded(store), len(await store.keys("0"))))
+    begun = told.index(("full", 1))
+    assert 25 < begun < 40
+    assert told[:begun] == [(None, 1)] * begun
+    assert told[-1] == ("full", 0)
+    assert [await store.get(str(number)) is None for number in (50, 75)] == [True, False]
+    clock.now += 900
+    assert await why_degraded(store) is None
+
+
+async def why_degraded(store: Store) -> str | None:
+    assert isinstance(store, MemoryStore | DiskStore)
+    if isinstance(store, DiskStore):
+        await store.look()
+    return store.degraded
 
 
 @bounded

@@ -164,13 +164,13 @@ def test_reported_tokens_are_priced(telemetry: Telemetry, usage: Usage, cost: fl
 @pytest.mark.parametrize(
     ("after", "refused", "expected"),
     [
-        pytest.param(1399, False, {}, id="below the mark"),
-        pytest.param(1400, False, {"warn": 1}, id="at the mark"),
-        pytest.param(1950, True, {"critical": 1}, id="refused"),
+        pytest.param(1399, None, {}, id="below the mark"),
+        pytest.param(1400, None, {"warn": 1}, id="at the mark"),
+        pytest.param(1950, "context_length_exceeded", {"critical": 1}, id="refused"),
     ],
 )
 def test_a_context_that_is_filling_up_is_counted_and_logged(
-    telemetry: Telemetry, caplog: pytest.LogCaptureFixture, after: int, refused: bool, expected: dict[str, float]
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture, after: int, refused: str | None, expected: dict[str, float]
 ) -> None:
     begun(telemetry).ran([], before=1990, after=after, window=2000, refused=refused)
 
@@ -185,6 +185,19 @@ def test_a_context_that_is_filling_up_is_counted_and_logged(
     ]
     for record in caplog.records:
         assert record.__dict__["fields"]["share"] == after / 2000
+
+
+def test_prompts_that_nobody_could_shorten_now_are_one_warning_a_minute(
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    for refused in ("server_is_overloaded", "state_unavailable") * 3:
+        begun(telemetry).ran([], before=1990, after=2100, window=2000, refused=refused)
+
+    assert not [name for name in scraped(telemetry) if name.startswith("penstock_context_warnings_total")]
+    assert [(record.levelname, record.__dict__["fields"]["cause"]) for record in caplog.records] == [
+        ("WARNING", "server_is_overloaded"),
+        ("WARNING", "state_unavailable"),
+    ]
 
 
 def test_the_names_of_models_are_bounded(telemetry: Telemetry) -> None:

@@ -37,7 +37,7 @@ class Server(Base):
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. It
-    also remembers 3,000 counts of tokens for each of them, some 0.4 MiB. With less, work is done again more often."""
+    also remembers 2,000 counts of tokens for each of them, some 0.4 MiB. With less, work is done again more often."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import Message, called_name
+from proxy.state.cache import Cache
 
 _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks that clients move from message to message while the conversation grows."""
@@ -61,9 +62,7 @@ class AnswerKeys:
 
     def __init__(self, most: int = 100_000) -> None:
         """`most` bounds the keys that are remembered, of all conversations: each takes about 200 bytes."""
-        self._most = most
-        self._held = 0
-        self._known: dict[tuple[str, int, int], tuple[Trail, dict[int, str]]] = {}  # the latest last
+        self._known: Cache[tuple[str, int, int], tuple[Trail, dict[int, str]]] = Cache(most)
 
     def of(self, messages: Sequence[Message], scope: str) -> dict[int, str]:
         """The keys of the answers in a conversation, by their places."""
@@ -71,18 +70,13 @@ class AnswerKeys:
         hashes = list(accumulate(map(hash, raws), lambda *both: hash(both), initial=0))
         starts = ((scope, place, hashes[place]) for place in range(len(messages), 0, -1))
         found = next((start for start in starts if start in self._known), None)
-        trail, keys = self._known.pop(found) if found else (Trail(scope), {})
+        trail, keys = (found and self._known.pop(found)) or (Trail(scope), {})
         start = found[1] if found else 0
-        self._held -= 1 + len(keys) if found else 0
         for place, message in enumerate(messages[start:], start):
             if message.get("role") == "assistant":
                 keys[place] = trail.key(message)
             trail.add(message)
-        self._known[scope, len(messages), hashes[-1]] = trail, keys
-        self._held += 1 + len(keys)
-        while self._held > self._most:
-            _, gone = self._known.pop(next(iter(self._known)))
-            self._held -= 1 + len(gone)
+        self._known.put((scope, len(messages), hashes[-1]), (trail, keys), 1 + len(keys))
         return dict(keys)
 
 

@@ -16,6 +16,7 @@ from proxy.chat import ChatRequest, Message, encode
 from proxy.context import Outage
 from proxy.gateway.fingerprint import AnswerKeys, next_key
 from proxy.gateway.round import REASONING
+from proxy.state.cache import Cache
 
 _log = logging.getLogger("penstock.replay")
 
@@ -62,7 +63,7 @@ class Replay:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._keys = AnswerKeys()
-        self._absent: dict[str, None] = {}
+        self._absent: Cache[str, None] = Cache(_ABSENT)
 
     def recorder(self, request: ChatRequest, scope: str) -> Record:
         """Keeps what is hidden of the answer to a request, which must be as the client sent it. Never fails."""
@@ -71,7 +72,7 @@ class Replay:
             kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
             try:
                 key = _key(scope, next_key(request.messages, scope, hidden.shown))
-                self._absent.pop(key, None)
+                self._absent.pop(key)
                 async with asyncio.timeout(_PATIENCE):
                     await self._memory.put(key, encode(kept))
             except Exception as error:
@@ -100,9 +101,9 @@ class Replay:
         if not keys:
             return {}
         values = await asyncio.gather(*(self._memory.get(key) for key in keys))
-        self._absent |= {key: None for key, value in zip(keys, values, strict=True) if value is None}
-        while len(self._absent) > _ABSENT:
-            del self._absent[next(iter(self._absent))]
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                self._absent.put(key, None)
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 

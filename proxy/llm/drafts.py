@@ -2,19 +2,16 @@
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from math import ceil
 from time import monotonic
-from typing import TypeVar
 from urllib.parse import quote
 
 from proxy.chat import Message, turns
 from proxy.context import Material, Outage
+from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
-
-Value = TypeVar("Value")
 
 LONG = 100
 """Turns from which on a summary is written in two levels."""
@@ -50,25 +47,21 @@ class DraftService:
         """`ttl` is how long a summary stays after its last use, `deadline` how long one may take, in seconds."""
         self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._begun: OrderedDict[str, float] = OrderedDict()
-        self._settled: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._begun: Cache[str, bool] = Cache(_REMEMBERED, age=_AGAIN, clock=clock)
+        self._settled: Cache[tuple[str, str], tuple[str, float]] = Cache(_REMEMBERED)
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._worker = secrets.token_bytes(16)
 
     def bound(self, tenant: str, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
         """The drafts of a tenant; `headers` are for the writer's calls."""
-        return BoundDrafts(self, f"summary/{quote(tenant, safe='')}/", headers, outage or Outage())
+        return BoundDrafts(self, _prefix(tenant), headers, outage or Outage())
 
     def forget(self, tenant: str) -> int:
         """Forget what was settled for a tenant, and stop writing for it; how much that was."""
-        prefix, count = f"summary/{quote(tenant, safe='')}/", 0
-        for key in [key for key in self._settled if key.startswith(prefix)]:
-            del self._settled[key]
-            count += 1
         for key, task in self._tasks.items():
-            if key.startswith(prefix):
+            if key.startswith(_prefix(tenant)):
                 task.cancel()
-        return count
+        return self._settled.forget(_prefix(tenant))
 
     async def drain(self) -> None:
         """Wait for what is being written."""
@@ -84,10 +77,10 @@ class DraftService:
 
     def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
         """Have a draft written, unless it was begun lately, here or in another worker."""
-        key, now = prefix + "draft/" + material.name, self._clock()
-        if key in self._tasks or len(self._tasks) >= _WAITING or now - self._begun.get(key, float("-inf")) < _AGAIN:
+        key = f"{prefix}draft/{material.name}"
+        if key in self._tasks or len(self._tasks) >= _WAITING or key in self._begun:
             return
-        _remember(self._begun, key, now)
+        self._begun.put(key, True)
         task = asyncio.get_running_loop().create_task(self._draft(key, material, headers))
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
@@ -120,18 +113,18 @@ class DraftService:
 
     async def settle(self, prefix: str, cut: str, draft: str, outage: Outage) -> str:
         """What a cut uses: the draft if it was ready when the cut was first used, else nothing, for ever."""
-        key, now = f"{prefix}cut/{cut}", self._clock()
-        text, when = self._settled.get(key, (None, 0.0))
+        now = self._clock()
+        text, when = self._settled.get((prefix, cut)) or (None, 0.0)
         if text is not None and now - when < _FRESH:
             return text
         try:
-            text = await self._agreed(key, f"{prefix}draft/{draft}", text)
+            text = await self._agreed(f"{prefix}cut/{cut}", f"{prefix}draft/{draft}", text)
         except StoreError:
             if text is None:  # nothing is known of it: the next request asks again
                 outage.begun = True
                 return ""
             # what was used is used again: the prefix must not change for a store that is away
-        _remember(self._settled, key, (text, now))
+        self._settled.put((prefix, cut), (text, now))
         return text
 
     async def _agreed(self, key: str, draft: str, used: str | None) -> str:
@@ -161,8 +154,5 @@ class BoundDrafts:
         return await self._service.settle(self._prefix, cut, draft, self._outage)
 
 
-def _remember(memory: OrderedDict[str, Value], key: str, value: Value) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > _REMEMBERED:
-        memory.popitem(last=False)
+def _prefix(tenant: str) -> str:
+    return f"summary/{quote(tenant, safe='')}/"

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 from proxy.config.judge_settings import UpstreamJudgeSettings
@@ -11,6 +10,7 @@ from proxy.context.services import Pair, Question
 from proxy.llm.client import SmallModel
 from proxy.llm.judgement import prompt, verdict
 from proxy.llm.verdicts import Asker, VerdictService
+from proxy.state.cache import Cache
 from proxy.telemetry.service_metrics import JudgeMetrics
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
@@ -40,7 +40,7 @@ class UpstreamJudge(VerdictService):
         self._metrics = metrics
         self._clock = clock
         self._free = asyncio.Semaphore(_AT_ONCE)
-        self._left_alone: OrderedDict[str, float] = OrderedDict()
+        self._left_alone: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
         """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
@@ -56,15 +56,13 @@ class UpstreamJudge(VerdictService):
 
     async def _asked(self, asker: Asker, question: Question, pair: Pair) -> float | None:
         now = self._clock()
-        if asyncio.get_running_loop().time() >= asker.until or now < self._left_alone.get(asker.tenant, 0.0):
+        if asyncio.get_running_loop().time() >= asker.until or asker.tenant in self._left_alone:
             self._metrics.ended("dropped", 1, 0.0)
             return None
         sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
         self._metrics.ended(outcome, 1, self._clock() - now)
         if outcome in ("failed", "timeout"):  # anything else may be the texts' doing
-            self._left_alone[asker.tenant] = self._clock() + _AGAIN
-            if len(self._left_alone) > _TENANTS:
-                self._left_alone.popitem(last=False)
+            self._left_alone.put(asker.tenant, outcome)
         return sure
 
     async def _verdict(self, question: Question, pair: Pair, headers: Mapping[str, str]) -> tuple[float | None, str]:

@@ -43,13 +43,6 @@ class JudgeService(VerdictService):
         if self._model is None:
             self.begin(Asker("", {}, 0.0), ())
 
-    def forget(self, tenant: str) -> int:
-        """Forget the verdicts on a tenant's texts; how many there were."""
-        gone = [key for key in self._known if key[0] == tenant]
-        for key in gone:
-            del self._known[key]
-        return len(gone)
-
     async def aclose(self) -> None:
         """Drop what waits; what the thread is doing cannot be interrupted."""
         await super().aclose()

@@ -2,13 +2,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 from proxy.context.services import Pair, Question
+from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
 
 _REMEMBERED = 50_000
@@ -38,7 +38,7 @@ class VerdictService(ABC):
     def __init__(self, *, batch: int, most: int, most_of_one: int) -> None:
         """`batch` pairs are judged together; so many may wait in all and of one tenant, and more are not judged."""
         self._batch, self._most, self._most_of_one = batch, most, most_of_one
-        self._known: OrderedDict[Key, float] = OrderedDict()
+        self._known: Cache[Key, float] = Cache(_REMEMBERED)
         self._waiting: dict[Key, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -49,6 +49,10 @@ class VerdictService(ABC):
     def bound(self, tenant: str, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
         """The judge of a request's context; `headers` are for calls."""
         return BoundJudge(self, tenant, headers)
+
+    def forget(self, tenant: str) -> int:
+        """Forget the verdicts on a tenant's texts; return how many there were."""
+        return self._known.forget(tenant)
 
     async def aclose(self) -> None:
         """Drop what waits."""
@@ -71,7 +75,7 @@ class VerdictService(ABC):
         pending = {self._waiting[key] for key in keys if key in self._waiting}
         if pending:
             await asyncio.wait(pending, timeout=wait)
-        return [self._known.get(key) for key in keys]
+        return self._known.get_each(keys)
 
     def begin(self, asker: Asker, keys: Sequence[Key]) -> None:
         """Have pairs judged, all of one question."""
@@ -90,9 +94,7 @@ class VerdictService(ABC):
         found = await self.judged(asker, question, [pair for _, _, pair in keys])
         for key, sure in zip(keys, found, strict=True):
             if sure is not None:
-                self._known[key] = sure
-                if len(self._known) > _REMEMBERED:
-                    self._known.popitem(last=False)
+                self._known.put(key, sure)
 
     @abstractmethod
     async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:

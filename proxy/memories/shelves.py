@@ -8,7 +8,6 @@ owner's memories follow each other, in whichever worker: who makes one holds the
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from proxy.memories import Memory, Owner, Told, Untold
+from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 from proxy.text.bm25 import Counted
 
@@ -101,28 +101,27 @@ class Shelves:
     ) -> None:
         """`ttl` is in seconds from the last use, `most` bounds the memories in this process, `clock` is in seconds."""
         self._told = told or Untold()
-        self._store, self._ttl, self._most, self._max_users, self._clock = store, ttl, most, max_users, clock
-        self._known: OrderedDict[Owner, tuple[Shelf, float]] = OrderedDict()
+        self._store, self._ttl, self._max_users, self._clock = store, ttl, max_users, clock
+        self._known: Cache[Owner, tuple[Shelf, float]] = Cache(most)
         self._locks: WeakValueDictionary[tuple[str, Owner], asyncio.Lock] = WeakValueDictionary()
 
     async def current(self, owner: Owner) -> Shelf:
         """The memories of an owner. Raises `StoreError`."""
         owner = owner.whole
         listed = await self._store.get(_list(owner), ttl=self._ttl)
-        shelf, touched = self._known.get(owner, (Shelf(), 0.0))
+        shelf, touched = self._known.get(owner) or (Shelf(), 0.0)
         if listed is None:
-            self._known.pop(owner, None)
+            self._known.pop(owner)
             return Shelf()
         now = self._clock()
         if shelf.list == listed and now - touched < min(_TOUCHED, self._ttl / 10):
-            self._known.move_to_end(owner)
             return shelf
         async with self._lock("read", owner):
-            shelf, touched = self._known.get(owner, (Shelf(), 0.0))
+            shelf, touched = self._known.get(owner) or (Shelf(), 0.0)
             if shelf.list == listed and now - touched < min(_TOUCHED, self._ttl / 10):
                 return shelf
             shelf = await self._read(owner, listed, shelf)
-            self._remember(owner, shelf, now)
+            self._known.put(owner, (shelf, now), len(shelf.records))
             return shelf
 
     @asynccontextmanager
@@ -154,12 +153,12 @@ class Shelves:
                 await self._store.delete(gone)
         words = {id: each for id, each in list(shelf.words.items()) if id in records}
         made = Shelf(listed, pages, records, _earlier(records), words)
-        self._remember(owner, made, self._clock())
+        self._known.put(owner, (made, self._clock()), len(records))
         return made
 
     async def clear(self, owner: Owner) -> None:
         """Remove all memories of an owner. Raises `StoreError`."""
-        self._known.pop(owner.whole, None)
+        self._known.pop(owner.whole)
         await self._store.delete((_list(owner),))
         while keys := await self._store.keys(_page(owner, "")):
             await self._store.delete(keys)
@@ -209,11 +208,8 @@ class Shelves:
         return left
 
     def forget(self, tenant: str) -> int:
-        """Forget what was read of a tenant's; how many shelves that were."""
-        gone = [owner for owner in self._known if owner.tenant == tenant]
-        for owner in gone:
-            del self._known[owner]
-        return len(gone)
+        """Forget what was read of a tenant's; return how many shelves that were."""
+        return self._known.forget(tenant)
 
     async def owners(self, tenant: str) -> list[Owner]:
         """Some of those of a tenant who have memories; none where nobody has any left. Raises `StoreError`."""
@@ -237,14 +233,6 @@ class Shelves:
         fields = {"cause": "missing" if raw is None else "corrupted"}
         logger.warning("a page of memories is lost", extra={"fields": fields})
         return ()
-
-    def _remember(self, owner: Owner, shelf: Shelf, now: float) -> None:
-        self._known[owner] = (shelf, now)
-        self._known.move_to_end(owner)
-        total = sum(len(each.records) for each, _ in self._known.values())
-        while total > self._most and len(self._known) > 1:
-            _, (left, _) = self._known.popitem(last=False)
-            total -= len(left.records)
 
     def _lock(self, action: str, owner: Owner) -> asyncio.Lock:
         return self._locks.setdefault((action, owner), asyncio.Lock())

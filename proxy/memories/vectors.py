@@ -13,6 +13,7 @@ from typing import Any
 from proxy.memories import Memory, Owner
 from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
 from proxy.memories.pairs import PAIRS
+from proxy.state.cache import Cache
 from proxy.text.bm25 import counted, fits
 from proxy.vectors import packing as vectors
 from proxy.vectors.base import IndexFailed, Near, Point, Scope, VectorIndex
@@ -48,9 +49,8 @@ class MemoryVectors:
         """
         self._given = known
         self._both = None if embedding is None or index is None else (embedding, index)
-        self._clock = clock
         self._calibration: asyncio.Task[Calibration | None] | None = None
-        self._checked: dict[Owner, tuple[float, object]] = {}
+        self._checked: Cache[Owner, Mapping[str, Memory]] = Cache(1000, age=_CHECKED, clock=clock)
         self._repairs: dict[Owner, asyncio.Task[None]] = {}
         self._missing: dict[Owner, frozenset[str]] = {}
 
@@ -80,7 +80,7 @@ class MemoryVectors:
         try:
             return await index.nearest(_scope(owner, embedding), vector, limit=limit)
         except IndexFailed:
-            self._checked.pop(owner, None)
+            self._checked.pop(owner)
             return None
 
     async def kept(self, owner: Owner, ids: Sequence[str]) -> list[bytes | None]:
@@ -114,15 +114,9 @@ class MemoryVectors:
 
     def check(self, owner: Owner, records: Mapping[str, Memory]) -> None:
         """See to it that the index has the vectors of these memories; returns at once."""
-        checked, seen = self._checked.get(owner, (float("-inf"), None))
-        if self._both is None or owner in self._repairs:
+        if self._both is None or owner in self._repairs or self._checked.get(owner) is records:
             return
-        now = self._clock()
-        if seen is records and now - checked < _CHECKED:
-            return
-        self._checked[owner] = (now, records)
-        while len(self._checked) > 1000:
-            self._checked.pop(next(iter(self._checked)))
+        self._checked.put(owner, records)
         task = asyncio.get_running_loop().create_task(self._repair(owner, records, *self._both))
         self._repairs[owner] = task
         task.add_done_callback(lambda done: self._repaired(owner, done))
@@ -147,7 +141,7 @@ class MemoryVectors:
         try:
             await work(index, _scope(owner, embedding))
         except IndexFailed:  # it says so itself; the next check repairs it
-            self._checked.pop(owner, None)
+            self._checked.pop(owner)
 
     async def _repair(
         self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: VectorIndex
@@ -169,7 +163,7 @@ class MemoryVectors:
                 made = await self.of(owner.tenant, [records[id].text for id in some], _MAKING)
                 await index.put(scope, [Point(id, each) for id, each in zip(some, made, strict=True) if each])
         except IndexFailed:
-            self._checked.pop(owner, None)
+            self._checked.pop(owner)
 
     def _repaired(self, owner: Owner, done: "asyncio.Task[None]") -> None:
         self._repairs.pop(owner, None)

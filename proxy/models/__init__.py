@@ -17,6 +17,7 @@ from proxy.models.encodings import canonical_encoding
 from proxy.models.names import canonical
 from proxy.models.price_list import Listed, PriceList
 from proxy.models.table import Row, Table, load_table
+from proxy.state.cache import Cache
 
 UNKNOWN_WINDOW = 128_000
 """The window of an unknown hosted model. Too small would cut and refuse requests that the provider takes; too large
@@ -39,7 +40,7 @@ class Models:
     def __init__(self, prices: PriceList | None = None) -> None:
         """`prices` is litellm's list: that of the installed litellm, unless given."""
         self._prices = prices or PriceList.installed()
-        self._known: dict[tuple[str, ModelSettings | None, bool], ModelProfile] = {}
+        self._known: Cache[tuple[str, ModelSettings | None, bool], ModelProfile] = Cache(_REMEMBERED)
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
         """The profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
@@ -51,9 +52,7 @@ class Models:
         profile = self._known.get(key)
         if profile is None:
             profile = self._resolved(name, settings, ollama)
-            if len(self._known) >= _REMEMBERED:  # names come from clients
-                self._known.clear()
-            self._known[key] = profile
+            self._known.put(key, profile)
         return profile
 
     def encodings(self, entries: Iterable[ModelSettings]) -> frozenset[str]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 from threading import Lock
 
+from proxy.state.cache import Cache
+
 FRAMING = 32
 """Tokens that a template or hidden instructions may add or spare: so much of a difference teaches nothing."""
 LOWEST, HIGHEST = 0.5, 3.0
@@ -39,7 +41,7 @@ class Calibration:
     """
 
     def __init__(self) -> None:
-        self._learned: dict[tuple[object, ...], _Learned] = {}
+        self._learned: Cache[tuple[object, ...], _Learned] = Cache(LIMIT)
         self._lock = Lock()
 
     def ratio(self, key: tuple[object, ...]) -> float:
@@ -75,7 +77,8 @@ class Calibration:
                 learned.seen, learned.since_move = 1, 0
 
     def _of(self, key: tuple[object, ...]) -> _Learned:
-        learned = self._learned.setdefault(key, _Learned())
-        if len(self._learned) > LIMIT:
-            del self._learned[next(iter(self._learned))]
+        learned = self._learned.get(key)
+        if learned is None:
+            learned = _Learned()
+            self._learned.put(key, learned)
         return learned

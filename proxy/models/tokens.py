@@ -13,8 +13,8 @@ from proxy.models.calibration import Calibration
 from proxy.models.counting import REPLY_FRAME, Tally
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
 from proxy.models.families import Family, family
-from proxy.models.memo import Memo
 from proxy.models.tool_rules import count_tool
+from proxy.state.cache import Cache
 from proxy.state.threads import Lanes
 
 logger = logging.getLogger("penstock.tokens")
@@ -33,7 +33,7 @@ class TokenService:
     def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
         """`load` makes an encoder from a name, `entries` bounds the memo."""
         self.calibration = Calibration()
-        self.memo = Memo(entries)
+        self.memo: Cache[int, int] = Cache(entries)
         self._load = load
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}

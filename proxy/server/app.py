@@ -83,7 +83,7 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 """Tells them the port for operators that was bound."""
 
-_COUNTS = 3000
+_COUNTS = 2000
 """Counts of tokens that are remembered for each MiB of remembered work."""
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -65,7 +65,7 @@ class Generation:
 
     def forget(self, tenant: str) -> int:
         """Forget what its background work has in memory of a tenant; how much that was."""
-        return 0 if self._drafts is None else self._drafts.forget(tenant)
+        return sum(each.forget(tenant) for each in (self._drafts, self._judge) if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
         """Serve one exchange."""

@@ -22,6 +22,7 @@ from re import compile as pattern
 from urllib.parse import quote
 
 from proxy.context import Outage
+from proxy.state.cache import Cache
 from proxy.state.store import PASSING, Store, StoreError
 from proxy.state.warnings import Warnings
 
@@ -72,11 +73,9 @@ class Archives:
         self.store = store
         self.ttl = ttl
         self.largest = largest
-        self._fresh = min(fresh, ttl / 10)
-        self._entries = entries
         self._clock = clock
         self.wrote = wrote
-        self._seen: dict[str, float] = {}  # keys and when they were last seen in the store, the oldest first
+        self._seen: Cache[tuple[str, str, str], None] = Cache(entries, age=min(fresh, ttl / 10), clock=clock)
         self._losses = store.losses
         self._warnings = Warnings(logger, "archive failed", clock)
 
@@ -123,33 +122,24 @@ class Archives:
             deleted += len(keys)
         while not part and (lost := await self.store.keys(f"handle/{owner}")):
             await self.store.delete(lost)
-        self._forget(prefix)
+        self._seen.forget(owner, *([part] if part else ()))
         return deleted
 
     def forget_seen(self, tenant: str) -> int:
         """Forget what of a tenant's was seen in the store, because somebody deletes it there; how much that was."""
-        return self._forget(f"archive/{_owner(tenant)}")
+        return self._seen.forget(_owner(tenant))
 
-    def _forget(self, prefix: str) -> int:
-        before = len(self._seen)
-        self._seen = {key: when for key, when in self._seen.items() if not key.startswith(prefix)}
-        return before - len(self._seen)
+    def seen(self, key: tuple[str, str, str], losses: int) -> None:
+        """Remember that content is in the store now, unless that has lost values since it had lost some so often."""
+        if losses == self.store.losses:
+            self._seen.put(key, None)
 
-    def seen(self, key: str, losses: int) -> None:
-        """Remember that a key is in the store now, unless that has lost values since it had lost some so often."""
-        if losses != self.store.losses:
-            return
-        self._seen.pop(key, None)
-        self._seen[key] = self._clock()
-        if len(self._seen) > self._entries:
-            del self._seen[next(iter(self._seen))]
-
-    def is_fresh(self, key: str) -> bool:
-        """Whether a key was in the store so recently that it need not be looked up."""
+    def is_fresh(self, key: tuple[str, str, str]) -> bool:
+        """Whether content was in the store so recently that it need not be looked up."""
         if self._losses != self.store.losses:
             self._losses = self.store.losses
             self._seen.clear()
-        return self._clock() - self._seen.get(key, float("-inf")) < self._fresh
+        return key in self._seen
 
     async def check(self, pointer: str) -> None:
         """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
@@ -169,7 +159,7 @@ class Archives:
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_is_checked", "_outage", "_own", "_part", "_pointers", "_prefix", "failed")
+    __slots__ = ("_archives", "_is_checked", "_outage", "_own", "_owner", "_part", "_pointers", "_prefix", "failed")
 
     def __init__(
         self,
@@ -185,7 +175,7 @@ class BoundArchive:
         self._is_checked = False
         self.failed = False
         """Whether something could not be kept, and may be at another time."""
-        self._part = part
+        self._owner, self._part = owner, part
         self._prefix = f"archive/{owner}{part}/"
         self._pointers = f"handle/{owner}"
 
@@ -214,7 +204,7 @@ class BoundArchive:
             archives.warn("keep", error.cause)
             self.failed = self.failed or error.cause != "too_large"
             return None
-        archives.seen(key, losses)
+        archives.seen((self._owner, self._part, handle), losses)
         return handle
 
     async def fetch(self, handle: str) -> str | None:
@@ -265,11 +255,12 @@ class BoundArchive:
             archives.warn("touch", error.cause)
             self.failed, self._outage.begun, found = True, True, frozenset()
         for key in found:
-            archives.seen(key, losses)
-        return frozenset(handle for key, handle in keys.items() if key in found or archives.is_fresh(key))
+            archives.seen((self._owner, self._part, keys[key]), losses)
+        fresh = (handle for handle in keys.values() if archives.is_fresh((self._owner, self._part, handle)))
+        return frozenset((*(keys[key] for key in found), *fresh))
 
     async def _is_fresh(self, handle: str) -> bool:
-        archives, key = self._archives, self._prefix + handle
+        archives, key = self._archives, (self._owner, self._part, handle)
         if archives.is_fresh(key) and not self._is_checked:
             await archives.check(self._pointers + handle)
             self._is_checked = True

@@ -1,4 +1,4 @@
-"""Work on content that is done once: what it gave is remembered by the content, for one tenant."""
+"""The process cache: least recently used values leave first. `OnceService` keeps in it what work on content gave."""
 
 import asyncio
 import contextlib
@@ -9,28 +9,107 @@ from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
-from threading import Event
-from typing import Any, TypeVar, cast
+from threading import Event, Lock
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
 from proxy.state.threads import Lanes
 
 Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 INLINE = 4 * 1024
 """Characters of new text that are worked on on the event loop: about a millisecond for the slowest function."""
 
-_ENTRY = 300
+_ENTRY = 350
 """Bytes that an entry takes besides its result."""
 
 
+class Cache(Generic[Key, Value]):
+    """An LRU cache within a bound. Keys of content are tuples, the tenant first. Safe to use from any thread."""
+
+    def __init__(self, most: int, *, age: float | None = None, clock: Callable[[], float] = monotonic) -> None:
+        """`most` bounds the sum of the entries' sizes; `age` is in seconds after which an entry expires."""
+        self._most, self._age, self._clock = most, age, clock
+        self._size = 0
+        self._entries: OrderedDict[Key, tuple[Value, int, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry[2] > self._oldest()
+
+    def get(self, key: Key) -> Value | None:
+        """Return the value of a key, which counts as a use; None where there is none."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry[2] <= self._oldest():
+                return None
+            self._entries.move_to_end(key)
+        return entry[0]
+
+    def get_each(self, keys: Sequence[Key]) -> list[Value | None]:
+        """Return the value of each key; None where there is none."""
+        oldest = self._oldest()
+        with self._lock:
+            found = list(map(self._entries.get, keys))
+            for key, entry in zip(keys, found, strict=True):
+                if entry is not None:
+                    self._entries.move_to_end(key)
+        return [None if entry is None or entry[2] <= oldest else entry[0] for entry in found]
+
+    def put(self, key: Key, value: Value, size: int = 1) -> None:
+        """Keep a value in place of an earlier one, unless it alone is larger than the bound."""
+        now = 0.0 if self._age is None else self._clock()
+        with self._lock:
+            self._drop(key)
+            if size <= self._most:
+                self._entries[key] = (value, size, now)
+                self._size += size
+            while self._size > self._most:
+                self._size -= self._entries.popitem(last=False)[1][1]
+
+    def pop(self, key: Key) -> Value | None:
+        """Forget a key and return its value; None where there is none."""
+        with self._lock:
+            return self._drop(key)
+
+    def forget(self, *beginning: Hashable) -> int:
+        """Forget all keys that begin so, such as those of a tenant; return how many."""
+        with self._lock:
+            gone = [key for key in self._entries if cast(tuple[Any, ...], key)[: len(beginning)] == beginning]
+            for key in gone:
+                self._drop(key)
+        return len(gone)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+            self._size = 0
+
+    def _oldest(self) -> float:
+        return float("-inf") if self._age is None else self._clock() - self._age
+
+    def _drop(self, key: Key) -> Value | None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        self._size -= entry[1]
+        return entry[0]
+
+
 class OnceService:
-    """Remembers results within a bound of bytes; what was used longest ago is forgotten. For use on one event loop."""
+    """Keeps what work on content gave, within a bound of bytes. For use on one event loop."""
 
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._largest = max_bytes // 4
+        self._known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(max_bytes)
         self.lanes = Lanes("once")
 
     def bound(self, tenant: str) -> "BoundOnce":
@@ -38,11 +117,8 @@ class OnceService:
         return BoundOnce(self, tenant)
 
     def forget(self, tenant: str) -> int:
-        """Forget what was made of a tenant's texts; how much that was."""
-        gone = [key for key in self._known if isinstance(key, tuple) and key[0] == tenant]
-        for key in gone:
-            self._bytes -= self._known.pop(key)[1]
-        return len(gone)
+        """Forget what was made of a tenant's texts; return how much that was."""
+        return self._known.forget(tenant)
 
     def close(self) -> None:
         """Stop the threads; work that has not begun is dropped."""
@@ -62,7 +138,7 @@ class OnceService:
         """
         name = _name(function)
         keys = [(tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
-        found = self._recall_each(keys)
+        found = self._known.get_each(keys)
         new = [place for place, known in enumerate(found) if known is None]
         if new:
             fresh = [messages[place] for place in new]
@@ -72,22 +148,22 @@ class OnceService:
 
             def remember(made: list[Result]) -> None:
                 for place, result in zip(new, made, strict=False):
-                    found[place] = (result, self._remember(keys[place], result))
+                    found[place] = (result,)
+                    self._remember(keys[place], result)
 
             await self._run(tenant, sum(keys[place][3] for place in new), work, remember)
         return [cast(Result, known[0]) for known in found if known is not None]
 
     async def of_key(self, tenant: str, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives that a key stands for; in a thread where it reads more than `INLINE` characters."""
-        known = self._recall((tenant, key))
+        known = self._known.get((tenant, key))
         if known is not None:
             return cast(Result, known[0])
         return await self._run(tenant, size, work, partial(self._remember, (tenant, key)))
 
     def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""
-        found = self._recall_each([(tenant, key) for key in keys])
-        return [None if each is None else each[0] for each in found]
+        return [None if each is None else each[0] for each in self._known.get_each([(tenant, key) for key in keys])]
 
     def remember(self, tenant: str, key: Hashable, result: object) -> None:
         """Remember what follows from what a key says alone."""
@@ -112,29 +188,10 @@ class OnceService:
         running.add_done_callback(done)
         return await asyncio.wrap_future(running)
 
-    def _recall(self, key: Hashable) -> tuple[Any, int] | None:
-        known = self._known.get(key)
-        if known is not None:
-            self._known.move_to_end(key)
-        return known
-
-    def _recall_each(self, keys: Sequence[Hashable]) -> list[tuple[Any, int] | None]:
-        found = list(map(self._known.get, keys))
-        for key, known in zip(keys, found, strict=True):
-            if known is not None:
-                self._known.move_to_end(key)
-        return found
-
-    def _remember(self, key: Hashable, result: Any) -> int:
+    def _remember(self, key: tuple[Hashable, ...], result: Any) -> None:
         size = _ENTRY + _size(result)
-        if size > self._max_bytes // 4 or key in self._known:
-            return size
-        self._known[key] = (result, size)
-        self._bytes += size
-        while self._bytes > self._max_bytes:
-            _, (_, gone) = self._known.popitem(last=False)
-            self._bytes -= gone
-        return size
+        if size <= self._largest:
+            self._known.put(key, (result,), size)
 
 
 class BoundOnce:

@@ -5,7 +5,6 @@ sent, and those that would have been sent without the chain. So a chain that bre
 turn.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -13,6 +12,7 @@ from time import monotonic
 from proxy.chat import ChatRequest
 from proxy.context import CacheRules, ModelProfile, Tokens
 from proxy.economics import cached_tokens, money, prompt_cost
+from proxy.state.cache import Cache
 
 MOST_PREFIXES = 200_000
 """Prefixes that are remembered, about 100 bytes each. The least recently used are forgotten first."""
@@ -64,8 +64,8 @@ class Bills:
 
     def __init__(self, most: int = MOST_PREFIXES, clock: Callable[[], float] = monotonic) -> None:
         """At most so many prefixes are remembered; `clock` is in seconds."""
-        self._most, self._clock = most, clock
-        self._used: OrderedDict[int, float] = OrderedDict()
+        self._clock = clock
+        self._used: Cache[int, float] = Cache(most)
 
     async def estimate(
         self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens
@@ -99,15 +99,12 @@ class Bills:
         """Remember a prompt that the upstream has answered: now its prefixes are in the provider's cache."""
         now = self._clock()
         for key in estimate.prefixes:
-            self._used[key] = now
-            self._used.move_to_end(key)
-        while len(self._used) > self._most:
-            self._used.popitem(last=False)
+            self._used.put(key, now)
 
     def _shared(self, prefixes: _Prefixes, rules: CacheRules) -> int:
         """The tokens of the longest prefix that is in the cache."""
         oldest = self._clock() - rules.ttl
-        return next((size for key, size in reversed(prefixes) if self._used.get(key, -1.0) >= oldest), 0)
+        return next((size for key, size in reversed(prefixes) if (self._used.get(key) or -1.0) >= oldest), 0)
 
     def _knows(self, came: ChatRequest, prefixes: _Prefixes) -> bool:
         """Whether the request before this one is known, or there was none: it ended before the last answer."""

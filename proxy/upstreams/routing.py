@@ -8,6 +8,7 @@ from typing import Protocol
 from proxy.chat.errors import NotFound
 from proxy.config.settings import ModelSettings, Settings
 from proxy.context import ModelProfile
+from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
 
 _REMEMBERED = 4096
@@ -46,7 +47,7 @@ class Routes:
         self._models = settings.models
         self._upstreams = upstreams
         self._profile_of = profile_of
-        self._known: dict[str, Route] = {}
+        self._known: Cache[str, Route] = Cache(_REMEMBERED)
         self.upstreams = tuple(upstreams.values())
         self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
         """The upstream of requests that name no model."""
@@ -58,9 +59,7 @@ class Routes:
         route = self._known.get(model)
         if route is None:
             route = self._find(model)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[model] = route
+            self._known.put(model, route)
         return route
 
     def _find(self, model: str) -> Route:

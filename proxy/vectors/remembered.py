@@ -1,9 +1,9 @@
 """Vectors that were made: the recent ones in memory, all of them in the index, so that a restart loses none."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 
+from proxy.state.cache import Cache
 from proxy.vectors.base import IndexFailed, Point, Scope, VectorIndex
 from proxy.vectors.making import Key, Warn
 from proxy.vectors.packed import dimension
@@ -25,34 +25,12 @@ class Stacks:
     """Unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn."""
 
     def __init__(self, max_bytes: int) -> None:
-        """What was used longest ago is forgotten."""
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._known: OrderedDict[tuple[str, tuple[str, ...]], Stack] = OrderedDict()
-
-    def get(self, key: tuple[str, tuple[str, ...]]) -> Stack | None:
-        """Those of a tenant's texts, if they are there."""
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-        return found
+        self._known: Cache[tuple[str, tuple[str, ...]], Stack] = Cache(max_bytes)
+        self.get, self.forget = self._known.get, self._known.forget
 
     def put(self, key: tuple[str, tuple[str, ...]], stack: Stack) -> None:
-        """Keep them instead of what there was."""
-        before = self._known.pop(key, None)
-        self._bytes += _room(key, stack) - (_room(key, before) if before is not None else 0)
-        self._known[key] = stack
-        while self._bytes > self._max_bytes:
-            self._bytes -= _room(*self._known.popitem(last=False))
-
-    def forget(self, tenant: str) -> None:
-        """Forget those of a tenant."""
-        for key in [key for key in self._known if key[0] == tenant]:
-            self._bytes -= _room(key, self._known.pop(key))
-
-
-def _room(key: tuple[str, tuple[str, ...]], stack: Stack) -> int:
-    return _ENTRY + stack.size + 2 * sum(map(len, key[1]))
+        """Keep those of a tenant's texts."""
+        self._known.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
 
 
 class Remembered:
@@ -63,19 +41,12 @@ class Remembered:
         self._version = version
         self._index = index
         self._warn = warn
-        self._max_bytes = max_bytes
-        self._known: OrderedDict[Key, bytes] = OrderedDict()
-        self._bytes = 0
+        self._known: Cache[Key, bytes] = Cache(max_bytes)
+        self.get = self._known.get
+        """What is in memory for a text; empty for one that has no vectors."""
         self._dimension: int | None = None  # of what was made last; not known before
         self._unwritten: dict[Key, bytes] = {}
         self._writer: asyncio.Task[None] | None = None
-
-    def get(self, key: Key) -> bytes | None:
-        """What is in memory for a text; empty for one that has no vectors."""
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-        return found
 
     async def recall(self, keys: Sequence[Key]) -> list[bytes | None]:
         """What is in the index for texts, from now on in memory too; None for what it cannot tell.
@@ -100,7 +71,6 @@ class Remembered:
             width = dimension(packed)
             if self._dimension not in (None, width):
                 self._known.clear()
-                self._bytes = 0
             self._dimension = width
         self._keep(key, packed)
         if packed and self._index is not None and len(self._unwritten) < _UNWRITTEN:
@@ -110,11 +80,8 @@ class Remembered:
 
     def forget(self, tenant: str) -> int:
         """Forget a tenant's vectors, but for those in the index; how many there were."""
-        gone = [key for key in self._known if key.tenant == tenant]
-        for key in gone:
-            self._bytes -= _ENTRY + len(self._known.pop(key))
         self._unwritten = {key: packed for key, packed in self._unwritten.items() if key.tenant != tenant}
-        return len(gone)
+        return self._known.forget(tenant)
 
     async def aclose(self) -> None:
         """Write what waits, if the index takes it. It is somebody else's to close."""
@@ -124,12 +91,7 @@ class Remembered:
             await self._write(self._index)
 
     def _keep(self, key: Key, packed: bytes) -> None:
-        self._bytes += _ENTRY + len(packed) - (_ENTRY + len(self._known[key]) if key in self._known else 0)
-        self._known[key] = packed
-        self._known.move_to_end(key)
-        while self._bytes > self._max_bytes:
-            _, gone = self._known.popitem(last=False)
-            self._bytes -= _ENTRY + len(gone)
+        self._known.put(key, packed, _ENTRY + len(packed))
 
     def _taken(self, key: Key, packed: bytes | None) -> bytes | None:
         width = dimension(packed or b"")

@@ -79,4 +79,3 @@ async def test_what_does_not_fit_is_found_again() -> None:
     for _ in range(2):
         found = await found_in_each(service.bound("t"), "n", Marks(), messages)
         assert found == {n: (f"*{n}",) for n in range(3 * STRETCH)}
-    assert service._bytes <= 2000

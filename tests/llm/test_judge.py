@@ -80,6 +80,18 @@ async def test_a_verdict_of_one_tenant_or_question_is_not_there_for_another() ->
     await made.aclose()
 
 
+async def test_the_verdicts_of_a_tenant_that_is_forgotten_leave_the_memory() -> None:
+    behind = Asked(replaces)
+    made = judge(behind)
+    for tenant in ("t", "other"):
+        await asked(made, PAIRS[:2], tenant=tenant)
+    assert made.forget("t") == 2
+    assert await asked(made, PAIRS[:2], tenant="other", wait=0) == [1.0] * 2
+    assert len(behind.calls) == 4
+    await asked(made, PAIRS[:2])
+    assert len(behind.calls) == 6
+
+
 async def test_what_nobody_waits_for_any_more_is_not_asked_about() -> None:
     behind = Asked(replaces)
     behind.go.clear()

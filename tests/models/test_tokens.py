@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.context import ModelProfile, TokenCount
 from proxy.models import Models
-from proxy.models.memo import Memo
 from proxy.models.price_list import PriceList
 from proxy.models.tokens import INLINE_BYTES, TokenService
 from proxy.testing import chat, message, profile, tool
@@ -199,17 +198,6 @@ async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> No
     same = {"role": "user", "content": "x"}
     bound = service.bound(GPT4O, "t")
     assert await bound.sizes([Message(same)]) != await bound.tool_sizes([Tool(same)])
-
-
-def test_the_memo_is_bounded_and_forgets_what_was_not_used() -> None:
-    memo = Memo(100)
-    memo.put(0, 7)
-    for key in range(1, 1000):
-        memo.put(key, key)
-        assert memo.get(0) == 7
-        assert len(memo) <= 100
-    assert memo.get(1) is None
-    assert memo.get(999) == 999
 
 
 # --- off the loop -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from proxy.chat import Message
-from proxy.state.cache import INLINE, OnceService
+from proxy.state.cache import INLINE, Cache, OnceService
 from proxy.testing import chat
 
 
@@ -23,6 +23,54 @@ class Counted:
     def lower(self, text: str) -> str:
         self.runs.append(text)
         return text.lower()
+
+
+def test_the_least_recently_used_entries_leave_a_full_cache() -> None:
+    cache: Cache[int, str] = Cache(100)
+    cache.put(0, "used")
+    for key in range(1, 1000):
+        cache.put(key, str(key))
+        assert cache.get(0) == "used"
+        assert len(cache) <= 100
+    assert cache.get_each([0, 1, 999]) == ["used", None, "999"]
+
+
+def test_sizes_are_bounded_also_where_values_are_replaced() -> None:
+    cache: Cache[int, str] = Cache(10)
+    for _ in range(2):
+        for key in range(4):
+            cache.put(key, "small", 2)
+            cache.put(key, "large", 3)
+    assert cache.get_each(range(4)) == [None, "large", "large", "large"]
+    cache.put(3, "too large", 11)
+    assert cache.get_each(range(4)) == [None, "large", "large", None], "what it replaces is gone as well"
+    assert cache.pop(2) == "large"
+    cache.put(4, "fits again", 7)
+    assert cache.get_each([1, 2, 4]) == ["large", None, "fits again"]
+
+
+def test_an_entry_expires_after_the_age() -> None:
+    now = 0.0
+    cache: Cache[str, str] = Cache(10, age=60.0, clock=lambda: now)
+    cache.put("a", "A")
+    now = 59.0
+    assert "a" in cache
+    assert cache.get("a") == "A"
+    now = 60.0
+    assert "a" not in cache
+    assert cache.get("a") is None
+
+
+def test_a_tenant_is_forgotten_and_the_others_are_not() -> None:
+    cache: Cache[tuple[str, ...], str] = Cache(10)
+    for key in (("t", "s", "1"), ("t", "s", "2"), ("t", "o", "1"), ("tt", "s", "1")):
+        cache.put(key, "x")
+    assert cache.forget("t", "s") == 2
+    assert cache.forget("t") == 1
+    assert cache.forget("t") == 0
+    assert len(cache) == 1
+    cache.clear()
+    assert len(cache) == 0
 
 
 async def test_the_same_text_is_worked_on_once() -> None:
@@ -98,7 +146,7 @@ async def test_work_that_fails_is_not_remembered() -> None:
 
 
 async def test_what_was_used_longest_ago_is_forgotten() -> None:
-    counted, once = Counted(), OnceService(max_bytes=1500).bound("t")
+    counted, once = Counted(), OnceService(max_bytes=1700).bound("t")
     for text in ("a", "b", "c", "a", "d", "e", "f"):
         await once.of(counted.upper, text)
     counted.runs.clear()
@@ -153,7 +201,7 @@ async def test_a_key_stands_for_work() -> None:
 
 
 async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
-    service = OnceService(max_bytes=10_000)
+    service = OnceService(max_bytes=11_000)
     for key in range(10):
         service.bound("t").remember(key, (key, ("x" * 2000,)))
     assert len([each for each in service.bound("t").known(range(10)) if each is not None]) == 4

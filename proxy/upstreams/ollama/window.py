@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.state.cache import Cache
+
 UNTOLD = 4096
 """The window that Ollama falls back to on a small machine; a guess that is too large would be cut silently."""
 
@@ -85,13 +87,13 @@ class Windows:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._known: dict[str, tuple[float, Told]] = {}
+        self._known: Cache[str, tuple[float, Told]] = Cache(REMEMBERED)
         self._under_way: dict[str, asyncio.Task[Told]] = {}
-        self._served: set[str] = set()
+        self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def told(self, model: str) -> Told:
         """What the server says about a model; empty where it does not answer within a second. Never raises."""
-        until, told = self._known.get(model, _NOTHING)
+        until, told = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
             return told
         task = self._under_way.get(model)
@@ -108,10 +110,8 @@ class Windows:
     def answered(self, model: str) -> None:
         """Say that it has. The first answer may have loaded the model, so what was known before counts no more."""
         if model not in self._served:
-            if len(self._served) >= REMEMBERED:
-                self._served.clear()
-            self._served.add(model)
-            self._known[model] = (0.0, self._known.get(model, _NOTHING)[1])
+            self._served.put(model, None)
+            self._known.put(model, (0.0, (self._known.get(model) or _NOTHING)[1]))
 
     async def aclose(self) -> None:
         """Ask no more."""
@@ -134,14 +134,12 @@ class Windows:
         return self._keep(model, running, shown)
 
     def _keep(self, model: str, running: Mapping[str, Any] | None, shown: Mapping[str, Any] | None) -> Told:
-        _, before = self._known.pop(model, _NOTHING)
+        _, before = self._known.get(model) or _NOTHING
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
         context = loaded(running).get(full_name(model)) or before.loaded
         told = replace(before, loaded=context) if shown is None else Told(context, _parameter(shown), _trained(shown))
         fresh = RETRY if running is None or shown is None else FRESH
-        while len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]
-        self._known[model] = (asyncio.get_running_loop().time() + fresh, told)
+        self._known.put(model, (asyncio.get_running_loop().time() + fresh, told))
         return told
 
 

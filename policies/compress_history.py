@@ -10,7 +10,7 @@ from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
 
 
 class CompressHistory(Policy):
@@ -32,6 +32,7 @@ class CompressHistory(Policy):
 
     prefix_breaks_per_turn: ClassVar[float] = 0.2
     needs_embedding: ClassVar[bool] = True
+    counted: ClassVar = {"left_messages": SHORTER_HISTORY}
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
     """The share of the usable window from which on the step reports that a cut is near."""

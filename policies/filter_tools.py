@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
-from proxy.policy import SETTINGS, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.policy import SETTINGS, Count, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
@@ -16,6 +16,8 @@ from proxy.tools.groups import named
 from proxy.tools.offer import Finding, Wishes, clients_tools, matches
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.texts import told
+
+_FEWER_TOOLS = Count("confusion_mitigations", "Requests in which fewer tools were offered.", "requests")
 
 
 class ToolGroup(BaseModel):
@@ -51,6 +53,7 @@ class FilterTools(Policy):
     may_grow: ClassVar[bool] = True
     needs_embedding: ClassVar[bool] = True
     internal_tools: ClassVar = (SearchTools, CallTool)
+    counted: ClassVar = {"tools_offered": _FEWER_TOOLS, "tools_allowed": _FEWER_TOOLS}
 
     strategy: Literal["auto", "select", "defer", "narrow"] = "auto"
     """How tools are filtered: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`). Where

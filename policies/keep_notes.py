@@ -8,7 +8,7 @@ from proxy.chat import ChatRequest, split_head
 from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import NOTES_READ, Decision, Keep, Policy, Rewrite
 from proxy.tools.note import DEFINITION, Notes, block, is_taken, left, within
 
 _BYTES = 3
@@ -29,6 +29,7 @@ class KeepNotes(Policy):
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     internal_tools: ClassVar = (Notes,)
+    counted: ClassVar = {"notes": NOTES_READ}
 
     tokens: int = Field(default=200, ge=200, le=4000)
     """The most tokens that notes which left may take, at three bytes a token; one note takes 168. The newest stay."""

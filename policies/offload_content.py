@@ -18,7 +18,7 @@ from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
 
 
 class OffloadContent(Policy):
@@ -43,6 +43,7 @@ class OffloadContent(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
     changes_last_user_message: ClassVar[bool] = True
     may_grow: ClassVar[bool] = True  # what was made to fit keeps its form, where an earlier step has a shorter one
+    counted: ClassVar = {"offloaded_messages": SHORTER_HISTORY}
 
     share: float = Field(default=0.25, gt=0, le=0.5)
     """The share of the usable window that the form of one text may take that does not fit."""

@@ -11,7 +11,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.arrivals import arrived
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
-from proxy.policy import Decision, Keep, Policy, Rewrite, Watching
+from proxy.policy import Count, Decision, Keep, Policy, Rewrite, Watching
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
@@ -32,6 +32,9 @@ class SelfCorrect(Policy):
 
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
+    counted: ClassVar = {
+        "correction_notes": Count("correction_notes", "Notes about earlier answers that were put into requests.")
+    }
 
     kinds: tuple[Kind, ...] = ("empty", "language", "json", "arguments", "refusal")
     """What is looked for."""

@@ -12,7 +12,7 @@ from proxy.economics import pays
 from proxy.history.cuts import as_sent
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, summarised
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
 
 _SMALL = 1000
 """Tokens that a summary may have, however little left."""
@@ -33,6 +33,7 @@ class WindowHistory(Policy):
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
+    counted: ClassVar = {"dropped_messages": SHORTER_HISTORY}
 
     keep_turns: int = Field(default=40, ge=1)
     """The least turns that stay: between this and `keep_turns + stride - 1` are forwarded. System messages stay."""

@@ -119,6 +119,36 @@ class Watching:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """How a fact of a policy's steps, or the calls of its internal tool, are a series of `/metrics`.
+
+    Clients send the whole conversation with each request, so what a step finds in it, it finds again in the next one. A
+    step that can tell how much of `x` is new says so in a second fact, `x_new`, and that is what counts.
+    """
+
+    series: str
+    """The name behind `penstock_`; several policies may share one."""
+    text: str
+    """What it counts, for people."""
+    kind: Literal["amount", "requests", "score"] = "amount"
+    """`amount` adds the fact to a counter, `requests` adds one for a rewrite whose fact is above zero, and `score`
+    observes a share from 0 to 1 in a histogram."""
+    label: tuple[str, str] | None = None
+    """The label of the series and its value; without, it is `policy` and the policy's name."""
+
+
+SHORTER_HISTORY = Count("distraction_mitigations", "Requests whose history was made shorter.", "requests")
+NOTES_READ, ORIGINALS_READ = (
+    Count("scratchpad_reads", "Notes put back into requests, and originals asked for.", label=("kind", kind))
+    for kind in ("note", "original")
+)
+NOTES_WRITTEN, ORIGINALS_WRITTEN = (
+    Count("scratchpad_writes", "Notes taken, and originals that left a context.", label=("kind", kind))
+    for kind in ("note", "original")
+)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """What the internal tools of one answer may reach."""
 
@@ -137,6 +167,8 @@ class InternalTool(ABC):
 
     definition: Tool
     """What the model is offered. It is sent with every request, so it is short and always the same."""
+    counted: ClassVar[Count | None] = None
+    """A series that its calls are added to, beside `penstock_internal_calls_total`."""
 
     @property
     def name(self) -> str:
@@ -182,6 +214,9 @@ class Policy(BaseModel, ABC):
 
     internal_tools: ClassVar[tuple[type[InternalTool], ...]] = ()
     """The tools that it offers to the model and that Penstock runs."""
+
+    counted: ClassVar[Mapping[str, Count]] = {}
+    """Facts of its steps that are series of `/metrics`."""
 
     needs_embedding: ClassVar[bool] = False
     """Whether it compares texts by meaning: then the model is loaded at start, in the background."""

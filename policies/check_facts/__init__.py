@@ -18,7 +18,7 @@ from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo
 from proxy.context.stretches import found_in_each
-from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+from proxy.policy import Count, Decision, Keep, Policy, Reject, Rewrite
 from proxy.text.json_strings import is_json
 
 Result = TypeVar("Result")
@@ -73,6 +73,9 @@ class CheckFacts(Policy):
     gives_way: ClassVar[bool] = True
     edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.05
+    counted: ClassVar = {
+        "poisoning_attempts": Count("poisoning_attempts", "Statements first seen that contradict a trusted fact.")
+    }
 
     file: str = ""
     """A file of trusted facts, one a line: a sentence, or JSON with `subject`, `relation`, `object`, `text` and `lang`.

@@ -28,7 +28,7 @@ from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.earlier import Earlier, earlier
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Count, Decision, Keep, Policy, Rewrite
 
 
 class ResolveClashes(Policy):
@@ -50,6 +50,11 @@ class ResolveClashes(Policy):
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1  # marks, as long as nothing is cached
+    counted: ClassVar = {
+        "clashes_resolved": Count(
+            "clashes_resolved", "Statements that one first seen replaces, in the same conversation."
+        )
+    }
 
     older: Literal["auto", "keep", "mark", "remove"] = "auto"
     """What happens to the older statement. `auto`: it is marked where that costs nothing, and stays as it is elsewhere.

@@ -18,7 +18,7 @@ from proxy.chat.provenance import of_client
 from proxy.chat.remembered import RememberedItem, block
 from proxy.context import Context
 from proxy.economics import room, turns_to_pay
-from proxy.policy import Decision, Fact, Keep, Policy, Rewrite
+from proxy.policy import Count, Decision, Fact, Keep, Policy, Rewrite
 from proxy.text.small_talk import is_small_talk
 
 _QUERY = 500
@@ -49,6 +49,7 @@ class SelectMemories(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     needs_embedding: ClassVar[bool] = True
     needs_memories: ClassVar[bool] = True
+    counted: ClassVar = {"memories_injected": Count("memories_selected", "Memories that were given to a question.")}
 
     top: int = Field(default=5, ge=1, le=50)
     """The most memories for one message."""

@@ -25,8 +25,9 @@ from proxy.chat.edits import Change, Stretch, changed
 from proxy.chat.markers import MARKER
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.context import Context
-from proxy.policy import SETTINGS, Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, Reject, Rewrite
 
+_SCORES = "Scores of new contents from outside."
 _SPEAKERS = frozenset({"system", "developer", "user"})
 _PASSAGE = 2000
 """Characters of a content whose meaning is compared."""
@@ -78,6 +79,13 @@ class ValidateContent(Policy):
 
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
+    counted: ClassVar = {
+        "poor_contents": Count("poor_contents", "New contents from outside below a threshold of quality."),
+        **{
+            f"{name}_score": Count("content_quality", _SCORES, "score", ("measure", measure))
+            for name, measure in (("quality", "overall"), ("relevance", "relevance"), ("accuracy", "accuracy"))
+        },
+    }
 
     action: Literal["annotate", "quarantine", "reject"] = "annotate"
     """What happens to content that is below a threshold."""

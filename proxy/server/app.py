@@ -272,6 +272,9 @@ class Lasting:
 def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
     """What a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
     settings, telemetry, records = config.settings, lasting.telemetry, lasting.records
+    for chain in settings.chains.values():
+        for name, policy in chain:
+            telemetry.metrics.declare(name, type(policy))
     upstreams = build_upstreams(settings, telemetry, kept)
     routes = Routes(settings, upstreams, profiles(Models()))
     writing = build_writing(settings, routes, lasting.store, telemetry)

@@ -8,9 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.exposition import choose_encoder
 
 from proxy.chat.errors import ConfigError
-from proxy.policy import Fact
+from proxy.policy import Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.mitigations import CALLS, READS, WRITES
 from proxy.telemetry.request_metrics import PolicyMetrics, RouteMetrics
 from proxy.telemetry.series import Series
 from proxy.telemetry.service_metrics import (
@@ -25,6 +24,9 @@ from proxy.telemetry.service_metrics import (
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
+
+_CALLS = "calls_"
+"""Facts of an answer that begin so say how often an internal tool was called: `calls_note`."""
 
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
@@ -46,6 +48,8 @@ class Metrics:
         self._models: set[str] = set()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
         self._policies: dict[str, PolicyMetrics] = {}
+        self._counted: dict[str, Mapping[str, Count]] = {}
+        self._tools: dict[str, Count] = {}
         self._keys: dict[str, KeyMetrics] = {}
         self._series = Series(registry)
         self.writer = WriterMetrics(self._series)
@@ -105,12 +109,23 @@ class Metrics:
         """Count a request that was decided without what the state has."""
         self._series.without_state.inc()
 
+    def declare(self, name: str, policy: type[Policy]) -> None:
+        """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
+        self._counted[name] = policy.counted
+        self._tools |= {
+            tool.definition.name: tool.counted for tool in policy.internal_tools if tool.counted is not None
+        }
+        for count in (*policy.counted.values(), *self._tools.values()):
+            self._series.declare(count)
+
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
         for step in steps:
             policy = self._policies.get(step.policy)
             if policy is None:
-                policy = self._policies[step.policy] = PolicyMetrics(self._series, step.policy)
+                policy = self._policies[step.policy] = PolicyMetrics(
+                    self._series, step.policy, self._counted.get(step.policy, {})
+                )
             policy.ran(step)
 
     def turned(self, model: str, to: str, reason: str) -> None:
@@ -126,13 +141,11 @@ class Metrics:
     def answered(self, facts: Mapping[str, Fact]) -> None:
         """Count the calls of internal tools that an answer took."""
         for name, calls in facts.items():
-            if name.startswith(CALLS) and isinstance(calls, int):
-                tool = name.removeprefix(CALLS)
+            if name.startswith(_CALLS) and isinstance(calls, int):
+                tool = name.removeprefix(_CALLS)
                 self._series.internal_calls.labels(tool).inc(calls)
-                if tool == WRITES:
-                    self._series.writes.labels("note").inc(calls)
-                elif tool == READS:
-                    self._series.reads.labels("original").inc(calls)
+                if tool in self._tools:
+                    self._series.of(self._tools[tool]).inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.

@@ -1,10 +1,11 @@
 """What requests tell metrics: where they went, what steps did to them."""
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from proxy.models.usage import Usage
+from proxy.policy import Count
 from proxy.step import Step
-from proxy.telemetry.mitigations import COUNTED, HAPPENED, NEW, READ, SCORED
 from proxy.telemetry.series import Series
 
 _MOST_REASONS = 50
@@ -103,14 +104,14 @@ class RouteMetrics:
 class PolicyMetrics:
     """The series of one policy."""
 
-    def __init__(self, series: "Series", policy: str) -> None:
+    def __init__(self, series: "Series", policy: str, counted: Mapping[str, Count]) -> None:
         self._series = series
         self._policy = policy
+        self._counted = counted
         self._duration = series.policy_duration.labels(policy)
         self._compressions = series.compressions.labels(policy)
         self._ratio = series.ratio.labels(policy)
         self._verdicts: dict[tuple[str, bool], Counted] = {}
-        self._mitigations: dict[str, Counted] = {}
 
     def ran(self, step: Step) -> None:
         """Count what the policy decided about a request."""
@@ -129,23 +130,17 @@ class PolicyMetrics:
             self._told(step)
 
     def _told(self, step: Step) -> None:
-        happened: set[str] = set()
-        for name, value in step.facts.items():
-            if isinstance(value, str):
+        once: dict[str, Count] = {}
+        for fact, value in step.facts.items():
+            count = self._counted.get(fact)
+            if count is None or isinstance(value, str):
                 continue
-            if name in COUNTED:
-                new = step.facts.get(name + NEW, value)
-                self._mitigation(COUNTED[name]).inc(value if isinstance(new, str) else new)
-            elif name == READ:
-                self._series.reads.labels("note").inc(value)
-            elif name in SCORED:
-                self._series.scores.labels(SCORED[name]).observe(value)
-            elif name in HAPPENED and value > 0 and step.verdict == "rewrite":
-                happened.add(HAPPENED[name])
-        for name in happened:
-            self._mitigation(name).inc()
-
-    def _mitigation(self, name: str) -> Counted:
-        if name not in self._mitigations:
-            self._mitigations[name] = self._series.mitigations[name].labels(self._policy)
-        return self._mitigations[name]
+            if count.kind == "score":
+                self._series.of(count, self._policy).observe(value)
+            elif count.kind == "amount":
+                new = step.facts.get(f"{fact}_new", value)
+                self._series.of(count, self._policy).inc(value if isinstance(new, str) else new)
+            elif value > 0 and step.verdict == "rewrite":
+                once[count.series] = count
+        for count in once.values():
+            self._series.of(count, self._policy).inc()

@@ -1,11 +1,13 @@
 """The labelled series behind `/metrics`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from proxy.chat.errors import ConfigError
+from proxy.policy import NOTES_READ, NOTES_WRITTEN, Count
 from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
-from proxy.telemetry.mitigations import SERIES
 
 
 class Series:
@@ -77,8 +79,30 @@ class Series:
         )
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
-        self.mitigations = {name: counter(name, text, "policy") for name, text in SERIES.items()}
-        self.scores = histogram("content_quality", "Scores of new contents from outside.", RATIOS, "measure")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
-        self.writes = counter("scratchpad_writes", "Notes taken, and originals that left a context.", "kind")
-        self.reads = counter("scratchpad_reads", "Notes put back into requests, and originals asked for.", "kind")
+        self._registry = registry
+        self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}
+        """What policies count: the label, whether it is a score, and the series."""
+        for count in (NOTES_READ, NOTES_WRITTEN):
+            self.declare(count)
+
+    def declare(self, count: Count) -> None:
+        """Make the series of a count, unless it is there. Raise `ConfigError` where its name is that of another one."""
+        name, label = f"penstock_{count.series}", "policy" if count.label is None else count.label[0]
+        known = self._counts.get(count.series)
+        if known is not None and known[:2] == (label, count.kind == "score"):
+            return
+        try:
+            if count.kind == "score":
+                made: Counter | Histogram = Histogram(
+                    name, count.text, [label], buckets=RATIOS, registry=self._registry
+                )
+            else:
+                made = Counter(name, count.text, [label], registry=self._registry)
+        except ValueError as error:
+            raise ConfigError(f"{name}, which a policy counts, cannot be made: {error}") from None
+        self._counts[count.series] = label, count.kind == "score", made
+
+    def of(self, count: Count, policy: str = "") -> Any:
+        """Return the series of a count that was declared."""
+        return self._counts[count.series][2].labels(policy if count.label is None else count.label[1])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from proxy.models.usage import Usage
+from proxy.policy import ORIGINALS_READ, ORIGINALS_WRITTEN
 from proxy.telemetry.series import Series
 
 
@@ -98,7 +99,7 @@ class ScratchpadMetrics:
     """The series of what leaves contexts for the archive, and is asked for again."""
 
     def __init__(self, series: "Series") -> None:
-        self._wrote, self._read = (each.labels("original") for each in (series.writes, series.reads))
+        self._wrote, self._read = series.of(ORIGINALS_WRITTEN), series.of(ORIGINALS_READ)
 
     def wrote(self) -> None:
         """Count an original that was not there yet."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.chat import Message, Tool, called_name
 from proxy.chat.blocks import NOTES, build
-from proxy.policy import InternalTool
+from proxy.policy import NOTES_WRITTEN, InternalTool
 
 LONGEST = 500
 """Bytes of UTF-8 that a note may have: about 80 words."""
@@ -31,6 +31,7 @@ class Notes(InternalTool):
     """Takes the model's notes. The call itself is the note: it stays in the conversation, so nothing is stored."""
 
     definition = DEFINITION
+    counted = NOTES_WRITTEN
 
     async def run(self, arguments: str) -> str:
         """What became of a note, in words."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import Message, Tool
 from proxy.context import Archive, Unavailable
-from proxy.policy import InternalTool
+from proxy.policy import ORIGINALS_READ, InternalTool
 from proxy.tools.originals import best_passages, origins
 from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
 
@@ -54,6 +54,7 @@ class Recall(InternalTool):
     """Reads and searches an archive for the model. Whatever it is asked, it answers in words, and never at length."""
 
     definition = DEFINITION
+    counted = ORIGINALS_READ
 
     def __init__(
         self,

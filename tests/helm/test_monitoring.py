@@ -7,6 +7,7 @@ from typing import Any
 import promql_parser
 import pytest
 
+from proxy.config.load import policy_class, policy_names
 from proxy.telemetry.metrics import Metrics
 from tests.helm.cases import MATRIX
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm
@@ -18,7 +19,10 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 def series() -> dict[str, set[str]]:
     """The names of all series, with the labels of each."""
-    registry = Metrics("test")._registry
+    metrics = Metrics("test")
+    for name in policy_names():
+        metrics.declare(name, policy_class(name))
+    registry = metrics._registry
     found = {name: set(getattr(by, "_labelnames", ())) for name, by in registry._names_to_collectors.items()}
     # those of the process are known only when they are read
     process = {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}

@@ -1,7 +1,7 @@
 """The contract of a policy: one frozen class whose fields are its YAML, one method from a request to a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.chat import ChatRequest, Tool
+from proxy.chat.answer import Answer
 from proxy.context import Context
 
 Fact = str | int | float | bool
@@ -107,13 +108,14 @@ class When(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
-    """What is to be looked for in the model's answers, for the corrections in the context of later requests."""
+class AnswerObserver:
+    """What a policy wants to see of answers. It delays nothing: it runs in a thread, once the client has the answer."""
 
-    kinds: frozenset[str]
-    """The kinds of faults."""
+    find: Callable[[ChatRequest, Answer], Mapping[str, str]]
+    """Return what later requests of the conversation are to know: a sentence for the model by its kind. Pure; they find
+    it in `Context.corrections`."""
     cooldown: float
-    """Seconds after one was found within which no other of its kind is kept."""
+    """Seconds after a sentence within which no other of its kind is kept."""
     expiry: float
     """Seconds for which it is kept."""
 
@@ -268,8 +270,8 @@ class Policy(BaseModel, ABC):
         return ()
 
     @property
-    def watching(self) -> Watching | None:
-        """What is to be looked for in the answers to the requests that its chain makes; None for nothing."""
+    def observer(self) -> AnswerObserver | None:
+        """What looks at the answers to the requests that its chain makes; None for nothing."""
         return None
 
     @abstractmethod

@@ -207,8 +207,8 @@ class Correction(NamedTuple):
 class Corrections(Protocol):
     """Notes on what was wrong with the model's answers, for one tenant and session."""
 
-    async def pending(self) -> Sequence[Correction]:
-        """Those that have not expired, at most one of each kind, in the order of the kinds' names. It never raises."""
+    async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
+        """Return those of these kinds that have not expired, at most one of each, by kind. Raise nothing."""
 
 
 class Memories(Protocol):

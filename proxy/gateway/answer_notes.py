@@ -7,17 +7,16 @@ kind; for some time there is no other of that kind, and after a longer one it is
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from urllib.parse import quote
 
 import orjson
 
 from proxy.chat import ChatRequest
+from proxy.chat.answer import read_answer
 from proxy.context import Correction, Outage
-from proxy.gateway.answer import read_answer
-from proxy.gateway.answer_check import faults
-from proxy.policy import Watching
+from proxy.policy import AnswerObserver
 from proxy.state.store import Store, StoreError
 from proxy.state.threads import Threads
 
@@ -39,10 +38,12 @@ class CorrectionService:
         self.threads = Threads("answers")
         self._looking: set[asyncio.Task[None]] = set()
 
-    def bound(self, tenant: str, session: str, watching: Watching, outage: Outage | None = None) -> "BoundCorrections":
-        """The notes of a session of a tenant."""
+    def bound(
+        self, tenant: str, session: str, observers: Sequence[AnswerObserver], outage: Outage | None = None
+    ) -> "BoundCorrections":
+        """The notes of a session of a tenant, which these leave."""
         prefix = f"correction/{quote(tenant, safe='')}/{quote(session, safe='')}/"
-        return BoundCorrections(self, prefix, watching, outage or Outage())
+        return BoundCorrections(self, prefix, observers, outage or Outage())
 
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
         """Begin to look at an answer; returns at once."""
@@ -63,11 +64,11 @@ class CorrectionService:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
-        work = partial(_found, sent, body, notes.kinds, streamed=streamed)
+        work = partial(_found, sent, body, notes.observers, streamed=streamed)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self.threads, work)
-            for kind, sentence in found.items():
-                await notes.leave(kind, sentence)
+            for observer, found in await asyncio.get_running_loop().run_in_executor(self.threads, work):
+                for kind, sentence in found.items():
+                    await notes.leave(kind, sentence, observer)
         except StoreError as error:
             _log.warning("correction not kept", extra={"fields": {"cause": error.cause}})
         except Exception as error:  # answers are anybody's: what cannot be looked at is let pass, and is said
@@ -77,19 +78,16 @@ class CorrectionService:
 class BoundCorrections:
     """The `Corrections` of a request's context."""
 
-    __slots__ = ("_outage", "_prefix", "_service", "_watching")
+    __slots__ = ("_outage", "_prefix", "_service", "observers")
 
-    def __init__(self, service: CorrectionService, prefix: str, watching: Watching, outage: Outage) -> None:
-        self._service, self._prefix, self._watching, self._outage = service, prefix, watching, outage
+    def __init__(
+        self, service: CorrectionService, prefix: str, observers: Sequence[AnswerObserver], outage: Outage
+    ) -> None:
+        self._service, self._prefix, self.observers, self._outage = service, prefix, observers, outage
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The kinds that are looked for."""
-        return self._watching.kinds
-
-    async def pending(self) -> Sequence[Correction]:
-        """The notes that have not expired."""
-        keys = [f"{self._prefix}note/{kind}" for kind in sorted(self.kinds)]
+    async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
+        """The notes of these kinds that have not expired."""
+        keys = [f"{self._prefix}note/{kind}" for kind in sorted(kinds)]
         try:
             values = await asyncio.gather(*map(self._service.store.get, keys))
         except StoreError:
@@ -97,16 +95,16 @@ class BoundCorrections:
             return ()
         return [Correction(*orjson.loads(value)) for value in values if value is not None]
 
-    async def leave(self, kind: str, sentence: str) -> None:
+    async def leave(self, kind: str, sentence: str, observer: AnswerObserver) -> None:
         """Leave a note, unless one of its kind was left within the cooldown. Raises `StoreError`."""
-        store, watching = self._service.store, self._watching
+        store = self._service.store
         cool = f"{self._prefix}cool/{kind}"
         if await store.get(cool) is not None:
             return
         name = f"{kind}-{self._service.clock():.3f}"
         # of several workers that find the same at once, the first leaves it
-        if await store.add(cool, name.encode(), ttl=watching.cooldown) == name.encode():
-            await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=watching.expiry)
+        if await store.add(cool, name.encode(), ttl=observer.cooldown) == name.encode():
+            await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=observer.expiry)
 
     def watch(self, sent: ChatRequest) -> "AnswerWatch":
         """What takes a copy of the answer to a request."""
@@ -144,6 +142,8 @@ class AnswerWatch:
             self._service.look(self._notes, self._sent, b"".join(self._parts), streamed=streamed)
 
 
-def _found(sent: ChatRequest, body: bytes, kinds: frozenset[str], *, streamed: bool) -> dict[str, str]:
+def _found(
+    sent: ChatRequest, body: bytes, observers: Sequence[AnswerObserver], *, streamed: bool
+) -> list[tuple[AnswerObserver, Mapping[str, str]]]:
     answer = read_answer(body, streamed=streamed)
-    return {} if answer is None else faults(sent, answer, kinds)
+    return [] if answer is None else [(observer, observer.find(sent, answer)) for observer in observers]

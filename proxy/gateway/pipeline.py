@@ -188,9 +188,9 @@ class Rewriting:
         embedder = None if embedding is None else embedding.bound(identity.tenant)
         judge = self._services.judging(identity.tenant, route, http.headers)
         runs_tools = sends and sent.rest.get("n") in (None, 1)
-        watching = next((each for _, policy in steps if (each := policy.watching) is not None), None)
-        service = self._services.corrections
-        corrections = service.bound(identity.tenant, identity.scope, watching, outage) if service and watching else None
+        observers = [each for _, policy in steps if (each := policy.observer) is not None]
+        service = self._services.corrections if observers else None
+        notes = None if service is None else service.bound(identity.tenant, identity.scope, observers, outage)
         memories = self._services.memories
         remembered = None if memories is None else _remembered(memories, identity, outage)
         inbox = self._services.shares.inbox(identity, outage)
@@ -209,7 +209,7 @@ class Rewriting:
             runs_tools=runs_tools,
             judge=judge,
             now=time.time() // 60 * 60,
-            corrections=corrections,
+            corrections=notes,
             memories=remembered,
             inbox=inbox,
             outage=outage,
@@ -228,7 +228,7 @@ class Rewriting:
             raise refusal
         if sends:
             await seen.expect(sent, outcome.request, ctx)
-        watch = corrections.watch(sent) if corrections is not None and sends else None
+        watch = notes.watch(sent) if notes is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
         return Rewritten(sent, outcome, ctx, tokens, tools, scope, watch)

@@ -3,12 +3,15 @@
 import pytest
 
 from proxy.gateway.answer_notes import LARGEST, BoundCorrections, CorrectionService
-from proxy.policy import Watching
+from proxy.policy import AnswerObserver
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat
 
 EMPTY = b'{"choices":[{"index":0,"message":{"content":""},"finish_reason":"stop"}]}'
-WATCHING = Watching(frozenset({"empty", "json"}), cooldown=7200, expiry=86400)
+KINDS = ("empty", "json")
+OBSERVER = AnswerObserver(
+    lambda sent, answer: {"empty": "It was empty."} if answer.is_empty else {}, cooldown=7200, expiry=86400
+)
 
 
 class Clock:
@@ -30,26 +33,26 @@ def service(clock: Clock) -> CorrectionService:
 
 
 def notes(service: CorrectionService, tenant: str = "t", session: str = "s") -> BoundCorrections:
-    return service.bound(tenant, session, WATCHING)
+    return service.bound(tenant, session, [OBSERVER])
 
 
 async def names(bound: BoundCorrections) -> list[str]:
-    return [each.name for each in await bound.pending()]
+    return [each.name for each in await bound.pending(KINDS)]
 
 
 async def test_a_kind_has_one_note_within_the_cooldown(service: CorrectionService, clock: Clock) -> None:
-    await notes(service).leave("empty", "first")
+    await notes(service).leave("empty", "first", OBSERVER)
     clock.now += 7000
-    await notes(service).leave("empty", "second")
-    await notes(service).leave("json", "other")
-    assert [each.text for each in await notes(service).pending()] == ["first", "other"]
+    await notes(service).leave("empty", "second", OBSERVER)
+    await notes(service).leave("json", "other", OBSERVER)
+    assert [each.text for each in await notes(service).pending(KINDS)] == ["first", "other"]
     clock.now += 300
-    await notes(service).leave("empty", "third")
-    assert [each.text for each in await notes(service).pending()] == ["third", "other"]
+    await notes(service).leave("empty", "third", OBSERVER)
+    assert [each.text for each in await notes(service).pending(KINDS)] == ["third", "other"]
 
 
 async def test_a_note_expires_and_reading_does_not_keep_it(service: CorrectionService, clock: Clock) -> None:
-    await notes(service).leave("empty", "first")
+    await notes(service).leave("empty", "first", OBSERVER)
     for _ in range(9):
         clock.now += 9000
         assert len(await names(notes(service))) == 1
@@ -58,7 +61,7 @@ async def test_a_note_expires_and_reading_does_not_keep_it(service: CorrectionSe
 
 
 async def test_notes_are_of_one_tenant_and_session(service: CorrectionService) -> None:
-    await notes(service).leave("empty", "first")
+    await notes(service).leave("empty", "first", OBSERVER)
     assert await names(notes(service, tenant="t2")) == []
     assert await names(notes(service, session="s2")) == []
     assert await names(notes(service, tenant="t/s", session="")) == []
@@ -74,6 +77,17 @@ async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionServi
     watch.ended(200, streamed=False)
     await service.settled()
     assert len(await names(bound)) == 1
+    await service.aclose()
+
+
+async def test_each_observer_leaves_notes_of_its_own(service: CorrectionService) -> None:
+    always = AnswerObserver(lambda sent, answer: {"always": sent.messages[0].text}, cooldown=9, expiry=9)
+    bound = service.bound("t", "s", [OBSERVER, always])
+    watch = bound.watch(chat("u1"))
+    watch.feed(EMPTY)
+    watch.ended(200, streamed=False)
+    await service.settled()
+    assert [each.text for each in await bound.pending(["empty", "always"])] == ["u1", "It was empty."]
     await service.aclose()
 
 
@@ -105,14 +119,14 @@ async def test_what_the_store_cannot_do_is_done_without(
 ) -> None:
     bound = notes(service)
     await service.store.aclose()
-    assert await bound.pending() == ()
+    assert await bound.pending(KINDS) == ()
     watch = bound.watch(chat("u1"))
     watch.feed(EMPTY)
     watch.ended(200, streamed=False)
     await service.settled()
     assert "correction not kept" in caplog.text
     with pytest.raises(StoreError):
-        await bound.leave("empty", "x")
+        await bound.leave("empty", "x", OBSERVER)
     await service.aclose()
 
 

@@ -1,6 +1,6 @@
 """Steps behind one that has marked a user's message, and in front of it: it is the client's all the same."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -115,7 +115,7 @@ async def test_a_marked_message_has_not_left() -> None:
 
 
 class Notes:
-    async def pending(self) -> Sequence[Correction]:
+    async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
         return [Correction("empty-1", "An answer was empty.")]
 
 

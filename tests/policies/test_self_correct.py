@@ -1,6 +1,6 @@
 """Notes about earlier answers: where they stand, and that they stay there."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from policies.self_correct import SelfCorrect
 from proxy.chat import ChatRequest
@@ -35,7 +35,7 @@ class Pending:
     def __init__(self, *pending: Correction) -> None:
         self.notes = list(pending)
 
-    async def pending(self) -> Sequence[Correction]:
+    async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
         return self.notes
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from policies.self_correct.faults import KINDS, faults
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
-from proxy.gateway.answer import Answer
-from proxy.gateway.answer_check import KINDS, faults
+from proxy.chat.answer import Answer
 
 SPANISH = "¿Dónde está la estación y cómo llego desde el hotel que reservé para esta noche?"
 ENGLISH = "The station is on the other side of the river, and you can walk there from your hotel in ten minutes."

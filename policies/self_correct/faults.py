@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import ChatRequest, Message, Tool, encode
-from proxy.gateway.answer import Answer
+from proxy.chat.answer import Answer
 from proxy.text.bm25 import terms
 from proxy.text.language import NAMES, language, named
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.gateway.answer import Answer, read_answer
+from proxy.chat.answer import Answer, read_answer
 
 
 def whole(message: object, finish: object = "stop") -> bytes:

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from policies.self_correct.faults import faults
 from proxy.chat import ChatRequest, Message
 from proxy.chat.arrivals import arrived
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
-from proxy.policy import Count, Decision, Keep, Policy, Rewrite, Watching
+from proxy.policy import AnswerObserver, Count, Decision, Keep, Policy, Rewrite
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
@@ -46,9 +48,9 @@ class SelfCorrect(Policy):
     """Seconds after which a note that no request has taken up is dropped."""
 
     @property
-    def watching(self) -> Watching:
-        """What is to be looked for in the answers."""
-        return Watching(frozenset(self.kinds), self.cooldown, self.expiry)
+    def observer(self) -> AnswerObserver:
+        """What looks for faults in the answers."""
+        return AnswerObserver(partial(faults, kinds=frozenset(self.kinds)), self.cooldown, self.expiry)
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Put back the notes that were placed before, and place what is new in front of the last user message."""
@@ -58,7 +60,7 @@ class SelfCorrect(Policy):
         placed = await _placed(ctx.memo)
         # behind the message that the model is at work on nothing may change any more
         if users and ctx.incoming.messages[-1] is users[-1][1]:
-            placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(), ctx.memo)
+            placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(self.kinds), ctx.memo)
         texts = {note.anchor: note.text for note in placed}
         notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
         made = _with_notes(request, ctx.incoming.messages, notes)

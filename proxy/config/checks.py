@@ -6,7 +6,15 @@ from fnmatch import fnmatchcase
 
 from proxy.config.document import Document, Place
 from proxy.config.judge_settings import UpstreamJudgeSettings
-from proxy.config.settings import Chain, ForeignUpstream, ModelSettings, OpenAIUpstream, Settings, UpstreamSettings
+from proxy.config.settings import (
+    AnthropicUpstream,
+    Chain,
+    ForeignUpstream,
+    ModelSettings,
+    OpenAIUpstream,
+    Settings,
+    UpstreamSettings,
+)
 from proxy.policy import Guard, Policy
 
 
@@ -104,6 +112,8 @@ def _has_key(upstream: UpstreamSettings) -> bool:
         case OpenAIUpstream():
             has_one = upstream.api_key is not None or upstream.keyless
             return has_one or "authorization" in {name.lower() for name in upstream.headers}
+        case AnthropicUpstream():
+            return upstream.api_key is not None
         case ForeignUpstream():
             return upstream.api_key is not None or bool(upstream.options)
     return True

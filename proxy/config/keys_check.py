@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from proxy.config.access_settings import BYPASS, KeySettings
 from proxy.config.document import Document, Place
-from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
+from proxy.config.settings import AnthropicUpstream, ForeignUpstream, OpenAIUpstream, Settings
 
 _CREDENTIAL_HEADERS = frozenset({"authorization", "api-key", "x-api-key"})
 
@@ -45,6 +45,8 @@ def _has_its_own(upstream: object) -> bool:
     if isinstance(upstream, OpenAIUpstream):
         named = {header.lower() for header in upstream.headers}
         return upstream.keyless or upstream.api_key is not None or bool(named & _CREDENTIAL_HEADERS)
+    if isinstance(upstream, AnthropicUpstream):
+        return upstream.api_key is not None
     if isinstance(upstream, ForeignUpstream):
         return upstream.has_own_key
     return True  # an echo has no use for a key, and Ollama is never sent the client's

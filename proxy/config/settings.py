@@ -138,13 +138,25 @@ class OllamaUpstream(Connected):
     """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
 
+class AnthropicUpstream(Connected):
+    """Anthropic, or a server that speaks as it does: its prompt cache is used, and signed thinking survives."""
+
+    kind: Literal["anthropic"]
+
+    base_url: HttpUrl = "https://api.anthropic.com"
+    """The address, without `/v1`."""
+
+    api_key: Key = None
+    """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+
+
 class ForeignUpstream(Guarded):
-    """Every other provider, through litellm: Anthropic, Bedrock, Gemini, Vertex, ..."""
+    """Every other provider, through litellm: Bedrock, Gemini, Vertex, ..."""
 
     kind: Literal["foreign"]
 
     provider: str = Field(pattern=r"^[a-z0-9_]+$")
-    """litellm's name of the provider: `anthropic`, `bedrock`, `gemini`, ..."""
+    """litellm's name of the provider: `bedrock`, `gemini`, `mistral`, ..."""
 
     api_key: Key = None
     """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
@@ -166,7 +178,7 @@ class ForeignUpstream(Guarded):
 
 
 UpstreamSettings = Annotated[
-    EchoUpstream | OpenAIUpstream | OllamaUpstream | ForeignUpstream, Field(discriminator="kind")
+    EchoUpstream | OpenAIUpstream | AnthropicUpstream | OllamaUpstream | ForeignUpstream, Field(discriminator="kind")
 ]
 
 

@@ -13,6 +13,7 @@ from proxy.config.index_settings import NoVectors, QdrantVectors
 from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.settings import (
+    AnthropicUpstream,
     EchoUpstream,
     ForeignUpstream,
     ModelSettings,
@@ -212,6 +213,10 @@ def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> U
             from proxy.upstreams.openai import OpenAI
 
             return OpenAI(name, settings)
+        case AnthropicUpstream():
+            from proxy.upstreams.anthropic import Anthropic
+
+            return Anthropic(name, settings)
         case OllamaUpstream():
             from proxy.upstreams.ollama import Ollama
 

@@ -13,6 +13,7 @@ from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVector
 from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.load import policy_class, policy_names
 from proxy.config.settings import (
+    AnthropicUpstream,
     CacheSettings,
     EchoUpstream,
     ForeignUpstream,
@@ -34,6 +35,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("The file", Settings),
     ("server", Server),
     ("upstreams: kind: openai", OpenAIUpstream),
+    ("upstreams: kind: anthropic", AnthropicUpstream),
     ("upstreams: kind: ollama", OllamaUpstream),
     ("upstreams: kind: foreign", ForeignUpstream),
     ("upstreams: kind: echo", EchoUpstream),

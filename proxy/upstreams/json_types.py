@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import orjson
+
 from proxy.chat.errors import BadRequest
 
 _INT64 = range(-(2**63), 2**63)
@@ -51,6 +53,24 @@ def sequence(value: Any, place: str) -> Sequence[Any]:
     if not isinstance(value, list):
         wrong(place, "must be a list")
     return value
+
+
+def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]:
+    """The arguments of a call as an object, for upstreams that demand one.
+
+    What a model wrote may be no JSON, or no object. It then becomes the one argument `otherwise`, word for word: the
+    model sees its own mistake, and what the tool said about it still makes sense.
+    """
+    if written is None or written == "":
+        return {}
+    if isinstance(written, dict):
+        return written
+    text = string(written, place)
+    try:
+        parsed = orjson.loads(text)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {otherwise: text}
 
 
 def wrong(place: str, must: str) -> NoReturn:

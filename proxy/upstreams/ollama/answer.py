@@ -9,7 +9,7 @@ import orjson
 
 from proxy.chat import encode
 from proxy.chat.errors import UpstreamFailed
-from proxy.chat.sse import ByteStream, check_held
+from proxy.chat.sse import ByteStream, split_lines
 from proxy.upstreams.completion import DONE, Completion, usage
 
 Facts = dict[str, str | int | float | bool]
@@ -153,20 +153,9 @@ def _nonsense() -> UpstreamFailed:
 
 async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
     """The lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
-    pending: list[bytes] = []
-    size = 0
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            first, *others = chunk.split(b"\n")
-            pending.append(first)
-            size = len(others[-1]) if others else size + len(first)
-            check_held(size)
-            for begun in others:
-                if text := b"".join(pending).strip():
-                    yield parse(text)
-                pending = [begun]
-    if text := b"".join(pending).strip():
-        yield parse(text)
+    async with aclosing(split_lines(chunks)) as source:
+        async for line in source:
+            yield parse(line)
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any] | None:

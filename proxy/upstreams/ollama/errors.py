@@ -7,7 +7,8 @@ from typing import Any
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.upstreams.base import Call
 from proxy.upstreams.ollama.answer import parse
-from proxy.upstreams.overflow import CODE, find_overflow, sentence
+from proxy.upstreams.overflow import find_overflow
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, overflowed
 
 LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 """The two of a model's abilities that a request can do without."""
@@ -21,19 +22,6 @@ BY_STATUS = {
     503: ("service_unavailable_error", "server_is_overloaded"),
 }
 """OpenAI's type and code; other statuses have a type of their hundred and no code."""
-
-LONGEST_MESSAGE = 2000
-"""Characters of Ollama's text that are passed on."""
-
-
-class Refused(PenstockError):
-    """Ollama answered with an error."""
-
-    def __init__(
-        self, message: str, status: int, kind: str, *, code: str | None = None, param: str | None = None
-    ) -> None:
-        super().__init__(message, status=status, code=code, param=param)
-        self.type = kind
 
 
 def refusal(status: int, body: bytes, call: Call) -> PenstockError:
@@ -59,9 +47,8 @@ def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
 def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
     overflow = find_overflow(text)
     if overflow is not None:
-        prompt = overflow.prompt or (call.counted.total if call.counted else None)
-        message = sentence(text, prompt, overflow.window or (call.profile.window if call.profile else None))
-        return Refused(message, 400, "invalid_request_error", code=CODE, param="messages")
+        prompt = call.counted.total if call.counted else None
+        return overflowed(text, overflow, prompt=prompt, window=call.profile.window if call.profile else None)
     lacking = LACKING.search(text)
     if lacking:
         return Refused(

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import orjson
-
 from proxy.chat import ROLES, Message
-from proxy.upstreams.json_types import mapping, sequence, string, unsupported, wrong
+from proxy.upstreams.json_types import mapping, parsed_arguments, sequence, string, unsupported, wrong
 
 ROLE = {"developer": "system", "function": "tool"}
 """Ollama's roles for those that its templates do not know; they would leave such messages out."""
@@ -77,7 +75,7 @@ class Messages:
             arguments: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
         else:
             called = mapping(fields.get("function"), f"{place}.function")
-            arguments = _arguments(called.get("arguments"), f"{place}.function.arguments")
+            arguments = parsed_arguments(called.get("arguments"), f"{place}.function.arguments", "arguments")
         name = string(called.get("name"), f"{place}.name")
         if "id" in made:
             self._names[made["id"]] = name
@@ -93,24 +91,6 @@ class Messages:
             if answers in self._names:
                 said["tool_name"] = self._names[answers]
         return said
-
-
-def _arguments(written: Any, place: str) -> dict[str, Any]:
-    """The arguments of a call as the object that Ollama demands.
-
-    What a model wrote may be no JSON, or no object. It then becomes the one argument `arguments`, word for word: the
-    model sees its own mistake, and what the tool said about it still makes sense.
-    """
-    if written is None or written == "":
-        return {}
-    if isinstance(written, dict):
-        return written
-    text = string(written, place)
-    try:
-        parsed = orjson.loads(text)
-    except ValueError:
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"arguments": text}
 
 
 def _content(content: Any, place: str) -> tuple[str, list[str]]:

@@ -1,0 +1,212 @@
+"""Anthropic through its own API: prompts are cached as it does it, and signed thinking survives.
+
+`/v1/chat/completions` is translated to `/v1/messages`; every other path goes to Anthropic's own `/v1` as it is.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from proxy.chat import ChatRequest, encode
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed
+from proxy.chat.sse import split_lines
+from proxy.config.settings import AnthropicUpstream
+from proxy.context import ModelProfile
+from proxy.http.client import Response
+from proxy.upstreams.anthropic.answer import Answer, Facts, nonsense
+from proxy.upstreams.anthropic.errors import broken, refusal
+from proxy.upstreams.anthropic.request import Translation, translate
+from proxy.upstreams.anthropic.server import VERSION, Server
+from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.request_fields import check_fields
+
+LONGEST_LIST = 200
+"""Characters of the list of ignored fields."""
+
+MARGIN = 1.1
+"""How much longer than by our count a prompt may be: the tokenizer is not published."""
+
+PAUSES = 8
+"""How often an answer that pauses is asked to go on."""
+
+LISTING = "limit=1000"
+
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
+
+PING = b": ping\n\n"
+
+RELAYED = (b"request-id", b"anthropic-")
+"""How headers begin that clients of Anthropic read: its request id and the rates that are left."""
+
+
+class Anthropic:
+    """Translates chat requests both ways."""
+
+    translates = True
+    provider = "anthropic"
+    ask_usage = False
+
+    def __init__(self, name: str, settings: AnthropicUpstream) -> None:
+        self.name = name
+        self.address = settings.base_url
+        self._server = Server(name, settings)
+
+    async def send(self, call: Call) -> Reply:
+        """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
+
+        Raises `BadRequest` for what cannot be translated, and Anthropic's refusals as errors of OpenAI's kind. Facts,
+        which for a stream are complete at its end: `prompt_tokens`, `completion_tokens`, `cached_tokens` and
+        `written_tokens` as the server counted them, `ignored` (a list of fields with commas), `pauses`, `error`.
+        """
+        if call.request is None:
+            return await self._pass(call)
+        translation = await _translated(call, call.request)
+        facts: Facts = {"ignored": ",".join(translation.ignored)[:LONGEST_LIST]} if translation.ignored else {}
+        response = await self._ask(call, translation.body)
+        answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
+        headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
+        if translation.body.get("stream"):
+            events = self._events(response, answer, call, translation)
+            # A generator that was never begun ignores its closing: the first step waits for the first event.
+            await anext(events)
+            return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=facts)
+        answer.read(_object(await response.read()))
+        while self._goes_on(answer, translation):
+            answer.read(_object(await (await self._ask(call, translation.body)).read()))
+        return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
+
+    async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
+        """The answer to a request. Raises what Anthropic refuses it with."""
+        response = await self._server.ask(call.headers, _encoded(body))
+        if response.status != 200:
+            raise refusal(response.status, await response.read(), response.headers, call)
+        return response
+
+    def _goes_on(self, answer: Answer, translation: Translation) -> bool:
+        """Whether an answer has paused; then the request is made one that it goes on with."""
+        pauses = int(answer.facts.get("pauses", 0))
+        if not answer.paused or pauses >= PAUSES:
+            return False
+        answer.facts["pauses"] = pauses + 1
+        messages = translation.body["messages"]
+        if pauses:
+            messages.pop()
+        messages.append({"role": "assistant", "content": list(answer.content)})
+        answer.go_on()
+        return True
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        """Nothing more is known."""
+        return known
+
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Anthropic's own list; empty where it does not answer."""
+        given = {"anthropic-version": VERSION, **headers}
+        response = await self._server.forward("GET", "/models", given, None, LISTING)
+        body = await response.read()
+        try:
+            listed = orjson.loads(body)["data"] if response.status == 200 else []
+            return [_described(model) for model in listed if isinstance(model["id"], str)]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return []
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._server.aclose()
+
+    async def _pass(self, call: Call) -> Reply:
+        """Forward a call to Anthropic's own API, and relay its answer as it is."""
+        response = await self._server.forward(call.method, call.path, call.headers, call.body or None, call.query)
+        if response.is_event_stream:
+            return Reply(response.status, response.headers, chunks=response.chunks())
+        return Reply(response.status, response.headers, body=await response.read())
+
+    async def _events(
+        self, response: Response, answer: Answer, call: Call, translation: Translation
+    ) -> AsyncGenerator[bytes, None]:
+        """The events of a stream, after an empty chunk once it is known that there will be any."""
+        begun = False
+        try:
+            async with aclosing(self._spoken(response, answer, call, translation)) as spoken:
+                async for events in spoken:
+                    if not begun:
+                        begun = True
+                        yield b""
+                    yield events
+        except PenstockError as error:
+            if not begun:
+                raise
+            answer.facts["error"] = error.code or error.type
+            yield b"data: " + error.body() + b"\n\n"
+
+    async def _spoken(
+        self, response: Response, answer: Answer, call: Call, translation: Translation
+    ) -> AsyncGenerator[bytes, None]:
+        """What a client gets of a stream, and of those that go on with it. Raises what an event says went wrong."""
+        while True:
+            async with aclosing(split_lines(response.chunks())) as lines:
+                async for line in lines:
+                    if not line.startswith(b"data:"):
+                        continue
+                    event = _object(line[5:])
+                    kind = event.get("type")
+                    if kind == "error":
+                        raise broken(event, call)
+                    if events := PING if kind == "ping" else answer.events(event):
+                        yield events
+            if not answer.done:
+                raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
+            if not self._goes_on(answer, translation):
+                break
+            response = await self._ask(call, translation.body)
+        yield answer.end()
+
+
+async def _translated(call: Call, request: ChatRequest) -> Translation:
+    if not _MODEL.fullmatch(request.model):
+        told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
+        raise NotFound(told, code="model_not_found")
+    check_fields(request.rest)
+    profile = call.profile
+    most = room = 2**31 if profile is None else profile.max_output
+    if profile is not None and request.max_output_tokens is None:
+        used = call.counted or (None if call.tokens is None else await call.tokens.count(request))
+        if used is not None:
+            room = max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
+    try:
+        return translate(request, most=most, room=room)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """A body, or the data of an event. Raises `UpstreamFailed` for anything but a JSON object."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise nonsense()
+    return found
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return encode(body)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+
+
+def _described(model: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        created = int(datetime.fromisoformat(model["created_at"]).timestamp())
+    except (KeyError, TypeError, ValueError, OverflowError):
+        created = 0
+    known = {"context_length": model.get("max_input_tokens"), "max_output_tokens": model.get("max_tokens")}
+    limits = {name: value for name, value in known.items() if isinstance(value, int)}
+    return {"id": model["id"], "object": "model", "created": created, "owned_by": "anthropic", **limits}

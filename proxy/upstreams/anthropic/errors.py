@@ -1,0 +1,70 @@
+"""What Anthropic refused, in OpenAI's terms, from `{"type": "error", "error": {"type", "message"}}`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.upstreams.base import Call
+from proxy.upstreams.overflow import Overflow, find_overflow
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, kind_of, overflowed
+
+OVERLOADED = 529
+"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
+
+STATUSES = {
+    "api_error": 500,
+    "authentication_error": 401,
+    "billing_error": 403,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "overloaded_error": OVERLOADED,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "request_too_large": 413,
+    "timeout_error": 504,
+}
+"""The statuses of errors, for those that come in a stream."""
+
+RETRY_HEADERS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
+
+USUAL_WAIT = "2"
+"""Seconds until another try, where an overloaded server does not say."""
+
+
+def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], call: Call) -> PenstockError:
+    """The error for an answer with a status other than 200; `UpstreamFailed` for one that is no error either."""
+    if status < 400:
+        return UpstreamFailed(f"the upstream answered with status {status}", code="upstream_broke_off")
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        said = None
+    again = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in RETRY_HEADERS}
+    return _explained(said if isinstance(said, dict) else {}, status, again, call)
+
+
+def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
+    """The error that an event of a stream is."""
+    kind = event["error"].get("type") if isinstance(event.get("error"), Mapping) else None
+    return _explained(event, STATUSES.get(str(kind), 500), {}, call)
+
+
+def _explained(said: Mapping[str, Any], status: int, again: dict[str, str], call: Call) -> Refused:
+    error = said.get("error")
+    message = error.get("message") if isinstance(error, Mapping) else None
+    text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
+    overflow = find_overflow(text) if status in (400, 413) else None
+    if overflow is not None or status == 413:
+        prompt = call.counted.total if call.counted else None
+        window = call.profile.window if call.profile else None
+        return overflowed(text, overflow or Overflow(), prompt=prompt, window=window)
+    if status == OVERLOADED:
+        status, again = 503, {"retry-after": USUAL_WAIT, **again}
+    kind, code = kind_of(status)
+    if status == 404 and message is not None:
+        text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
+    # without Anthropic's words the answer comes from something in front of it
+    code = code if message is not None else None
+    return Refused(text or f"The upstream answered with status {status}.", status, kind, code=code, headers=again)

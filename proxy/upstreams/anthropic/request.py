@@ -1,0 +1,303 @@
+"""A chat request in the terms of Anthropic's own API (`POST /v1/messages`). Pure; a wrong JSON type is a `BadRequest`.
+
+What Anthropic cannot take is left out and named, never refused: `strict_params` is for those who want that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.chat import ChatRequest, chosen_tools
+from proxy.upstreams.anthropic.abilities import Abilities, abilities_of
+from proxy.upstreams.anthropic.messages import Messages
+from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
+
+NATIVE = frozenset({
+    "cache_control", "compaction", "container", "context_management", "diagnostics", "fallbacks", "inference_geo",
+    "mcp_servers", "output_config", "speed", "thinking", "top_k", "user_profile_id",
+})  # fmt: skip
+"""Anthropic's own fields, which a client may send beside OpenAI's (`extra_body` of the SDKs)."""
+
+BOOKKEEPING = frozenset({
+    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store",
+})  # fmt: skip
+"""Fields that do not concern the answer, so that nothing is lost without them."""
+
+READ = NATIVE | BOOKKEEPING | {
+    "max_tokens", "max_completion_tokens", "stop", "stream", "stream_options", "temperature", "top_p", "tool_choice",
+    "parallel_tool_calls", "reasoning_effort", "reasoning", "response_format", "service_tier", "user",
+}  # fmt: skip
+"""The fields that the translation reads; each of its functions names what it cannot use."""
+
+NEUTRAL: Mapping[str, Any] = {"modalities": ["text"], "n": 1, "verbosity": "medium"}
+"""Values that ask for what happens anyway."""
+
+TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only", "standard_only": "standard_only"}
+
+BUDGETS = {"minimal": 1024, "low": 1024, "medium": 4096, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+"""Tokens of thinking for OpenAI's `reasoning_effort`, for models that take a budget."""
+
+LEAST_BUDGET = 1024
+
+LEVELS = ("low", "medium", "high", "xhigh", "max")
+
+CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
+"""Anthropic's words for OpenAI's `tool_choice`."""
+
+OWN_CHOICES = frozenset({"auto", "none", "any", "tool"})
+
+OUTPUT_CONFIG = "output_config"
+
+_FUNCTION = frozenset({"type", "function", "strict", "parameters"})
+"""Keys of OpenAI's tools that are translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What Anthropic gets."""
+
+    body: dict[str, Any]
+    """The JSON body of `POST /v1/messages`."""
+    ignored: tuple[str, ...]
+    """The fields that the client sent and that Anthropic, or this model, has nothing for, sorted."""
+
+
+def translate(request: ChatRequest, *, most: int, room: int) -> Translation:
+    """A request as Anthropic wants it.
+
+    `most` is the longest answer of the model, `room` what the window leaves for one, in tokens. Raises `BadRequest` for
+    values of a wrong type and for what cannot be translated.
+    """
+    return _Fields(request, most, room).translation()
+
+
+class _Fields:
+    """The fields of one request."""
+
+    def __init__(self, request: ChatRequest, most: int, room: int) -> None:
+        self._request = request
+        self._rest = {name: value for name, value in request.rest.items() if value is not None}
+        self._able: Abilities = abilities_of(request.model)
+        self._messages = Messages(request.messages, system_messages=self._able.system_messages)
+        self._ignored = self._messages.ignored
+        self._limit = self._max_tokens(most, room)
+
+    def translation(self) -> Translation:
+        rest = self._rest
+        mapping(rest.get("stream_options", {}), "stream_options")
+        body: dict[str, Any] = {
+            "model": self._request.model,
+            "max_tokens": self._limit,
+            "system": self._messages.system or None,
+            "messages": self._messages.said,
+            "stream": boolean(rest.get("stream", False), "stream") or None,
+            "metadata": self._metadata(),
+            "service_tier": self._tier(),
+            "stop_sequences": self._stops() or None,
+            **{name: rest[name] for name in sorted(NATIVE & rest.keys())},
+        }
+        body[OUTPUT_CONFIG] = {**self._format(), **mapping(rest.get(OUTPUT_CONFIG, {}), OUTPUT_CONFIG)}
+        tools, choice = self._tools()
+        body |= {"tools": tools or None, "tool_choice": choice}
+        self._think(body)
+        self._sample(body)
+        self._ignored |= {name for name, value in rest.items() if name not in READ and _asks(name, value)}
+        if "n" in rest:
+            integer(rest["n"], "n")
+        kept = {name: value for name, value in body.items() if value is not None and value != {}}
+        return Translation(kept, tuple(sorted(self._ignored)))
+
+    def _max_tokens(self, most: int, room: int) -> int:
+        """What the client wants, up to the model's maximum; without a word of it all that there is room for."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            if name in self._rest:
+                wanted = integer(self._rest[name], name)
+                if wanted > most:
+                    self._ignored.add(name)
+                return min(wanted, most)
+        return max(1, min(most, room))
+
+    def _stops(self) -> list[str]:
+        value = self._rest.get("stop", ())
+        listed = [value] if isinstance(value, str) else sequence(value, "stop") if value != () else ()
+        stops = [string(stop, f"stop[{index}]") for index, stop in enumerate(listed)]
+        kept = [stop for stop in stops if stop.strip()]
+        if len(kept) < len(stops):
+            self._ignored.add("stop")  # the wire refuses stop texts of white space
+        return kept
+
+    def _metadata(self) -> dict[str, str] | None:
+        """Who asks, for Anthropic's search for abuse: an opaque name, and neither address nor number of a person."""
+        own = mapping(self._rest.get("metadata", {}), "metadata").get("user_id")
+        named = own or self._rest.get("safety_identifier") or self._rest.get("user")
+        if named is None:
+            return None
+        user = string(named, "user")
+        if "@" in user or user.lstrip("+").replace("-", "").replace(" ", "").isdigit():
+            self._ignored.add("user")
+            return None
+        return {"user_id": user}
+
+    def _tier(self) -> str | None:
+        tier = self._rest.get("service_tier")
+        if tier is None:
+            return None
+        found = TIERS.get(string(tier, "service_tier"))
+        if found is None:
+            self._ignored.add("service_tier")
+        return found
+
+    def _format(self) -> dict[str, Any]:
+        """The form of the answer, where it is a schema; a demand for just any JSON has no counterpart."""
+        wanted = mapping(self._rest.get("response_format", {"type": "text"}), "response_format")
+        match wanted.get("type"):
+            case "text":
+                return {}
+            case "json_schema" if self._able.structured:
+                described = mapping(wanted.get("json_schema"), "response_format.json_schema")
+                schema = mapping(described.get("schema"), "response_format.json_schema.schema")
+                return {"format": {"type": "json_schema", "schema": _closed(schema)}}
+            case "json_schema" | "json_object":
+                self._ignored.add("response_format")
+                return {}
+        return wrong("response_format.type", "must be text, json_object or json_schema")
+
+    def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        """The tools, and whether one of them must be called."""
+        offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._request.tools)]
+        if not offered:
+            # the wire wants a definition of what was called
+            called = [{"name": name, "input_schema": {"type": "object"}} for name in self._messages.called]
+            return called, {"type": "none"} if called else None
+        single = boolean(self._rest.get("parallel_tool_calls", True), "parallel_tool_calls") is False
+        offered, choice = self._chosen(offered)
+        if choice["type"] in ("any", "tool") and not self._able.forced_tools:
+            self._ignored.add("tool_choice")
+            choice = {"type": "auto"}
+        if single and choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = True
+        return offered, None if choice == {"type": "auto"} else choice
+
+    def _chosen(self, offered: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The tools that may be called, and Anthropic's `tool_choice`.
+
+        Where one tool must be called the others stay, because the cache of the whole prompt begins with them.
+        """
+        given = self._rest.get("tool_choice", "auto")
+        if isinstance(given, str):
+            return offered, {"type": CHOICES.get(given) or wrong("tool_choice", f"must be one of {', '.join(CHOICES)}")}
+        if mapping(given, "tool_choice").get("type") in OWN_CHOICES:
+            return offered, dict(given)
+        named = chosen_tools(given)
+        kept = [tool for tool in offered if tool.get("name") in named]
+        if not kept:
+            wrong("tool_choice", "must name a tool that is offered")
+        allowed = given.get("allowed_tools")
+        if isinstance(allowed, Mapping) and allowed.get("mode") != "required":
+            return kept, {"type": "auto"}
+        return (offered, {"type": "tool", "name": named[0]}) if len(kept) == 1 else (kept, {"type": "any"})
+
+    def _tool(self, tool: Mapping[str, Any], place: str) -> dict[str, Any]:
+        """A function as Anthropic's tool; one of Anthropic's own types, such as web search, stays as it is.
+
+        A custom tool is refused: Anthropic could not hold to its grammar, and gives no free text back.
+        """
+        if tool.get("type", "function") != "function" or ("function" not in tool and "input_schema" in tool):
+            if "custom" in tool:
+                raise unsupported("Anthropic only knows custom tools with a JSON schema", f"{place}.type")
+            return dict(tool)
+        function = mapping(tool.get("function"), f"{place}.function")
+        made: dict[str, Any] = {"name": string(function.get("name"), f"{place}.function.name")}
+        if function.get("description"):
+            made["description"] = string(function["description"], f"{place}.function.description")
+        given = function.get("parameters")
+        schema = {} if given is None else mapping(given, f"{place}.function.parameters")
+        made["input_schema"] = {**schema, "type": "object"} if schema.get("type") != "object" else schema
+        if function.get("strict") is True:
+            if self._able.structured:
+                made["strict"] = True
+            else:
+                self._ignored.add("tools[].strict")
+        known = _FUNCTION | made.keys()
+        given_as = (*function.items(), *tool.items())  # such as `cache_control` and `defer_loading`
+        return made | {key: value for key, value in given_as if value is not None and key not in known}
+
+    def _think(self, body: dict[str, Any]) -> None:
+        """How much to think: Anthropic's own fields, or what `reasoning_effort` means for this model."""
+        effort, place = self._rest.get("reasoning_effort"), "reasoning_effort"
+        if effort is None:
+            place = "reasoning"
+            effort = mapping(self._rest.get("reasoning", {}), "reasoning").get("effort")
+        if effort is None or "thinking" in body:
+            return
+        level = string(effort, place)
+        if level != "none" and level not in BUDGETS:
+            wrong(place, f"must be none, {', '.join(BUDGETS)}")
+        able, is_forced = self._able, (body["tool_choice"] or {}).get("type") in ("any", "tool")
+        if level == "none":
+            self._think_least(body, place)
+        elif able.thinking == "none" or (is_forced and able.thinking != "always"):
+            self._ignored.add(place)  # a call can only be demanded of a model that does not think
+        elif able.thinking == "budget":
+            self._think_within(body, level, place)
+        else:
+            if able.thinking == "adaptive":
+                body["thinking"] = {"type": "adaptive"}
+            body[OUTPUT_CONFIG] = {"effort": _nearest(level, able.efforts), **body[OUTPUT_CONFIG]}
+
+    def _think_least(self, body: dict[str, Any], place: str) -> None:
+        if self._able.thinking == "always":
+            self._ignored.add(place)
+            body[OUTPUT_CONFIG] = {"effort": self._able.efforts[0], **body[OUTPUT_CONFIG]}
+        elif self._able.thinking == "adaptive":
+            body["thinking"] = {"type": self._able.least}
+
+    def _think_within(self, body: dict[str, Any], level: str, place: str) -> None:
+        """A budget below the whole answer. There is none in a short one, nor in a loop of calls that began without."""
+        budget = min(BUDGETS[level], self._limit // 2)
+        if self._limit > LEAST_BUDGET and self._messages.thinks:
+            body["thinking"] = {"type": "enabled", "budget_tokens": max(LEAST_BUDGET, budget)}
+        else:
+            self._ignored.add(place)
+
+    def _sample(self, body: dict[str, Any]) -> None:
+        """Temperature and its like, as far as the model and its thinking allow."""
+        thinks = mapping(body.get("thinking") or {}, "thinking").get("type") in ("enabled", "adaptive")
+        temperature, top_p = self._rest.get("temperature"), self._rest.get("top_p")
+        if temperature is not None:
+            value = number(temperature, "temperature")
+            if value > 1 or (value != 1 and (thinks or not self._able.sampling)):
+                self._ignored.add("temperature")
+            if self._able.sampling and not thinks:
+                body["temperature"] = min(value, 1)
+        if top_p is not None and number(top_p, "top_p") != 1:
+            if self._able.sampling and "temperature" not in body and (not thinks or top_p >= 0.95):
+                body["top_p"] = top_p
+            else:
+                self._ignored.add("top_p")
+        if "top_k" in body and (thinks or not self._able.sampling):
+            del body["top_k"]
+            self._ignored.add("top_k")
+
+
+def _nearest(level: str, efforts: tuple[str, ...]) -> str:
+    """The level of a model that comes nearest to the one that is asked for."""
+    wanted = LEVELS.index("low" if level == "minimal" else level)
+    return min(efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
+
+
+def _closed(schema: Any) -> Any:
+    """A schema whose objects say that they have no other properties: the wire takes no open ones."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: _closed(value) for key, value in schema.items()}
+    if made.get("type") == "object" and "additionalProperties" not in made:
+        made["additionalProperties"] = False
+    return made
+
+
+def _asks(name: str, value: Any) -> bool:
+    """Whether a value asks for anything that would not happen anyway."""
+    return bool(value != NEUTRAL[name]) if name in NEUTRAL else bool(value) or name == "seed"

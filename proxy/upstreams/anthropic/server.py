@@ -1,0 +1,66 @@
+"""Anthropic's server over HTTP: its address, the key, and what it gets of a client's headers."""
+
+from collections.abc import Mapping
+
+from yarl import URL
+
+from proxy.chat.errors import Unauthorized
+from proxy.config.settings import AnthropicUpstream
+from proxy.http.client import Response, Timeouts, Transport
+from proxy.http.headers import without_credentials
+
+VERSION = "2023-06-01"
+"""The version of the API that is translated to."""
+
+_KEPT = frozenset({"accept-encoding", "traceparent", "tracestate", "user-agent"})
+"""What it gets of a translated request's headers, besides those that begin with `anthropic-`."""
+
+_OAUTH = "sk-ant-oat"
+"""How keys begin that go out as a bearer token."""
+
+
+class Server:
+    """One server and the connections to it."""
+
+    def __init__(self, name: str, settings: AnthropicUpstream) -> None:
+        self._name = name
+        self._base = settings.base_url
+        self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
+        self._transport = Transport(
+            name,
+            Timeouts(settings.connect_timeout, settings.idle_timeout),
+            largest=int(settings.max_answer_mib * 2**20),
+        )
+
+    async def ask(self, headers: Mapping[str, str], body: bytes) -> Response:
+        """Send a translated request. Raises `Unauthorized` without a key, and `UpstreamFailed`."""
+        kept = {key: value for key, value in headers.items() if key in _KEPT or key.startswith("anthropic-")}
+        own = {"content-type": "application/json", **self._credentials(headers)}
+        return await self.send("POST", "/messages", {"anthropic-version": VERSION, **kept, **own}, body)
+
+    async def forward(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str
+    ) -> Response:
+        """Send a request of Anthropic's own as it is, but for the key. Raises `UpstreamFailed`."""
+        if self._key is not None:
+            headers = {**without_credentials(headers), **self._credentials(headers)}
+        return await self.send(method, path, headers, body, query)
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str = ""
+    ) -> Response:
+        """Send a request and wait for the head of its answer; `path` is below `/v1`. Raises `UpstreamFailed`."""
+        url = URL(f"{self._base}/v1{path}{'?' if query else ''}{query}", encoded=True)
+        return await self._transport.request(method, url, headers, body)
+
+    def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The operator's key, else the client's, wherever it has it. Raises `Unauthorized` where there is none."""
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        key = self._key or headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
+        if not key:
+            raise Unauthorized(f"No API key was given. Upstream {self._name!r} needs one as a bearer token.")
+        return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

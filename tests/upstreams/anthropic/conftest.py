@@ -1,0 +1,179 @@
+"""A running proxy in front of a strict stand-in for Anthropic."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.servers import proxy
+from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
+
+MODEL = "claude-opus-4-5"
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Look something up.",
+        "parameters": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
+    },
+}
+CONFIG = """
+upstreams: {{claude: {{kind: anthropic, base_url: "{url}"{upstream}}}}}
+models: [{{match: "*", upstream: claude{model}}}]
+chains: {{default: {chain}}}
+server: {{watch: false}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+"""
+
+
+@dataclass
+class Answered:
+    """What a client got."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def error(self) -> Any:
+        return self.body["error"]
+
+    @property
+    def message(self) -> dict[str, Any]:
+        message: dict[str, Any] = self.body["choices"][0]["message"]
+        return message
+
+    @property
+    def chunks(self) -> list[Any]:
+        """The events of a stream."""
+        data = [line[6:] for line in self.text.split("\n\n") if line.startswith("data: ")]
+        return [json.loads(each) if each != "[DONE]" else each for each in data]
+
+    @property
+    def deltas(self) -> list[dict[str, Any]]:
+        chunks = [chunk for chunk in self.chunks if chunk != "[DONE]" and chunk.get("choices")]
+        return [chunk["choices"][0]["delta"] for chunk in chunks]
+
+    @property
+    def finish(self) -> str:
+        choices = [chunk["choices"][0] for chunk in self.chunks if chunk != "[DONE]" and chunk.get("choices")]
+        return next(str(choice["finish_reason"]) for choice in choices if choice["finish_reason"])
+
+    @property
+    def assembled(self) -> dict[str, Any]:
+        """The message that the deltas of a stream are, as the accumulators of SDKs make it."""
+        message: dict[str, Any] = {}
+        for delta in self.deltas:
+            _add(message, delta)
+        return message
+
+
+def _add(known: dict[str, Any], delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if key not in known or key in ("index", "type"):
+            known[key] = json.loads(json.dumps(value))
+        elif isinstance(value, str):
+            known[key] = (known[key] or "") + value
+        elif isinstance(value, dict):
+            _add(known[key], value)
+        elif isinstance(value, list):
+            for entry in value:
+                if "index" in entry and entry["index"] < len(known[key]):
+                    _add(known[key][entry["index"]], entry)
+                else:
+                    known[key].append(json.loads(json.dumps(entry)))
+
+
+class Client:
+    """Asks a proxy."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self.base = base
+        self._session = session
+
+    async def chat(self, *messages: dict[str, Any], headers: dict[str, str] | None = None, **fields: Any) -> Answered:
+        said = list(messages) or [{"role": "user", "content": "Hi"}]
+        return await self.post("/v1/chat/completions", {"model": MODEL, "messages": said, **fields}, headers)
+
+    async def stream(self, *messages: dict[str, Any], **fields: Any) -> Answered:
+        return await self.chat(*messages, stream=True, **fields)
+
+    async def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answered:
+        given = {"authorization": f"Bearer {KEY}"} if headers is None else headers
+        async with self._session.post(self.base + path, json=body, headers=given) as response:
+            found = {key.lower(): value for key, value in response.headers.items()}
+            return Answered(response.status, found, await response.text())
+
+    async def get(self, path: str) -> Answered:
+        async with self._session.get(self.base + path, headers={"authorization": f"Bearer {KEY}"}) as response:
+            return Answered(response.status, dict(response.headers), await response.text())
+
+
+Start = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+async def anthropic() -> AsyncIterator[StandIn]:
+    async with stand_in() as server:
+        yield server
+
+
+@pytest.fixture
+def start(anthropic: StandIn, tmp_path: Path) -> Start:
+    """Start a proxy with a chain, and further settings of the upstream and of the model."""
+
+    @asynccontextmanager
+    async def started(*, chain: str = "[]", upstream: str = "", model: str = "") -> AsyncIterator[Client]:
+        config = CONFIG.format(url=anthropic.url, chain=chain, upstream=upstream, model=model)
+        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+            yield Client(base, session)
+
+    return started
+
+
+@pytest.fixture
+async def client(start: Start) -> AsyncIterator[Client]:
+    async with start() as made:
+        yield made
+
+
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+def system(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content, **more}
+
+
+def assistant(content: Any = None, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **({"tool_calls": list(calls)} if calls else {}), **more}
+
+
+def call(call_id: str, arguments: str = '{"key":"a"}', name: str = "look_up") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def result(call_id: str, content: Any = "found", **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **more}
+
+
+def tool_use(call_id: str = "toolu_1", name: str = "look_up", **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **more}
+
+
+def thinking(said: str = "Let me see.") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": said}

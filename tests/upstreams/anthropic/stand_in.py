@@ -1,0 +1,192 @@
+"""A strict stand-in for Anthropic on loopback: it refuses what Anthropic refuses, signs, streams and caches as it does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from anthropic.types import Message as AnthropicMessage
+from anthropic.types import RawMessageStreamEvent
+from pydantic import TypeAdapter
+
+from tests.upstreams.anthropic.prompt_cache import PromptCache
+from tests.upstreams.anthropic.rules import Block, Body, Refusal, blocks, check, content, signature, tokens
+
+KEY = "sk-ant-api-key"
+HELLO: list[Block] = [{"type": "text", "text": "Hello there"}]
+
+_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+
+
+@dataclass
+class Scripted:
+    """One answer. Thinking without a signature is signed."""
+
+    content: list[Block] = field(default_factory=lambda: list(HELLO))
+    stop_reason: str | None = None
+    """That of the content, if None."""
+    ending: str = "whole"
+    """How a stream ends: `whole`, `cut` or `error`."""
+
+
+@dataclass
+class StandIn:
+    """What the server answers next, and what reached it."""
+
+    url: str = ""
+    answers: list[Scripted] = field(default_factory=list)
+    failures: list[tuple[int, str, dict[str, str]]] = field(default_factory=list)
+    """Statuses, types of errors and headers of the next answers."""
+    bodies: list[Body] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    usages: list[dict[str, int]] = field(default_factory=list)
+    pause: float = 0.0
+    """Seconds between the events of a stream."""
+    piece: int = 0
+    """Bytes that are sent at once; 0 for an event."""
+    cache: PromptCache = field(default_factory=PromptCache)
+    dropped: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client leaves in mid-stream."""
+
+    def say(self, *made: Block, **more: Any) -> None:
+        """Have an answer said next."""
+        self.answers.append(Scripted(list(made), **more))
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.paths.append(request.path_qs)
+        self.headers.append({key.lower(): value for key, value in request.headers.items()})
+        headers = self.headers[-1]
+        if not (headers.get("x-api-key") == KEY or headers.get("authorization") == f"Bearer {KEY}"):
+            return _error(401, "authentication_error", "invalid x-api-key")
+        if not headers.get("anthropic-version"):
+            return _error(400, "invalid_request_error", "anthropic-version: header is required")
+        if request.method == "GET":
+            entry = {
+                "id": "claude-opus-5",
+                "type": "model",
+                "created_at": "2026-05-01T00:00:00Z",
+                "max_input_tokens": 10,
+            }
+            return web.json_response({"data": [entry], "has_more": False})
+        body = json.loads(await request.read())
+        self.bodies.append(body)
+        if self.failures:
+            status, kind, more = self.failures.pop(0)
+            return _error(status, kind, "told by the test", more)
+        if request.path.endswith("/count_tokens"):
+            return web.json_response({"input_tokens": sum(tokens(block) for _, block in blocks(body))})
+        try:
+            check(body)
+        except Refusal as refusal:
+            self.refused.append(str(refusal))
+            return _error(400, "invalid_request_error", str(refusal))
+        scripted = self.answers.pop(0) if self.answers else Scripted()
+        message = self._message(body, scripted)
+        AnthropicMessage.model_validate(message)
+        return await self._stream(request, message, scripted) if body.get("stream") else web.json_response(message)
+
+    def _message(self, body: Body, scripted: Scripted) -> dict[str, Any]:
+        before = [[message["role"], block] for message in body["messages"] for block in content(message)]
+        made: list[Block] = []
+        for block in scripted.content:
+            if block["type"] == "thinking" and "signature" not in block:
+                block = {**block, "signature": signature(body, before, block["thinking"])}
+            made.append(block)
+            before.append(["assistant", block])
+        usage = {**self.cache.used(body), "output_tokens": max(1, tokens(made))}
+        self.usages.append(usage)
+        called = any(block["type"] == "tool_use" for block in made)
+        return {
+            "id": f"msg_{len(self.bodies)}", "type": "message", "role": "assistant", "model": body["model"],
+            "content": made, "stop_reason": scripted.stop_reason or ("tool_use" if called else "end_turn"),
+            "stop_sequence": None, "usage": {**usage, "service_tier": "standard"},
+        }  # fmt: skip
+
+    async def _stream(self, request: web.Request, message: dict[str, Any], scripted: Scripted) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"content-type": "text/event-stream; charset=utf-8", "request-id": "req_1"}
+        )
+        await response.prepare(request)
+        try:
+            for event in _events(message, scripted.ending):
+                if event["type"] == "cut":
+                    assert request.transport is not None
+                    request.transport.close()
+                    return response
+                if event["type"] not in ("ping", "error"):
+                    _EVENT.validate_python(event)
+                data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+                for start in range(0, len(data), self.piece or len(data)):
+                    await response.write(data[start : start + (self.piece or len(data))])
+                    await asyncio.sleep(self.pause)
+        except (asyncio.CancelledError, ConnectionResetError):
+            self.dropped.set()
+            raise
+        return response
+
+
+def _error(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+    return web.json_response(body, status=status, headers=headers)
+
+
+def _events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
+    head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    made: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
+    for index, block in enumerate(message["content"]):
+        begun, deltas = _pieces(block)
+        made.append({"type": "content_block_start", "index": index, "content_block": begun})
+        made += [{"type": "ping"}] if index == 0 else []
+        made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        if ending == "error" and index + 1 == len(message["content"]):
+            return [*made, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}]
+        if ending == "cut" and index + 1 == len(message["content"]):
+            return [*made, {"type": "cut"}]
+        made.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    made.append({"type": "message_delta", "delta": delta, "usage": message["usage"]})
+    return [*made, {"type": "message_stop"}]
+
+
+def _pieces(block: Block) -> tuple[Block, list[dict[str, Any]]]:
+    """How a block begins, and what follows."""
+    match block["type"]:
+        case "text":
+            cited = [{"type": "citations_delta", "citation": each} for each in block.get("citations", ())]
+            return {"type": "text", "text": ""}, [*_halves("text_delta", "text", block["text"]), *cited]
+        case "thinking":
+            parts = _halves("thinking_delta", "thinking", block["thinking"])
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            return {"type": "thinking", "thinking": "", "signature": ""}, [*parts, signed]
+        case "tool_use" | "server_tool_use":
+            text = json.dumps(block["input"]) if block["input"] else ""
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": ""},
+                                            *_halves("input_json_delta", "partial_json", text)]  # fmt: skip
+    return block, []
+
+
+def _halves(kind: str, key: str, text: str) -> list[dict[str, Any]]:
+    half = (len(text) + 1) // 2
+    return [{"type": kind, key: part} for part in (text[:half], text[half:]) if part]
+
+
+@asynccontextmanager
+async def stand_in() -> AsyncIterator[StandIn]:
+    """Serve on a free port of the loopback interface."""
+    made = StandIn()
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", made.answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    made.url = f"http://{host}:{port}"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()

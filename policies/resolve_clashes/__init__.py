@@ -1,11 +1,9 @@
 """Tell the model which of the user's statements no longer hold.
 
 A message is read once (`reading`) into statements (`statements`), which are made of clauses (`clauses`), their terms
-(`terms`; `hints` says by them which patterns need not be tried), and the values in them (`values`, `rates`,
-`categories`, `places`), and what they say of people and things (`relations`, `traits`, `possessions`, `attitudes`).
-`comparison` says whether two of them clash, with `denials` for what one denies, `subjects` for whom and what they are
-about, `differing` for their values, `alignment` for the order of their words, and `agreement` for what speaks against
-it where they are about the world; `dialogue` says which pairs of a conversation do, `wording` what the model is told.
+(`terms`), the values in them (`values`, `categories`, `places`) and what they say of people and things (`relations`).
+`comparison` says whether two of them clash, `dialogue` which pairs of a conversation do, `wording` what the model is
+told. The words and patterns stand in `proxy/data/clashes`.
 """
 
 import operator
@@ -34,9 +32,9 @@ from proxy.policy import Count, Decision, Keep, Policy, Rewrite
 class ResolveClashes(Policy):
     """Where the user says something that contradicts what they said before, say that the later statement holds.
 
-    It sees changed choices, preferences, amounts, dates, times and places, denials and opposites, in English and
-    Spanish, by words alone; it would rather miss one than invent one. Questions, suppositions, quotations and what
-    others are said to think are no statements.
+    It sees changed choices, preferences, amounts, dates, times and places, and what users deny of what they said of
+    themselves, in English and Spanish, by words alone; it would rather miss one than invent one. Questions,
+    suppositions, quotations and what others are said to think are no statements.
 
     As long as the prompt is too short for the provider's cache, or the model has none, the older statement is marked
     where it stands. Behind that, its bytes are cached and stay: one line in front of the message that changes it says
@@ -281,12 +279,7 @@ _REASONS = {
     "value": "another value",
     "never": "what was said to have happened never did",
     "attitude": "another attitude",
-    "possession": "what was there is not",
     "negation": "one denies the other",
-    "opposite": "opposites",
-    "swapped": "the two sides are swapped",
-    "one only": "another one of what there is only one of",
-    "not all": "not all against all",
 }
 
 

@@ -1,57 +1,49 @@
 """Whether a later statement of a user's takes the place of an earlier one. Pure; when in doubt it does not."""
 
-from policies.resolve_clashes.agreement import may_both_hold
-from policies.resolve_clashes.alignment import other_end, parallel, swapped, turned
-from policies.resolve_clashes.cues import IMPLIED
-from policies.resolve_clashes.denials import negation, never, not_every
-from policies.resolve_clashes.differing import comparable, differ
-from policies.resolve_clashes.opposites import opposed
+import re
+
 from policies.resolve_clashes.statements import Statement
-from policies.resolve_clashes.subjects import about_others, at_other_times, others, told_apart
 from policies.resolve_clashes.terms import stem, telling
-from policies.resolve_clashes.traits import TRAITS
 from policies.resolve_clashes.values import NUMBERS, Value, unit_terms
 
 _SAME = 0.6
 """The part of the shorter statement's terms that both have, for what they say to be about the same."""
 _ALIKE = 0.5
 """The same where something else, such as a word of change, says that they belong together."""
-_SURE = 0.75
-"""The same for statements about the world: there is much to say of one thing."""
+_RARE = 0.25
+"""The same of what was never done, where more than one term is shared."""
 _MANY = 4
-"""Terms that both have, of which half are enough."""
-TYPED = NUMBERS | {"date", "time", "place", "email", "rate", "century"}
+"""Shared terms with which it does not matter what the two statements begin with."""
+_PAIR = 2
+_FEW = 3
+_NAMING = 4
+"""Words of a statement up to which it says what it is about."""
+LONG = 200
+"""Characters of a clause that is more than a request for something."""
+TYPED = NUMBERS | {"date", "time", "place", "email", "rate"}
 """Kinds of values that are no members of a group."""
 _EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
 """Groups of which one asks for a member only to have it, whatever else is said."""
-_OF_THE_WORLD = frozenset({"negation", "opposite", "value"})
-"""Reasons that are not enough for statements about the world: see `agreement`."""
-_FEW = 3
-LONG = 200
-"""Characters of a clause that is more than a request for something."""
-_PAIR = 2
-COMMON = frozenset(
+_COMMON = frozenset(
     {"people", "day", "week", "month", "year", "hour", "minute", "ms", "gb", "mb", "kb", "kg", "km", "x"}
 )
 """Units in which all kinds of things are measured."""
+_NUMBERED = re.compile(r"(?:m\d+)?d(\d+)")
 
 
 def clash(old: Statement, new: Statement) -> str | None:
-    """Why the later of two statements contradicts the earlier one; None where it does not, or not surely."""
+    """Return why the later of two statements contradicts the earlier one; None where it does not, or not surely."""
     if old.terms == new.terms and _says(old) == _says(new):
-        return "swapped" if _swapped(old, new) else None
+        return None
     if old.kind == "question" or new.kind == "question":
         told_so = all(each.past for each in (old, new) if each.kind == "question")
-        return "never" if told_so and never(old, new) else None
+        return "never" if told_so and _never(old, new) else None
     asked = old.kind == "request" or new.kind == "request"
-    for reason, rule in _TRIED[asked, old.denies or new.denies]:
-        if rule(old, new):
-            return None if reason in _OF_THE_WORLD and may_both_hold(old, new, reason) else reason
-    return None
+    return next((reason for reason, rule in (_RULES[:4] if asked else _RULES) if rule(old, new)), None)
 
 
 def _says(one: Statement) -> tuple[object, ...]:
-    return (one.terms, one.negative, one.values, one.relations, one.has, one.lacks, one.words, one.not_every)
+    return one.terms, one.negative, one.values, one.relations, one.likes, one.dislikes
 
 
 def _relation(old: Statement, new: Statement) -> bool:
@@ -70,15 +62,18 @@ def _replaced(old: Statement, new: Statement) -> bool:
     return bool(shared) and len(shared) * 2 >= len(new.replaced)
 
 
+# --- values ---
+
+
 def _value(old: Statement, new: Statement) -> bool:
     """Both give a value of the same thing, and not the same value."""
-    if old.slots.isdisjoint(new.slots) or new.another or old.refused != new.refused or about_others(old, new):
-        return False
-    if not (old.first or new.first or new.updated or new.correcting) and (old.nearly or new.nearly):
+    if old.slots.isdisjoint(new.slots) or new.another or old.refused != new.refused or _about_others(old, new):
         return False
     if "request" in (old.kind, new.kind) and max(old.end - old.start, new.end - new.start) > LONG:
         return False  # what is to be worked out with a value is no choice of it
     if not (new.correcting or new.updated) and at_other_times(old, new):
+        return False
+    if narrower(old, new):
         return False
     return any(_same_subject(old, new, value) for value in new.values if _overtaken(old, new, value))
 
@@ -96,10 +91,8 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     changed = new.correcting or new.updated
     if not mine and not theirs:
         return bool(value.unit) and not (old.about or new.about).isdisjoint(unit)
-    if value.unit not in COMMON and not mine and not (old.has & new.has).isdisjoint(unit):
-        return True  # of what one has there are so many, whatever else is said of them
     if mine.isdisjoint(theirs):
-        return changed and bool(value.unit) and value.unit not in COMMON and not (mine and theirs)
+        return changed and bool(value.unit) and value.unit not in _COMMON and not (mine and theirs)
     return _alike(old, new, value, mine, theirs)
 
 
@@ -148,120 +141,151 @@ def _telling_enough(value: Value, alike: float, shared: int, changed: bool, said
         return False
     if value.kind in NUMBERS:
         if value.kind == "count" and not value.unit:
-            return changed and alike >= _SAME and shared >= 2
+            return changed and alike >= _SAME and shared >= _PAIR
         return (
-            alike >= _SAME or (changed and (alike >= 0.2 or shared >= 2)) or (said and shared > _PAIR and alike >= 0.4)
+            alike >= _SAME
+            or (changed and (alike >= 0.2 or shared >= _PAIR))
+            or (said and shared > _PAIR and alike >= 0.4)
         )
     if value.kind == "place":
         return changed and alike >= _ALIKE
     return alike >= (_ALIKE if changed else _SAME)
 
 
+def differ(old: Value, new: Value) -> bool:
+    """Return whether two values of a slot are not the same; two dates may still be, see `comparable`."""
+    return (
+        old.value != new.value and (old.part == new.part or "weak" in (old.part, new.part)) and not _one_day(old, new)
+    )
+
+
+def comparable(old: Value, new: Value) -> bool:
+    """Return whether two dates are said alike: a weekday may be the same day as a number."""
+    if old.kind != "date":
+        return True
+    mine, theirs = _number_of(old.value), _number_of(new.value)
+    return bool(mine) == bool(theirs) and (bool(mine) or (old.value[0] == "w") == (new.value[0] == "w"))
+
+
+def _one_day(old: Value, new: Value) -> bool:
+    """Whether one says the day, and the other the same with its month."""
+    day = _number_of(old.value)
+    return bool(day) and day == _number_of(new.value) and (old.value[0] == "m") != (new.value[0] == "m")
+
+
+def _number_of(value: str) -> str:
+    return found[1] if (found := _NUMBERED.fullmatch(value)) else ""
+
+
+# --- denials ---
+
+
+def _never(old: Statement, new: Statement) -> bool:
+    """One says that it never was, the other that it is, of who says it."""
+    if bool(old.never) == bool(new.never) or not (old.first and new.first):
+        return False
+    denied, told = (old, new) if old.never else (new, old)
+    if _of_others(denied, told):
+        return False
+    if told.negative or (told is new and not (told.done or told.past)):
+        return False
+    if told.hedged or (told.learning and not told.done):
+        return False
+    shared = denied.never & told.terms
+    part = len(shared) / len(denied.never)
+    if len(shared) >= _PAIR:
+        return part >= _RARE
+    # a single word is enough where it is a name, or where the same is done with it
+    return part == 1 and (denied.verb in told.terms or bool(shared & denied.names))
+
+
+def _of_others(denied: Statement, told: Statement) -> bool:
+    """Whether what was never done was done by others, or with others than those who are named."""
+    if told.head in set(map(stem, told.people - denied.people)):
+        return True
+    if (denied.people and denied.people.isdisjoint(told.people)) or (told.people and not told.done and not told.past):
+        return True
+    return bool(denied.names) and bool(told.names) and denied.names.isdisjoint(told.terms)
+
+
+def _negation(old: Statement, new: Statement) -> bool:
+    """The same of who says it, denied. What is denied says no more: `not in August` leaves the rest of the year."""
+    if old.negative == new.negative or new.following or not (old.first or new.first) or told_apart(old, new):
+        return False
+    denied, told = (old, new) if old.negative else (new, old)
+    if denied.once or old.restricted or new.restricted or _days(denied) - _days(told):
+        return False
+    if told.learning and not told.done:
+        return False
+    return _says_no_more(denied.telling, told.telling) and bool(denied.scope & told.terms)
+
+
 def _attitude(old: Statement, new: Statement) -> bool:
     """The one likes what the other does not."""
-    if not (old.dislikes or new.dislikes):
-        return False
-    return _meets(old.likes, new.dislikes) or _meets(old.dislikes, new.likes)
+    return _says_no_more(old.dislikes, new.likes) or _says_no_more(new.dislikes, old.likes)
 
 
-def _possession(old: Statement, new: Statement) -> bool:
-    """The one has what the other does not have."""
-    if not (old.lacks or new.lacks):
-        return False
-    met = (old.lacks & new.has) | (old.has & new.lacks)
-    if old.restricted or new.restricted:
-        return any(each in TRAITS or " over " in each for each in met)
-    return bool(met)
+def _says_no_more(denied: frozenset[str], told: frozenset[str]) -> bool:
+    return denied <= told if len(denied) >= _PAIR else bool(denied) and denied == told
 
 
-def _meets(one: frozenset[str], other: frozenset[str]) -> bool:
-    if one.isdisjoint(other):
-        return False
-    shared = one & other
-    return len(shared) * 3 >= max(len(one), len(other), 1) and (len(shared) >= _PAIR or shared in (one, other))
+# --- whom and what they are about ---
 
 
-def _opposite(old: Statement, new: Statement) -> bool:
-    """The same with an opposite word."""
-    if old.counterparts.isdisjoint(new.poles) or told_apart(old, new):
-        return False
-    pair = opposed(old.words, new.words)
-    # of `rejected`, being an opposite is what makes it a denial
-    if pair is None or (old.negative != new.negative) != any(map(IMPLIED.search, pair)):
-        return False
-    besides = frozenset(map(stem, pair))
-    if about_others(old, new) and not {old.head, new.head} <= besides:
-        return False
-    # `A lies before B` and `B lies after A` are the same
-    if parallel(old.order, new.order, besides) or turned(old.order, new.order):
-        return False
-    mine, theirs = old.telling - {stem(pair[0])}, new.telling - {stem(pair[1])}
-    shared = mine & theirs
-    if mine == theirs:
-        return bool(mine)
-    if old.head == new.head and stem(pair[0]) in old.described and stem(pair[1]) in new.described:
+def _others(old: Statement, new: Statement) -> bool:
+    """Whether they are about other people, or about another one of several things."""
+    if (old.people or new.people) and old.people.isdisjoint(new.people):
         return True
-    return len(shared) >= 2 and len(shared) / min(len(mine), len(theirs)) >= (
-        _SAME if old.first or new.first else _SURE
-    )
+    return old.former != new.former or (bool(old.ordinals and new.ordinals) and old.ordinals.isdisjoint(new.ordinals))
 
 
-def _prefixed(old: Statement, new: Statement) -> bool:
-    """The same, with a denying prefix in one: `necessary`, `unnecessary`."""
-    if not (old.prefixed or new.prefixed) or old.negative != new.negative or about_others(old, new):
+def told_apart(old: Statement, new: Statement) -> bool:
+    """Return whether both name somebody or something, and not the same."""
+    if new.correcting:
         return False
-    return any(
-        one.terms - {denied} == other.terms - {bare} and denied not in other.terms and bare in other.terms
-        for one, other in ((old, new), (new, old))
-        for denied, bare in one.prefixed
-    )
+    if _others(old, new):
+        return True
+    return bool(old.names) and bool(new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
 
 
-def _swapped(old: Statement, new: Statement) -> bool:
-    """The same, with those of whom it is said the other way round."""
-    if old.terms != new.terms or old.negative != new.negative or old.passive != new.passive:
+def _about_others(old: Statement, new: Statement) -> bool:
+    """The same, or what both speak of stands in the other one nowhere."""
+    if told_apart(old, new):
+        return True
+    if old.first or new.first or len(old.telling & new.telling) >= _MANY:
         return False
-    return swapped(old.order, new.order)
+    heads = {old.head, new.head} - {""}
+    return len(heads) == 2 and not heads <= old.terms & new.terms
 
 
-def _another_one(old: Statement, new: Statement) -> bool:
-    """Of what there is one only, something else is said to be it."""
-    if not (old.unique and new.unique) or old.first or new.first or old.negative or new.negative:
+def narrower(old: Statement, new: Statement) -> bool:
+    """Return whether both begin alike, and one then says which: `the union`, `the union of miners`."""
+    short, long = sorted((old, new), key=lambda one: len(one.order))
+    (head, *rest), which = short.order[:2] or ("",), long.order[1:2]
+    if not rest or long.order[0] != head or which[0] in short.terms:
         return False
-    return not others(old, new) and other_end(old.order, new.order)
+    return rest[0] in short.telling and rest[0] in long.order[2:_NAMING]
 
 
-def _another_year(old: Statement, new: Statement) -> bool:
-    """What happens once is said to have been in another year, all else being the same."""
-    if not (old.happens_once and new.happens_once) or old.negative != new.negative or told_apart(old, new):
-        return False
+def _days(one: Statement) -> frozenset[str]:
+    return frozenset(value.value for value in one.values if value.kind == "date")
+
+
+def at_other_times(old: Statement, new: Statement) -> bool:
+    """Return whether both name years, and not the same, or days of the week on which there were so many."""
     mine, theirs = old.years, new.years
-    rest = old.terms - mine
-    return len(mine) == len(theirs) == 1 and mine != theirs and len(rest) > 1 and rest == new.terms - theirs
+    if any(value.kind in NUMBERS for value in new.values):
+        mine, theirs = (one.years | {day for day in _days(one) if day.startswith("w")} for one in (old, new))
+    return bool(mine) and bool(theirs) and mine.isdisjoint(theirs)
 
 
 _RULES = (
     ("relation", _relation),
     ("replaced", _replaced),
     ("value", _value),
-    ("never", never),
+    ("never", _never),
+    # those of requests end here
     ("attitude", _attitude),
-    ("possession", _possession),
-    ("negation", negation),
-    ("opposite", _opposite),
-    ("opposite", _prefixed),
-    ("swapped", _swapped),
-    ("one only", _another_one),
-    ("one only", _another_year),
-    ("not all", not_every),
+    ("negation", _negation),
 )
-_RULES_OF_REQUESTS = _RULES[:4]
-"""Those that hold for what is asked for, too."""
-_OF_DENIALS = frozenset({never, _attitude, _possession, negation, _prefixed, not_every})
-"""Those of which one of the two denies something."""
-_TRIED = {
-    (asked, denies): tuple(each for each in rules if denies or each[1] not in _OF_DENIALS)
-    for asked, rules in ((False, _RULES), (True, _RULES_OF_REQUESTS))
-    for denies in (False, True)
-}
-"""Those that are tried, by whether something is asked for, and whether something is denied."""
+"""What makes two statements clash, tried in this order."""

@@ -4,11 +4,17 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from policies.resolve_clashes.agreement import narrower
-from policies.resolve_clashes.comparison import LONG, TYPED, clash
-from policies.resolve_clashes.differing import comparable, differ
+from policies.resolve_clashes.comparison import (
+    LONG,
+    TYPED,
+    at_other_times,
+    clash,
+    comparable,
+    differ,
+    narrower,
+    told_apart,
+)
 from policies.resolve_clashes.statements import Said, Statement
-from policies.resolve_clashes.subjects import at_other_times, told_apart
 from policies.resolve_clashes.terms import terms
 from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
 
@@ -301,7 +307,7 @@ def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant so, though nothing says that it is changed."""
     if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
         return False
-    if held.statement.kind == new.kind == "statement" and not new.own and narrower(held.statement, new):
+    if held.statement.kind == new.kind == "statement" and narrower(held.statement, new):
         return False
     if value.kind in TYPED:
         bare = not new.about or (held.distance == 1 and not held.statement.about and new.wanting)

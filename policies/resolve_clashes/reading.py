@@ -3,20 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from policies.resolve_clashes import cues
-from policies.resolve_clashes.attitudes import attitudes, preferred
 from policies.resolve_clashes.categories import members
 from policies.resolve_clashes.clauses import LONGEST, Clause, clauses, quoted
-from policies.resolve_clashes.hints import Hints, hinted
-from policies.resolve_clashes.opposites import counterparts, with_opposites, with_prefixes
+from policies.resolve_clashes.cues import ASKED, CUES
 from policies.resolve_clashes.places import places
-from policies.resolve_clashes.possessions import had, lacked
-from policies.resolve_clashes.rates import rates
 from policies.resolve_clashes.relations import relations
 from policies.resolve_clashes.statements import Said, Statement
 from policies.resolve_clashes.terms import expanded, fold, is_term, stem, telling, terms, words
-from policies.resolve_clashes.traits import traits
-from policies.resolve_clashes.values import NUMBERS, Value, unit_terms, values
+from policies.resolve_clashes.values import NUMBERS, Value, rates, unit_terms, values
 from proxy.chat import Message
 
 _NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
@@ -32,38 +26,26 @@ _BEFORE = 50
 _SHORT = 4
 """Words of a clause that says no more than a value."""
 
+_LIKED = re.compile(r"(?:is|are|es|son) (?:one of|my|mi|not|disgusting|gross)\b")
+"""A part of what stands behind something liked or not that is found at less cost."""
+
 _NOTHING = Said()
-_ORDINAL, _TIMES, _PEOPLE, _DESCRIBED = map(hinted, (cues.ORDINAL, cues.TIMES, cues.PEOPLE, cues.DESCRIBED))
-_REPLACED, _NOT_THAT = map(hinted, (cues.REPLACED, cues.NOT_THAT))
-_NEVER, _NEVER_IT = map(hinted, (cues.NEVER, cues.NEVER_IT))
-_NEGATION, _IMPLIED = map(hinted, (cues.NEGATION, cues.IMPLIED))
 _MARKS = (
-    ("nearly", cues.NEARLY),
-    ("first", cues.FIRST),
-    ("correcting", cues.CORRECTING),
-    ("updated", cues.UPDATED),
-    ("following", cues.FOLLOWING),
-    ("another", cues.ANOTHER),
-    ("wanting", cues.WANTING),
-    ("hedged", cues.HEDGED),
-    ("done", cues.DONE),
-    ("ongoing", cues.ONGOING),
-    ("past_tense", cues.DID),
-    ("universal", cues.UNIVERSAL),
-    ("learning", cues.LEARNING),
-    ("past", cues.PAST),
-    ("unique", cues.UNIQUE),
-    ("happens_once", cues.ONCE_ONLY),
-    ("every", cues.EVERY),
-    ("not_every", cues.NOT_EVERY),
-    ("former", cues.FORMER),
-    ("once", cues.THEN),
-    ("passive", cues.PASSIVE),
-    ("restricted", cues.RESTRICTED),
+    ("first", CUES["first"]),
+    ("correcting", CUES["correcting"]),
+    ("updated", CUES["updated"]),
+    ("following", CUES["following"]),
+    ("another", CUES["another"]),
+    ("wanting", CUES["wanting"]),
+    ("hedged", CUES["hedged"]),
+    ("done", CUES["done"]),
+    ("learning", CUES["learning"]),
+    ("past", CUES["past"]),
+    ("former", CUES["former"]),
+    ("once", CUES["then"]),
+    ("restricted", CUES["restricted"]),
 )
 """What a statement has where a pattern is found in it."""
-_MARKED = Hints(_MARKS)
-_UNMARKED = {name: False for name, _ in _MARKS}
 
 
 def read(message: Message) -> Said:
@@ -79,15 +61,14 @@ def statements(text: str) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for clause in clauses(text):
         statement = _statement(text, clause)
-        if found and _NEVER_IT.search(clause.folded, clause.begins):
-            statement = statement._replace(never=found[-1].about, keys=statement.keys | found[-1].about, denies=True)
+        if found and CUES["never it"].search(clause.folded):
+            statement = statement._replace(never=found[-1].about, keys=statement.keys | found[-1].about)
         found.append(statement)
-    near = [frozenset[str](), *(each.terms for each in found), frozenset[str]()]
-    return tuple(each._replace(around=near[at] | near[at + 2]) for at, each in enumerate(found))
+    return tuple(found)
 
 
 def _statement(text: str, clause: Clause) -> Statement:
-    start, end, folded, kind, begins = clause
+    start, end, folded, kind = clause
     raw = text[start:end][: len(folded)]
     found, there = (*values(folded), *rates(folded), *members(folded)), places(raw)
     said = words(folded)
@@ -96,20 +77,14 @@ def _statement(text: str, clause: Clause) -> Statement:
     stems = frozenset(order)
     tells = telling(stems)
     about = _about(folded, found, tells, len(said))
-    negative, scope, denying = _denied(folded, begins)
-    likes, dislikes = attitudes(folded, begins)
+    negative, scope = _denied(folded)
+    likes, dislikes = _attitudes(folded)
     named = frozenset(term for match in _NAME.finditer(raw) for term in terms(fold(match[0])))
-    related = relations(folded, begins, named) if kind == "statement" else ()
+    related = relations(folded, named) if kind == "statement" else ()
     units = {f"{value.kind} {value.unit}" for value in found if value.unit and about <= unit_terms(value)}
     given = (*_now(found, folded), *there)
-    shown, excluded = traits(folded, begins)
-    over, under = preferred(folded, begins)
-    has = had(folded, begins) | shown | over
-    lacks = lacked(folded, begins) | excluded | under
     years = frozenset(filter(_YEAR.fullmatch, stems))
-    opposing, prefixed = with_opposites(stem_of), with_prefixes(said)
-    never = _never(_NEVER.search(folded, begins))
-    marks = _UNMARKED | {name: True for name, pattern in _MARKED.near(begins) if pattern.search(folded)}
+    verb, never = _never(CUES["never"].search(folded))
     return Statement(
         start=start,
         end=end,
@@ -117,39 +92,28 @@ def _statement(text: str, clause: Clause) -> Statement:
         quote=quoted(text[start:end]),
         terms=stems,
         telling=tells,
-        around=frozenset(),
         order=order,
         head=next((each for each in order if each in about), ""),
-        ordinals=frozenset(match[0] for match in _ORDINAL.finditer(folded, begins)),
+        ordinals=frozenset(match[0] for match in CUES["ordinal"].finditer(folded)),
         about=about - _place_terms(raw, there),
-        words=opposing,
-        poles=frozenset(map(stem_of.__getitem__, opposing)),
-        counterparts=counterparts(opposing),
-        prefixed=prefixed,
         names=named & (about - _place_terms(raw, there, "from", "to")),
         years=years,
-        times=years | {match[0] for match in _TIMES.finditer(folded, begins)},
-        keys=tells | {relation.key for relation in related} | units | has | lacks,
+        keys=tells | {relation.key for relation in related} | units,
         values=given,
         slots=frozenset(each.slot for each in given),
         relations=related,
-        replaced=_objects(_REPLACED.finditer(folded, begins)) | _objects(_NOT_THAT.finditer(folded, begins)),
+        replaced=_objects(CUES["replaced"].finditer(folded)) | _objects(CUES["not that"].finditer(folded)),
         negative=negative,
         scope=scope,
-        denying=denying,
         never=never,
+        verb=verb,
         likes=likes,
         dislikes=dislikes,
-        has=has - lacks,
-        lacks=lacks,
         people=frozenset(
-            str(match["x"] or match["y"] or match["z"]).removesuffix("s") for match in _PEOPLE.finditer(folded, begins)
+            str(match["x"] or match["y"] or match["z"]).removesuffix("s") for match in CUES["people"].finditer(folded)
         ),
-        own=bool(cues.OWN.search(raw.lower())),
         refused=_refused(folded, found, negative),
-        described=frozenset(stem(match["x"]) for match in _DESCRIBED.finditer(folded, begins)),
-        denies=negative or bool(never or dislikes or lacks or prefixed) or marks["not_every"],
-        **marks,
+        **{name: bool(pattern.search(folded)) for name, pattern in _MARKS},
     )
 
 
@@ -167,13 +131,13 @@ def _about(folded: str, found: tuple[Value, ...], tells: frozenset[str], count: 
 
 def _now(found: tuple[Value, ...], folded: str) -> tuple[Value, ...]:
     """The values without those that a clause says were before: the first of `rose from 5 to 8`."""
-    if not cues.UPDATED.search(folded):
+    if not CUES["updated"].search(folded):
         return found
     last = max((value.start for value in found if value.kind in NUMBERS), default=0)
     return tuple(
         value
         for value in found
-        if not (value.kind in NUMBERS and value.start < last and cues.FROM.search(folded[: value.start]))
+        if not (value.kind in NUMBERS and value.start < last and CUES["from"].search(folded[: value.start]))
     )
 
 
@@ -181,7 +145,7 @@ def _refused(folded: str, found: tuple[Value, ...], negative: bool) -> bool:
     """Whether a negation stands a few words in front of a value; `negative` decides where there is no value."""
     if not found or not negative:
         return negative
-    return any(cues.NEGATION.search(folded[max(0, each.start - _BEFORE) : each.start]) for each in found)
+    return any(CUES["negation"].search(folded[max(0, each.start - _BEFORE) : each.start]) for each in found)
 
 
 def _place_terms(raw: str, there: Sequence[Value], *parts: str) -> frozenset[str]:
@@ -189,33 +153,45 @@ def _place_terms(raw: str, there: Sequence[Value], *parts: str) -> frozenset[str
     return frozenset(term for place in wanted for term in terms(fold(raw[place.start : place.end])))
 
 
-def _denied(folded: str, begins: frozenset[str]) -> tuple[bool, frozenset[str], frozenset[str]]:
-    """Whether a clause denies something, and what; an implied denial that is denied affirms."""
-    if not (_NEGATION.search(folded, begins) or _IMPLIED.search(folded, begins)):
-        return False, frozenset(), frozenset()
-    bare = cues.AFFIRMED.sub(" ", cues.EMPHASIS.sub(" ", folded))
-    matches = [*cues.NEGATION.finditer(bare)]
-    implied = [*cues.IMPLIED.finditer(bare)]
-    scope: set[str] = set()
-    for match in (*matches, *implied):
+def _denied(folded: str) -> tuple[bool, frozenset[str]]:
+    """Whether a clause denies something, and what."""
+    if not CUES["negation"].search(folded):
+        return False, frozenset()
+    bare = CUES["affirmed"].sub(" ", CUES["emphasis"].sub(" ", folded))
+    scope, negative = set[str](), False
+    for match in CUES["negation"].finditer(bare):
         following = [term for word in words(bare[match.end() : match.end() + 80]) for term in terms(word)]
         scope |= set([term for term in following if telling(frozenset({term}))][:_SCOPE])
-    denying = frozenset(term for match in implied for term in terms(match[0]))
-    return bool(matches) != bool(implied), frozenset(scope), denying
+        negative = True
+    return negative, frozenset(scope)
 
 
-def _never(match: re.Match[str] | None) -> frozenset[str]:
-    """What was never done: without the verb, unless there is nothing else."""
+def _attitudes(folded: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The stems of what is liked in a folded clause, and of what is disliked."""
+    likes: set[str] = set()
+    dislikes: set[str] = set()
+    for match in CUES["attitude"].finditer(folded):
+        target = CUES["liked ends"].split(folded[match.end() : match.end() + 60], 1)[0]
+        following = CUES["attitude"].search(target)
+        target = target[: following.start()] if following else target
+        (dislikes if match["no"] else likes).update(telling(terms(target)))
+    for match in CUES["liked"].finditer(folded) if _LIKED.search(folded) else ():
+        (dislikes if match["no"] else likes).update(telling(terms(match["x"])))
+    return frozenset(likes), frozenset(dislikes)
+
+
+def _never(match: re.Match[str] | None) -> tuple[str, frozenset[str]]:
+    """The verb of what was never done, and the rest, which is the verb where there is nothing else."""
     if match is None:
-        return frozenset()
+        return "", frozenset()
     denied = next((group for group in match.groups() if group), "")
-    denied = cues.NEVER_ENDS.split(denied, 1)[0]
+    denied = CUES["never ends"].split(denied, 1)[0]
     content = [term for word in words(denied)[:_DENIED] for term in terms(word)]
-    return telling(frozenset(content[1:])) or telling(frozenset(content))
+    return content[0] if content else "", telling(frozenset(content[1:])) or telling(frozenset(content))
 
 
 def _objects(matches: Iterable[re.Match[str]]) -> frozenset[str]:
-    return frozenset(term for match in matches for term in terms(cues.REPLACED_ENDS.sub("", match["x"])))
+    return frozenset(term for match in matches for term in terms(CUES["replaced ends"].sub("", match["x"])))
 
 
 def _heard(text: str) -> Said:
@@ -225,7 +201,7 @@ def _heard(text: str) -> Said:
     last = folded.rstrip().rpartition(".")[2] if folded.rstrip().endswith("?") else ""
     return Said(
         named=frozenset((value.kind, value.unit, value.value) for value in found),
-        asked=frozenset(kind for kind, pattern in cues.ASKED if pattern.search(last)),
-        confirming=bool(cues.CONFIRMING.search(folded[-400:])),
-        failed=bool(cues.FAILED.search(folded)),
+        asked=frozenset(kind for kind, pattern in ASKED if pattern.search(last)),
+        confirming=bool(CUES["confirming"].search(folded[-400:])),
+        failed=bool(CUES["failed"].search(folded)),
     )

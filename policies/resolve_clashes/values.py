@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from policies.resolve_clashes.terms import stem
+from policies.resolve_clashes.terms import listed, stem
 
 
 class Value(NamedTuple):
@@ -126,6 +126,13 @@ _MONEY = re.compile(
     r"(?P<c>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k3>k|mil)?\b"
     rf"(?:\s?(?:{_CURRENCY}))?"
 )
+_PERIOD = "|".join(word for word, unit in _UNITS.items() if unit in ("day", "week", "month", "year"))
+_TIMES = r"\d+|two|three|four|five|six|seven|ten|dos|tres|cuatro|cinco|seis|siete|diez"
+_RATE = re.compile(
+    rf"\b(?:(?:every|each|cada) (?:(?P<e>{_TIMES}|other|second) )?|"
+    rf"(?:(?P<o>once|una vez)|(?P<t>twice)|(?P<n>{_TIMES}) (?:times|veces)) (?:an?|per|each|every|al|a la|por|cada) )"
+    rf"(?P<u>{_PERIOD})\b"
+)
 _EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w")
 _PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
 _COUNT = re.compile(
@@ -133,13 +140,7 @@ _COUNT = re.compile(
     r"(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|x)\b|(?=[ -]+(?P<a>[a-z']+)"
     r"(?:[ -]+(?P<b>[a-z']+))?(?:[ -]+(?P<c>[a-z']+))?))?"
 )
-_NO_UNITS = """
-and or but of to in on at for from with the a an is are was were it that this i you we he she they please instead now
-long tall high wide deep old away left ago early late
-y o pero de en a al con para por que es son el la los las un una me am pm per more less most times th st nd rd than
-which what so if just because actually only total altogether tonight today tomorrow mejor ahora hoy manana solo maximo
-"""
-_NOT_UNITS = frozenset(_NO_UNITS.split())
+_NOT_UNITS = frozenset(listed("no units"))
 _END = re.compile(
     r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]?out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
     r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due|plazo|entrega|acaba|termina|finaliza|vence)\b"
@@ -160,6 +161,17 @@ def values(clause: str) -> tuple[Value, ...]:
         for value in read(text) if cue.search(text) else ():
             found.append(value)
             text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
+    return tuple(found)
+
+
+def rates(clause: str) -> tuple[Value, ...]:
+    """Return what a folded clause says of how often: `2/1 week` is twice a week, `1/2 year` every other year."""
+    found = []
+    for each in _RATE.finditer(clause):
+        times = "2" if each["t"] else number(each["n"] or "") or "1"
+        every = "2" if each["e"] in ("other", "second") else number(each["e"] or "") or "1"
+        said = f"{times}/{every} {_UNITS[each['u']]}"
+        found.append(Value("rate", "", "", said, each.start(), each.end()))
     return tuple(found)
 
 

@@ -1,6 +1,7 @@
 """Conversations for these tests: what a user says, with or without what the assistant says in between."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from policies.resolve_clashes.dialogue import Clash, Turn, overtaken
 from policies.resolve_clashes.reading import read
@@ -13,6 +14,33 @@ def user(text: str) -> Message:
 
 def assistant(text: str) -> Message:
     return Message({"role": "assistant", "content": text})
+
+
+def pairs(name: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The pairs of a file: those of which the later takes the place of the earlier, and those that both hold."""
+    rows = [line for line in _lines(name) if line]
+    return [_two(row, " => ") for row in rows if " => " in row], [_two(row, " & ") for row in rows if " & " in row]
+
+
+def _two(row: str, by: str) -> tuple[str, str]:
+    older, newer = row.split(by)
+    return older, newer
+
+
+def dialogues(name: str) -> list[tuple[list[str], set[tuple[int, int]]]]:
+    """What is said in turn in each dialogue of a file, and which message takes the place of which."""
+    rows = [line.partition(" : ") for line in _lines(name)]
+    return [(said.split(" | "), {_places(each) for each in which.split() if each != "-"}) for which, _, said in rows]
+
+
+def _places(each: str) -> tuple[int, int]:
+    older, newer = each.split(">")
+    return int(older), int(newer)
+
+
+def _lines(name: str) -> list[str]:
+    text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def turns(messages: Sequence[Message]) -> list[Turn]:

@@ -1,9 +1,9 @@
 import pytest
 
-from policies.resolve_clashes.differing import comparable, differ
+from policies.resolve_clashes.comparison import comparable, differ
 from policies.resolve_clashes.places import places
 from policies.resolve_clashes.terms import fold, stem
-from policies.resolve_clashes.values import Value, number, values
+from policies.resolve_clashes.values import Value, number, rates, values
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,19 @@ def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
 def test_folding_keeps_the_length() -> None:
     text = "¿Cuándo? İstanbul, Ñandú, «Übung»"
     assert len(fold(text)) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("clause", "said"),
+    [
+        ("every two years", "1/2 year"),
+        ("every other week", "1/2 week"),
+        ("twice a week", "2/1 week"),
+        ("three times a day", "3/1 day"),
+        ("cada dos anos", "1/2 year"),
+        ("una vez al mes", "1/1 month"),
+        ("at times", None),
+    ],
+)
+def test_how_often(clause: str, said: str | None) -> None:
+    assert [value.value for value in rates(clause)] == ([] if said is None else [said])

@@ -29,6 +29,8 @@ FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."
 NOTE = "[incorrect: contradicts the trusted fact"
 CHECK = CheckFacts(facts=(FACT,))
+DEADLINE = "The deadline of Project Atlas is May 3, 2026."
+LATER = "The deadline of Project Atlas is June 9, 2026."
 
 
 class Remembering:
@@ -66,18 +68,18 @@ async def test_a_clash_of_a_marked_message_is_seen(chain: Sequence[Policy]) -> N
 @pytest.mark.parametrize("action", ["annotate", "quarantine"])
 @pytest.mark.parametrize("last", [True, False])
 async def test_what_contradicts_a_fact_is_not_said_to_hold(action: str, last: bool) -> None:
-    talk = [user(FACT), assistant("Ok."), user(FALSE), *([] if last else [assistant("Ok."), user("?")])]
+    talk = [user(DEADLINE), assistant("Ok."), user(LATER), *([] if last else [assistant("Ok."), user("?")])]
     clash = await texts(talk, ResolveClashes())
     assert "superseded" in clash[0], "without the fact it would be"
-    check = CheckFacts.model_validate({"facts": [FACT], "action": action})
+    check = CheckFacts.model_validate({"facts": [DEADLINE], "action": action})
     assert not any("superseded" in text for text in await texts(talk, check, ResolveClashes()))
 
 
 async def test_what_was_quarantined_is_not_quoted() -> None:
-    talk = [user(FALSE), assistant("Ok."), user(FACT), assistant("Ok."), user("?")]
+    talk = [user(LATER), assistant("Ok."), user(DEADLINE), assistant("Ok."), user("?")]
     assert any("superseded" in text for text in await texts(talk, ResolveClashes()))
-    quarantine = CheckFacts(facts=(FACT,), action="quarantine")
-    assert not any("Sydney" in text for text in await texts(talk, quarantine, ResolveClashes()))
+    quarantine = CheckFacts(facts=(DEADLINE,), action="quarantine")
+    assert not any("June" in text for text in await texts(talk, quarantine, ResolveClashes()))
 
 
 async def test_what_was_marked_is_marked_once() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.chat import ChatRequest, Tool
 from proxy.chat.answer import Answer
-from proxy.context import Context
+from proxy.context import CacheRules, Context
 
 Fact = str | int | float | bool
 
@@ -263,6 +263,10 @@ class Policy(BaseModel, ABC):
     def needs_judge(self) -> bool:
         """Whether its settings ask for the model that `judge` names."""
         return False
+
+    def marked_cache(self, rules: CacheRules) -> CacheRules | None:
+        """How the provider charges for what this step marks for its cache; None for a step that marks nothing."""
+        return None
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -180,6 +180,18 @@ class Tool(JsonObject):
             return self._name
 
 
+@dataclass(frozen=True, slots=True)
+class CacheMarks:
+    """Places at which a provider is to keep a prompt's prefix in its cache (`cache_control`)."""
+
+    messages: tuple[int, ...]
+    """Indexes of messages."""
+    tools: bool = False
+    """Whether the last tool has one, too."""
+    ttl: str = "5m"
+    """How long an unused prefix stays."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatRequest:
     """What a client asks of a model. A policy never changes one: it builds another.
@@ -196,10 +208,12 @@ class ChatRequest:
     """The top-level keys as the client ordered them; new ones are written behind these."""
     raw_rest: Mapping[str, bytes] = field(default_factory=dict)
     """The client's bytes of the fields in `rest`; a field that a policy sets is absent here."""
+    cache_marks: "CacheMarks | None" = None
+    """Where the provider's cache is to end; written into the messages when the request is sent."""
 
     def with_messages(self, messages: Iterable[Message]) -> Self:
-        """The same request with other messages."""
-        return replace(self, messages=tuple(messages))
+        """The same request with other messages, of which none is marked for the provider's cache."""
+        return replace(self, messages=tuple(messages), cache_marks=None)
 
     def with_tools(self, tools: Iterable[Tool]) -> Self:
         """The same request with other tools. Without any, what only makes sense beside tools leaves too."""
@@ -215,6 +229,10 @@ class ChatRequest:
         """The same request with one field of `rest` set."""
         raw = {key: text for key, text in self.raw_rest.items() if key != name}
         return replace(self, rest=self.rest.with_changes(**{name: value}), raw_rest=raw)
+
+    def with_cache_marks(self, marks: CacheMarks) -> Self:
+        """The same request with other places at which the provider's cache is to end."""
+        return replace(self, cache_marks=marks)
 
     def without(self, *names: str) -> Self:
         """The same request without these fields of `rest`."""

@@ -216,6 +216,12 @@ class CacheSettings(Base):
     ttl: float = Field(default=0.0, ge=0)
     """Seconds for which an unused prefix stays."""
 
+    marked: bool = False
+    """Whether only prefixes are cached that a request marks with `cache_control`: the step `mark_cache` does."""
+
+    keyed: bool = False
+    """Whether requests with the same `prompt_cache_key` reach the same cache: the step `mark_cache` sets one."""
+
 
 class ModelSettings(Base):
     """Which upstream and chain a model gets, and what Penstock cannot know about it by itself."""

@@ -66,6 +66,10 @@ class CacheRules:
     """The shortest prefix that is cached, in tokens."""
     ttl: float = 0.0
     """Seconds for which an unused prefix stays; 0 where nothing is cached."""
+    marked: bool = False
+    """Whether only prefixes are cached that a request marks with `cache_control`."""
+    keyed: bool = False
+    """Whether requests with the same `prompt_cache_key` reach the same cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 
 from proxy.access.exchange import Exchange
 from proxy.chat import ChatRequest
+from proxy.chat.cache_marks import find_marks
 from proxy.chat.errors import BadRequest, NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.config.access_settings import BYPASS
 from proxy.config.settings import Chain, Settings
-from proxy.context import Context, Identity, ModelProfile, Outage
+from proxy.context import CacheRules, Context, Identity, ModelProfile, Outage
+from proxy.economics import UNCACHED
 from proxy.gateway import bound
 from proxy.gateway.answer_notes import AnswerWatch, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
@@ -175,6 +177,8 @@ class Rewriting:
         if sends and (brings_tools or signed_places(sent.messages)):
             incoming = await self._services.replay.restored(sent, scope, outage)
         profile = await route.upstream.profile(route.profile)
+        if profile.cache.marked:
+            profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
         tokens = self._services.tokens.bound(profile, identity.tenant)
         deadline = asyncio.get_running_loop().time() + self._server.chain_deadline
         archive = self._services.archives.bound(
@@ -248,6 +252,12 @@ class Rewriting:
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
         return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
+
+
+def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:
+    """How the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
+    marked = (policy.marked_cache(rules) for _, policy in steps)
+    return next((each for each in marked if each is not None), rules if find_marks(request) else UNCACHED)
 
 
 def _remembered(memories: MemoryService, who: Identity, outage: Outage) -> BoundMemories:

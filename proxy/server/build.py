@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
 from proxy.chat.errors import ConfigError
@@ -244,5 +246,13 @@ def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], 
 
 
 def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
-    """How a route finds what is known about its model."""
-    return lambda name, entry, upstream: models.resolve(name, entry, ollama=upstream.provider == "ollama")
+    """What is known of a model behind an upstream. Only OpenAI itself is known to take `prompt_cache_key`."""
+
+    def profile_of(name: str, entry: ModelSettings, upstream: Upstream) -> ModelProfile:
+        profile = models.resolve(name, entry, ollama=upstream.provider == "ollama")
+        takes_key = entry.cache is not None or urlsplit(upstream.address or "").hostname == "api.openai.com"
+        if takes_key or not profile.cache.keyed:
+            return profile
+        return replace(profile, cache=replace(profile.cache, keyed=False))
+
+    return profile_of

@@ -95,20 +95,20 @@ def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
     ("name", "rules"),
     [
         ("gpt-4", CacheRules()),
-        ("gpt-4o", CacheRules(0.5, 1.0, 1024, 600)),
-        ("gpt-4.1", CacheRules(0.25, 1.0, 1024, 600)),
-        ("gpt-5", CacheRules(0.1, 1.0, 1024, 600)),
-        ("gpt-5.5", CacheRules(0.1, 1.0, 1024, 600)),
-        ("gpt-5.6-terra", CacheRules(0.1, 1.25, 1024, 1800)),
+        ("gpt-4o", CacheRules(0.5, 1.0, 1024, 600, keyed=True)),
+        ("gpt-4.1", CacheRules(0.25, 1.0, 1024, 600, keyed=True)),
+        ("gpt-5", CacheRules(0.1, 1.0, 1024, 600, keyed=True)),
+        ("gpt-5.5", CacheRules(0.1, 1.0, 1024, 600, keyed=True)),
+        ("gpt-5.6-terra", CacheRules(0.1, 1.25, 1024, 1800, keyed=True)),
         ("claude-2", CacheRules()),
-        ("claude-3-haiku", CacheRules(0.1, 1.25, 2048, 300)),
-        ("claude-sonnet-4-5", CacheRules(0.1, 1.25, 1024, 300)),
-        ("claude-sonnet-4-6", CacheRules(0.1, 1.25, 2048, 300)),
-        ("claude-haiku-4-5", CacheRules(0.1, 1.25, 4096, 300)),
-        ("claude-opus-4-1", CacheRules(0.1, 1.25, 1024, 300)),
-        ("claude-opus-4-5", CacheRules(0.1, 1.25, 4096, 300)),
-        ("claude-opus-4-7", CacheRules(0.1, 1.25, 2048, 300)),
-        ("claude-opus-5", CacheRules(0.1, 1.25, 512, 300)),
+        ("claude-3-haiku", CacheRules(0.1, 1.25, 2048, 300, marked=True)),
+        ("claude-sonnet-4-5", CacheRules(0.1, 1.25, 1024, 300, marked=True)),
+        ("claude-sonnet-4-6", CacheRules(0.1, 1.25, 2048, 300, marked=True)),
+        ("claude-haiku-4-5", CacheRules(0.1, 1.25, 4096, 300, marked=True)),
+        ("claude-opus-4-1", CacheRules(0.1, 1.25, 1024, 300, marked=True)),
+        ("claude-opus-4-5", CacheRules(0.1, 1.25, 4096, 300, marked=True)),
+        ("claude-opus-4-7", CacheRules(0.1, 1.25, 2048, 300, marked=True)),
+        ("claude-opus-5", CacheRules(0.1, 1.25, 512, 300, marked=True)),
         ("gemini-2.0-flash", CacheRules(0.25, 1.0, 4096, 3600)),
         ("gemini-2.5-pro", CacheRules(0.1, 1.0, 2048, 3600)),
         ("gemini-3-pro", CacheRules(0.1, 1.0, 4096, 3600)),
@@ -185,7 +185,7 @@ def test_prices_and_cache_rules_of_the_list(tmp_path: Path) -> None:
         },
     )
     assert models.resolve("gpt-4o").prices == Prices(2, 8)
-    assert models.resolve("gpt-4o").cache == CacheRules(0.1, 1.0, 1024, 600)
+    assert models.resolve("gpt-4o").cache == CacheRules(0.1, 1.0, 1024, 600, keyed=True)
     assert models.resolve("new").cache == CacheRules(0.1, 1.25, 1024, 300)
     assert models.resolve("free").cache == CacheRules()
     assert models.resolve("gpt-4o").source == "litellm"

@@ -10,6 +10,7 @@ from starlette.types import Scope
 
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
+from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import NotFound, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body
@@ -84,7 +85,7 @@ class Api:
         """The call that a chain makes of a body, and how to send it. Raises `PenstockError` where a policy says no."""
         done = await self._rewriting.run(body, route, steps, http, seen)
         detours.check(done.outcome, done.ctx.model)
-        request = done.outcome.request.with_model(route.model)
+        request = write_marks(done.outcome.request).with_model(route.model)
         messages = untagged(request.messages)
         if messages is not request.messages:
             request = request.with_messages(messages)

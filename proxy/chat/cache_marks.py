@@ -1,0 +1,58 @@
+"""Marks for a provider's prompt cache: where `cache_control` stands in a request, and how it is written.
+
+Anthropic keeps a prefix only where a content block is marked, four times at most in a request, and reads tools first,
+then the system prompt, then messages (Anthropic's documentation, prompt caching). Other gateways take the marks in
+OpenAI's parts.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from proxy.chat import ChatRequest, Message, Tool
+
+FIELD = "cache_control"
+
+MOST = 4
+"""The most marks of a request."""
+
+
+def find_marks(request: ChatRequest) -> list[Mapping[str, Any]]:
+    """The marks that a client set itself: on tools, on messages and their parts, or for the whole request."""
+    return [mark for holder in _holders(request) if isinstance(mark := holder.get(FIELD), Mapping)]
+
+
+def markable(message: Message) -> bool:
+    """Whether a message can be marked: its last part is text, an image or a file that is not empty."""
+    parts = message.parts
+    return bool(parts) and isinstance(parts[-1], Mapping) and parts[-1].get("text") != ""
+
+
+def write_marks(request: ChatRequest) -> ChatRequest:
+    """The request with its marks in it; the same object where it has none."""
+    marks = request.cache_marks
+    if marks is None:
+        return request
+    control = {"type": "ephemeral"} if marks.ttl == "5m" else {"type": "ephemeral", "ttl": marks.ttl}
+    messages = [
+        _marked(message, control) if place in marks.messages else message
+        for place, message in enumerate(request.messages)
+    ]
+    marked = request.with_messages(messages)
+    if not (marks.tools and request.tools):
+        return marked
+    *others, last = request.tools
+    return marked.with_tools([*others, Tool(last.with_changes(**{FIELD: control}))])
+
+
+def _marked(message: Message, control: Mapping[str, Any]) -> Message:
+    *others, last = message.parts
+    return message.with_changes(content=[*others, {**last, FIELD: control}])
+
+
+def _holders(request: ChatRequest) -> Iterator[Mapping[str, Any]]:
+    yield request.rest
+    yield from request.tools
+    for message in request.messages:
+        yield message
+        if not isinstance(message.get("content"), str):
+            yield from (part for part in message.parts if isinstance(part, Mapping))

@@ -7,7 +7,7 @@ that says more, of another time or of a part of the thing, is about something el
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from policies.check_facts import cities
+from policies.check_facts import geography
 from policies.check_facts.measures import MONEY, Measure, agree, are_comparable
 from policies.check_facts.verbs import IN_PLACES, OF_ONE, ONE_WAY, SETTLEMENTS
 
@@ -161,7 +161,7 @@ def _same_names(said: Sequence[str], known: Sequence[str]) -> bool | None:
 def _is_of_one(said: Plain, fact: Plain, verb: str) -> bool:
     if not said.names or not fact.names:
         return False
-    if verb not in IN_PLACES and any(map(cities.is_known, said.names)):
+    if verb not in IN_PLACES and any(map(geography.is_known, said.names)):
         return False  # who reports to Berlin reports to an office
     is_named = verb == "be" and fact.is_definite and not fact.words and len(fact.names) == 1 == len(said.names)
     return said.language == fact.language and (verb in OF_ONE or is_named)
@@ -173,7 +173,7 @@ def _places(said: Plain, fact: Plain, is_turned: bool) -> PlainVerdict:
     if said.is_denied or fact.is_denied:
         one, other = (said, fact) if said.is_denied else (fact, said)
         return "contradicts" if is_turned and set(one.names) <= set(other.names) else "unclear"
-    are_apart = cities.apart(said.names, fact.names)
+    are_apart = geography.apart(said.names, fact.names)
     if are_apart is None:
         return "agrees" if set(said.names) & set(fact.names) else "unclear"
     return "contradicts" if are_apart else "agrees"

@@ -1,127 +1,24 @@
-"""The verbs of plain sentences, and phrases that say the same as one of them. Tables only."""
+"""The verbs of plain sentences, and phrases that say the same as one of them."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 from proxy.text.fold import stem
+from proxy.text.tables import sections
 from proxy.text.vocabulary import KINDS, word_set
 
-_PRESENT = """
-be: is are be es son esta estan
-have: has have get gets include includes contain contains offer offers provide provides
-have: tiene tienen incluye incluyen ofrece ofrecen contiene contienen
-cost: costs cost cuesta cuestan vale valen
-require: requires require needs need requiere requieren necesita necesitan
-support: supports support soporta soportan admite admiten
-allow: allows allow permits permit permite permiten
-accept: accepts accept acepta aceptan
-use: uses use usa usan utiliza utilizan
-open: opens open abre abren
-close: closes close cierra cierran
-expire: expires expire caduca caducan expira expiran
-start: starts start begins begin empieza empiezan comienza comienzan
-end: ends end finishes finish termina terminan acaba acaban
-take: takes take lasts last tarda tardan dura duran
-ship: ships ship envia envian enviamos
-deliver: delivers deliver entrega entregan entregamos
-meet: meets meet reune reunen
-report: reports report reporta reportan depende dependen
-belong: belongs belong pertenece pertenecen
-locate: lies stands sits lie stand sit queda quedan encuentra encuentran ubica ubican
-locate: halla hallan situa situan localiza localizan
-come: comes come
-lack: lacks lack excludes exclude excluye excluyen carece
-live: lives live vive viven
-work: works work trabaja trabajan
-run: runs run corre corren
-depart: departs depart sale salen
-arrive: arrives arrive llega llegan
-boil: boils boil hierve
-melt: melts melt
-freeze: freezes freeze
-weigh: weighs weigh pesa pesan
-measure: measures measure mide miden
-listen: listens listen escucha
-store: stores store guarda guardan almacena
-charge: charges charge cobra cobran cobramos
-pay: pays pay paga pagan
-cover: covers cover cubre cubren
-apply: applies apply aplica aplican
-sell: sells sell vende venden vendemos
-employ: employs employ emplea
-return: returns return devuelve
-keep: keeps keep
-hold: hold holds
-speak: speaks speak habla hablan
-eat: eats eat
-drink: drinks drink bebe
-own: owns posee
-leave: leaves leave
-create: creates create crea crean
-send: sends send
-save: saves save
-happen: happens happen
-follow: follows follow sigue siguen
-teach: teaches teach ensena
-study: studies study estudia
-play: plays play juega
-read: reads read lee
-drive: drives drive conduce
-travel: travels travel viaja
-connect: connects connect conecta
-cause: causes cause causa
-grow: grows grow crece
-produce: produces produce
-receive: receives receive recibe reciben
-win: wins win gana
-lose: loses lose pierde
-add: adds add
-block: blocks block bloquea
-log: logs log
-manage: manages dirige
-"""
-_PAST = """
-be: was were era eran fue fueron estaba estaban
-have: had included contained offered provided tenia tenian incluia tuvo
-cost: costaba costo
-require: required needed
-support: supported
-allow: allowed permitted
-use: used usaba
-open: opened abrio
-close: closed cerro
-expire: expired
-start: started began
-end: ended finished
-take: took lasted
-meet: met
-report: reported
-belong: belonged pertenecia
-locate: lay stood sat
-live: lived vivia
-work: worked trabajaba
-run: ran
-"""
-_WEAK = word_set(
-    """
-    get include contain offer cost require need support permit allow use open close expire start begin end finish take
-    last ship deliver meet report reports belong stand sit lie live work works run runs depart arrive boil melt freeze
-    store stores charge charges cover covers apply sell employ return returns keep hold speak drink measure measures
-    weigh listen pay pays uses offers needs lives stands costs supports vale entrega sale paga usa cobra lack leave
-    leaves create creates send save happen follow follows teach study studies play plays read reads drive drives travel
-    travels connect cause causes grow produce receive win wins lose add block blocks log logs lee causa viaja juega
-    """
-)
+_VERBS = sections("facts/verbs")
 
 
-def _table(text: str) -> Mapping[str, str]:
-    rows = (line.partition(": ") for line in text.strip().splitlines())
+def _table(name: str) -> Mapping[str, str]:
+    rows = (line.partition(": ") for line in _VERBS[name])
     return {form: verb for verb, _, forms in rows for form in forms.split()}
 
 
-PRESENT, PAST = _table(_PRESENT), _table(_PAST)
+PRESENT, PAST = _table("present"), _table("past")
 """Verbs by their folded forms."""
-STRONG = PRESENT.keys() - _WEAK | {"was", "were", "had", "era", "eran", "fue", "fueron", "tenia", "estaba"}
+_SURE = word_set("was were had era eran fue fueron tenia estaba")
+STRONG = PRESENT.keys() - word_set(" ".join(_VERBS["weak"])) | _SURE
 """Forms that are hardly ever nouns: where one of them stands, it is the verb."""
 
 DENIERS = word_set("not no never nunca jamas tampoco sin without cannot")
@@ -130,12 +27,7 @@ AUXILIARIES = word_set("does do did can must se puede pueden debe deben")
 """What may stand in front of a verb; of these `did` tells of the past."""
 DEFINITE = word_set("the our my el la los las nuestro nuestra nuestros nuestras mi")
 """With what a subject begins of which there is one. `Your` is somebody else's."""
-ADDED = word_set(
-    """
-    company firm empresa also actually really currently now officially api current tambien
-    actualmente ahora realmente official gmbh inc ltd llc ab ag plc famous iconic famoso famosa
-    """
-)
+ADDED = word_set(" ".join(_VERBS["added"]))
 """Words that change nothing about what a sentence says."""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.check_facts.cities import apart, is_known
+from policies.check_facts.geography import apart, is_known
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ WORST = (
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),
 )
 """What took a pattern long once: what is repeated, and what stands in front of it. These texts are four times as long."""
-JSON = ("proxy.compaction.arguments:_STRING", "proxy.text.json_values:_STRING_OR_SPACE")
+JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_STRING_OR_SPACE")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
@@ -44,8 +44,8 @@ BOUNDED: Mapping[str, int] = {
     "policies.check_facts.quantities:_DATES": 60,
     "policies.check_facts.plain_reading:_TITLE": 160,
     "proxy.text.sentences:_BREAK": 60,
-    "proxy.compaction.listings:_ENTRY": 300,
-    "proxy.compaction.logs:_LINE": 300,
+    "proxy.compaction.kinds:_ENTRY": 300,
+    "proxy.compaction.kinds:_LOGGED": 300,
 }
 """Patterns that are not linear, and the most characters that they are given."""
 

@@ -1,4 +1,4 @@
-"""What carries nothing: white space of JSON, a terminal's colours, and an MCP result's envelope around one text.
+"""What carries nothing: escapes, white space of JSON, a terminal's colours, an MCP result's envelope around one text.
 
 MCP clients hand on a tool's text inside a JSON envelope, or as the printed form of the SDK's result object, or one in
 the other, with every quote and line break escaped once per layer. The text is what the tool said.
@@ -9,6 +9,29 @@ from typing import Any
 
 from proxy.compaction.cut_json import bare, cut_off
 from proxy.text.json_values import Pairs, parsed
+
+_LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_LITERAL_PLAIN = {"n": "\n", "t": "\t", "r": "", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+_DEEPEST = 3
+_FEWEST_ESCAPES = 4
+
+
+def unescaped(text: str) -> str:
+    """A text with the escapes of a string literal resolved, if its line breaks are written as escapes."""
+    for _ in range(_DEEPEST):
+        marks = text.count("\\n") + text.count('\\"')
+        if marks < _FEWEST_ESCAPES or marks * 2 < text.count("\n"):
+            break
+        text = _LITERAL_ESCAPE.sub(_letter, text)
+    return text
+
+
+def _letter(found: re.Match[str]) -> str:
+    if found[1]:
+        letter = chr(int(found[1], 16))
+        return letter if letter.isprintable() else " "
+    return _LITERAL_PLAIN.get(found[2], found[0])
+
 
 _PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=(?=['\"])")
 _BODY = {

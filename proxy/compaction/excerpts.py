@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from proxy.chat.passages import Passage, passages
 from proxy.compaction import condensed, json_value, readable, rendered
-from proxy.compaction.lines import WIDEST
+from proxy.compaction.shortening import WIDEST
 from proxy.text.bm25 import Lexical, terms
 from proxy.text.json_values import Pairs
 

@@ -1,16 +1,36 @@
-"""The compact form of a text: which kind of text it is, and the form for that kind."""
+"""The compact form of a text: its kind, the form for that kind, and what both weigh. A pure function of the text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import ascii_letters, digits
+from typing import NamedTuple
 
-from proxy.compaction import diffs, html, listings, logs, source, tables
+from proxy.compaction import html, kinds
 from proxy.compaction.cut_json import cut_off
-from proxy.compaction.escapes import unescaped
+from proxy.compaction.envelopes import unescaped, unwrapped
 from proxy.compaction.json_layout import JsonLayout
-from proxy.compaction.limits import STEPS, TIGHT, Limits
 from proxy.compaction.outline import outline
-from proxy.compaction.prose import cut, parts, prose
+from proxy.compaction.shortening import STEPS, TIGHT, Limits, cut, parts, prose
 from proxy.text.json_values import parsed
+
+_LETTERS = ascii_letters.encode()
+_DIGITS = digits.encode()
+_SPACES = b" \t\r\n"
+
+
+def weight(text: str) -> int:
+    """Return about how many tokens a text has: the same everywhere and for good, so that decisions can be replayed.
+
+    Digits, punctuation and other scripts count more than letters: a form that is all identifiers has more tokens.
+    """
+    data = text.encode(errors="surrogatepass")
+    letters = len(data) - len(data.translate(None, _LETTERS))
+    figures = len(data) - len(data.translate(None, _DIGITS))
+    spaces = len(data) - len(data.translate(None, _SPACES))
+    other = len(text) - len(text.encode("ascii", "ignore"))
+    signs = len(text) - letters - figures - spaces - other
+    return int(letters / 4.8 + figures / 2.3 + spaces / 20 + signs / 1.6 + other / 1.4) + 1
+
 
 WANTED = 0.16
 """The share of the original that a form should not exceed; a tighter step is tried until it does not."""
@@ -39,11 +59,11 @@ Shape = tuple[str, Callable[[str], bool], Callable[[str, Limits], str]]
 
 SHAPES: tuple[Shape, ...] = (
     ("html", html.is_html, html.page),
-    ("diff", diffs.is_diff, diffs.diff),
-    ("table", tables.is_table, tables.table),
-    ("log", logs.is_log, logs.log),
-    ("source", source.is_source, source.source),
-    ("listing", listings.is_listing, listings.listing),
+    ("diff", kinds.is_diff, kinds.diff),
+    ("table", kinds.is_table, kinds.table),
+    ("log", kinds.is_log, kinds.log),
+    ("source", kinds.is_source, kinds.source),
+    ("listing", kinds.is_listing, kinds.listing),
 )
 """Kinds of text in the order in which they are recognised."""
 
@@ -104,3 +124,39 @@ def _inner(text: str, limits: Limits) -> str:
     _, shape = _shape(text)
     form = shape(text, limits)
     return form if len(form) < len(text) else text
+
+
+_SHORTEST = 200
+"""Below this many characters no text has a form."""
+
+
+class Treatment(NamedTuple):
+    """How a text is sent first, and what may stand for it once it was read."""
+
+    sent: str | None
+    """None where nothing can be taken out."""
+    form: str | None
+    """None where there is none that is shorter."""
+    sent_tokens: int
+    form_tokens: int
+    """Of the form, or as it is sent first where there is none."""
+    kept_tokens: int
+    """At the beginning, where both are the same."""
+    leaves_prose: bool
+    """Whether the form leaves out prose."""
+
+
+def treated(text: str) -> Treatment:
+    """The treatment of a tool result. A pure function of it."""
+    sent = unwrapped(text)
+    form = compact(sent) if len(sent) >= _SHORTEST else None
+    short = sent if form is None else form.text
+    same = next((i for i, pair in enumerate(zip(sent, short, strict=False)) if pair[0] != pair[1]), len(short))
+    return Treatment(
+        sent=None if sent == text else sent,
+        form=None if form is None else form.text,
+        sent_tokens=weight(sent),
+        form_tokens=weight(short),
+        kept_tokens=weight(short[:same]),
+        leaves_prose=form is not None and form.leaves_prose,
+    )

@@ -3,8 +3,7 @@
 import re
 from html import unescape
 
-from proxy.compaction.limits import Limits
-from proxy.compaction.prose import prose
+from proxy.compaction.shortening import Limits, prose
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
 _KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)

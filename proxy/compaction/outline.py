@@ -1,13 +1,15 @@
-"""The outline of a document: its headings, the beginnings of its sections and paragraphs, its identifiers."""
+"""What a text holds: its outline, and in one line."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
-from proxy.compaction.limits import Limits
-from proxy.compaction.lines import sieved
-from proxy.compaction.prose import prose
+from proxy.compaction.cut_json import json_value
+from proxy.compaction.html import readable
+from proxy.compaction.shortening import Limits, prose, sieved
+from proxy.text.json_values import Pairs, rendered
 
 _LIMITS = Limits(text=160, items=0, numbers=0, rows=0, head=1500, identifiers=3000)
 _FEWEST = 8
@@ -67,3 +69,31 @@ def _is_heading(lines: Sequence[str], place: int) -> bool:
         return line.startswith("#")
     around = (*lines[max(0, place - 1) : place], *lines[place + 1 : place + 2])
     return _HEADING.match(line) is not None or line.isupper() or not any(one.strip() for one in around)
+
+
+_LONGEST_LINE = 70
+_KEYS = 6
+
+
+def headline(text: str) -> str:
+    """A line of at most about 90 characters: the keys and sizes of JSON, the first words of any other text."""
+    value = json_value(text)
+    if value is not None:
+        return _cut_line(_shape(value, 0))
+    lines = [line for line in readable(text).splitlines() if line.strip()]
+    first = next((line for line in lines if any(map(str.isalpha, line))), lines[0] if lines else "")
+    return _cut_line(" ".join(first.split())) + (f" (first of {len(lines)} lines)" if len(lines) > 1 else "")
+
+
+def _shape(value: Any, depth: int) -> str:
+    if isinstance(value, Pairs):
+        keys = [f'"{key}": {_shape(member, depth + 1)}' if depth == 0 else f'"{key}"' for key, member in value[:_KEYS]]
+        return "{" + ", ".join([*keys, "…"] if len(value) > _KEYS else keys) + "}"
+    if isinstance(value, list):
+        first = _shape(value[0], depth + 1) if value and isinstance(value[0], Pairs) else ""
+        return f"{len(value)} items" + (f" with {first}" if first else "")
+    return rendered(value)
+
+
+def _cut_line(text: str) -> str:
+    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE].rstrip()}…"

@@ -8,7 +8,7 @@ from proxy.chat.markers import MARKER
 from proxy.compaction import compact, weight
 from proxy.compaction.html import visible
 from proxy.compaction.outline import outline
-from proxy.compaction.prose import parts
+from proxy.compaction.shortening import parts
 from proxy.history.pins import laid_down
 
 _SMALL = 2500

@@ -8,7 +8,7 @@ import orjson
 
 from proxy.chat import ROLES, Message, called_name
 from proxy.compaction import arguments_of, callers
-from proxy.compaction.lines import WIDEST
+from proxy.compaction.shortening import WIDEST
 from proxy.text.bm25 import Lexical, counted, fits
 
 READ = 8 * 2**20

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.chat.markers import is_shortened, shortened
 from proxy.compaction import compact, unwrapped
-from proxy.compaction.escapes import unescaped
+from proxy.compaction.envelopes import unescaped
 from proxy.compaction.identifiers import gathered, identifiers
 
 GAP = re.compile(r"\[… [^\]\n]*\]")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import Message, encode
-from proxy.compaction.lines import WIDEST
+from proxy.compaction.shortening import WIDEST
 from proxy.state.archive import Archives
 from proxy.state.store import MemoryStore
 from proxy.testing import MemoryArchive

@@ -62,6 +62,7 @@ class Scripted:
     address = None
     provider = "openai"
     translates = False
+    signs = False
     ask_usage = False
 
     def __init__(self, *replies: Reply | Exception) -> None:

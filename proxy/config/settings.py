@@ -12,7 +12,7 @@ from proxy.config.index_settings import EmbeddedVectors, VectorSettings
 from proxy.config.judge_settings import Judge
 from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.state_settings import State, StateSettings
-from proxy.config.upstream_settings import Connected, Guarded
+from proxy.config.upstream_settings import Connected, Guarded, Translated
 from proxy.policy import Policy
 
 
@@ -123,7 +123,7 @@ class OpenAIUpstream(Connected):
     the client. It changes one field of the request; without it, such streams have no usage in metrics."""
 
 
-class OllamaUpstream(Connected):
+class OllamaUpstream(Connected, Translated):
     """An Ollama server, through its native API: the other one ignores `num_ctx` and cuts prompts silently."""
 
     kind: Literal["ollama"]
@@ -138,7 +138,7 @@ class OllamaUpstream(Connected):
     """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
 
-class AnthropicUpstream(Connected):
+class AnthropicUpstream(Connected, Translated):
     """Anthropic, or a server that speaks as it does: its prompt cache is used, and signed thinking survives."""
 
     kind: Literal["anthropic"]
@@ -150,7 +150,7 @@ class AnthropicUpstream(Connected):
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
 
 
-class ForeignUpstream(Guarded):
+class ForeignUpstream(Guarded, Translated):
     """Every other provider, through litellm: Bedrock, Gemini, Vertex, ..."""
 
     kind: Literal["foreign"]

@@ -39,6 +39,14 @@ class Guarded(Base):
     """When it is left alone for a while."""
 
 
+class Translated(Base):
+    """An upstream that requests are translated for."""
+
+    strict_params: bool = False
+    """Refuse a request with fields that the upstream has nothing for. Without it they are left out, and the header
+    `x-penstock-ignored` names them: `n,seed,logprobs`."""
+
+
 class Connected(Guarded):
     """An upstream that Penstock itself connects to."""
 

@@ -12,7 +12,7 @@ import orjson
 
 from proxy.chat.sse import check_held
 from proxy.gateway.calls import Calls, Hand
-from proxy.gateway.round import Round, gap, heard
+from proxy.gateway.round import BLOCKS, Round, gap, heard
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
@@ -32,8 +32,12 @@ class _Held(NamedTuple):
 class Deltas:
     """The events of one round. `feed` gives what the client gets at once, `tail` what it gets once all is known."""
 
-    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str) -> None:
-        """`head` is that of the first round, None for it; `text` is what earlier rounds said."""
+    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str, thoughts: int = 0) -> None:
+        """`head` is that of the first round, None for it; `text` is what earlier rounds said.
+
+        `thoughts` is how many blocks of signed reasoning they had.
+        """
+        self._thoughts = thoughts
         self._names = names
         self._later = head is not None
         self._head = head or {}
@@ -157,6 +161,9 @@ class Deltas:
         if not isinstance(delta, dict):
             return
         delta.pop("role", None)
+        for block in blocks if isinstance(blocks := delta.get(BLOCKS), list) else ():
+            if isinstance(block, dict) and isinstance(block.get("index"), int):
+                block["index"] += self._thoughts
         content = delta.get("content")
         if isinstance(content, str) and content:
             delta["content"] = gap(self._text, content) + content
@@ -222,7 +229,22 @@ def _merge(message: dict[str, Any], delta: Any) -> None:
         if isinstance(value, dict):
             message[key] = dict(known) if isinstance(known, dict) else {}
             _merge(message[key], value)
-        elif isinstance(value, str | list) and type(known) is type(value):
-            message[key] = known + value  # type: ignore[operator]
+        elif isinstance(value, list):
+            message[key] = _added(known if isinstance(known, list) else [], value)
+        elif isinstance(value, str) and isinstance(known, str):
+            message[key] = known + value
         else:
             message[key] = value
+
+
+def _added(known: list[Any], entries: list[Any]) -> list[Any]:
+    """A list with more of it: an entry with the index of an earlier one goes on with that."""
+    made = list(known)
+    for entry in entries:
+        index = entry.get("index") if isinstance(entry, dict) else None
+        begun = next((one for one in made if isinstance(one, dict) and one.get("index") == index), None)
+        if index is None or begun is None:
+            made.append(dict(entry) if isinstance(entry, dict) else entry)
+        else:
+            _merge(begun, {key: value for key, value in entry.items() if key not in ("index", "type")})
+    return made

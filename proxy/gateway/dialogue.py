@@ -18,7 +18,7 @@ from proxy.upstreams.base import Call, Reply, Upstream
 
 _log = logging.getLogger("penstock.loop")
 
-_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
 
 _NO_MORE = "\n\n[This was the last call of this kind in this turn. Go on with what is known now.]"
 
@@ -134,7 +134,8 @@ class Dialogue:
         request = self._request.with_messages((*self._request.messages, *self.added))
         if not self._left:
             request = self._last(request)
-        return await self._upstream.send(replace(self._call, request=request, body=request.encode(), counted=None))
+        call = replace(self._call, request=request, body=request.encode(), counted=None, keep=None)
+        return await self._upstream.send(call)
 
     def _last(self, request: ChatRequest) -> ChatRequest:
         """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is

@@ -47,6 +47,7 @@ class Loop:
         dialogue = Dialogue(upstream, call, request, tools, rounds=self._rounds, timeout=self._timeout, record=record)
         if reply.chunks is None:
             return await _whole(dialogue, reply)
+        dialogue.facts |= reply.facts
         return Reply(reply.status, reply.headers, chunks=Continuation(dialogue, reply), facts=dialogue.facts)
 
 

@@ -166,7 +166,7 @@ class Rewriting:
     ) -> Rewritten:
         """Run the steps over a body. Raises `PenstockError` where a policy says no, or one that must not fail did.
 
-        With `sends`, what the loop of internal tools added to earlier turns is put back first. Without, nothing runs
+        With `sends`, what the client does not send back of earlier turns is put back first. Without, nothing runs
         these tools, and the steps are told so.
         """
         sent = incoming = body.parse(self._server.max_messages)
@@ -174,7 +174,7 @@ class Rewriting:
         identity = identify(http.headers, sent, None if http.caller is None else http.caller.tenant)
         scope = f"{identity.tenant}\0{identity.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
-        if sends and (brings_tools or signed_places(sent.messages)):
+        if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
             incoming = await self._services.replay.restored(sent, scope, outage)
         profile = await route.upstream.profile(route.profile)
         if profile.cache.marked:

@@ -1,7 +1,8 @@
-"""What internal tools added to a conversation, put back into its later requests at the same place.
+"""What the client did not see of a conversation, put back into its later requests at the same place.
 
-The client never saw it and re-sends the conversation without it. It is found again by what the client did see: the
-whole conversation up to an answer, and the answer. Without it the prefix that the provider has cached would end there.
+That is what internal tools added, and signed reasoning that a client does not send back. It is found again by what the
+client did see: the whole conversation up to an answer, and the answer. Without it the prefix that the provider has
+cached would end there.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from urllib.parse import quote
 from proxy.chat import ChatRequest, Message, encode
 from proxy.context import Outage
 from proxy.gateway.fingerprint import AnswerKeys, next_key
-from proxy.gateway.round import REASONING
+from proxy.gateway.round import BLOCKS, REASONING
 from proxy.state.cache import Cache
 
 _log = logging.getLogger("penstock.replay")
@@ -51,7 +52,8 @@ class Hidden:
     """The results of the internal calls of the last round."""
 
 
-Record = Callable[[Hidden], Awaitable[None]]
+Record = Callable[[Hidden], Awaitable[bool]]
+"""Remembers what was hidden; whether that worked."""
 
 
 class Replay:
@@ -68,7 +70,7 @@ class Replay:
     def recorder(self, request: ChatRequest, scope: str) -> Record:
         """Keeps what is hidden of the answer to a request, which must be as the client sent it. Never fails."""
 
-        async def record(hidden: Hidden) -> None:
+        async def record(hidden: Hidden) -> bool:
             kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
             try:
                 key = _key(scope, next_key(request.messages, scope, hidden.shown))
@@ -76,7 +78,9 @@ class Replay:
                 async with asyncio.timeout(_PATIENCE):
                     await self._memory.put(key, encode(kept))
             except Exception as error:
-                _log.warning("what internal tools added is not remembered", extra=_fields(error))
+                _log.warning("what the client does not see is not remembered", extra=_fields(error))
+                return False
+            return True
 
         return record
 
@@ -94,7 +98,7 @@ class Replay:
         except Exception as error:
             if outage is not None:
                 outage.begun = True
-            _log.warning("what internal tools added is not restored", extra=_fields(error))
+            _log.warning("what the client does not see is not restored", extra=_fields(error))
             return request
 
     async def _found(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -155,11 +159,19 @@ def _restored(message: Message, hidden: Hidden) -> Message:
         return message  # without its text it would be empty, and refused
     if any(earlier.get("content") for earlier in hidden.before if earlier.get("role") == "assistant"):
         changes["content"] = last.get("content")
-    joined = [key for key in REASONING if key in message and any(earlier.get(key) for earlier in hidden.before)]
+    if isinstance(last.get("content"), list):
+        changes["content"] = last["content"]  # in the provider's own parts, with the reasoning in its place
+    if BLOCKS in last and BLOCKS not in message:
+        changes[BLOCKS] = last[BLOCKS]
+    joined = [key for key in (*REASONING, BLOCKS) if key in message and any(map(_with(key), hidden.before))]
     changes |= {key: last[key] for key in joined if key in last}
     lost = [key for key in joined if key not in last]
     kept = message.without(*lost) if lost else message
     return kept.with_changes(**changes) if changes else kept
+
+
+def _with(key: str) -> Callable[[Message], bool]:
+    return lambda message: bool(message.get(key))
 
 
 def _fields(error: Exception) -> dict[str, Any]:

@@ -15,6 +15,9 @@ CUT_OFF = frozenset({"length", "content_filter"})
 REASONING = ("reasoning_content", "reasoning")
 """Fields in which servers put the model's reasoning as text."""
 
+BLOCKS = "thinking_blocks"
+"""The field in which they put it as signed blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class InternalCall:

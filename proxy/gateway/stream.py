@@ -10,6 +10,7 @@ from proxy.chat.errors import UpstreamFailed
 from proxy.chat.sse import ByteStream
 from proxy.gateway.deltas import Deltas
 from proxy.gateway.dialogue import Dialogue
+from proxy.gateway.round import BLOCKS
 from proxy.upstreams.base import Reply
 
 _PASSED_ON = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
@@ -39,7 +40,8 @@ class Continuation:
         head: Mapping[str, Any] | None = None
         while True:
             self._chunks = reply.chunks
-            deltas = Deltas(dialogue.names, head=head, text=dialogue.text)
+            thoughts = sum(len(message.get(BLOCKS) or ()) for message in dialogue.added)
+            deltas = Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
             try:
                 async with aclosing(await _events(reply)) as chunks:
                     async for chunk in chunks:

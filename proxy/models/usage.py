@@ -54,6 +54,7 @@ class Usage:
             input=_count(facts.get("prompt_tokens")),
             output=_count(facts.get("completion_tokens")),
             cached=_count(facts.get("cached_tokens")),
+            written=_count(facts.get("written_tokens")),
         )
 
 

@@ -1,10 +1,10 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Message
 from proxy.chat.sse import ByteStream
 from proxy.context import ModelProfile, TokenCount, Tokens
 
@@ -45,6 +45,8 @@ class Call:
     """Counts tokens of `request`, for upstreams that report or check them."""
     watch: "Watch | None" = None
     """What looks at the answer as the client gets it."""
+    keep: "Callable[[Message], Awaitable[bool]] | None" = None
+    """Remembers an answer with signed reasoning, before the client has its end; whether that worked."""
 
 
 class Watch(Protocol):
@@ -94,6 +96,10 @@ class Upstream(Protocol):
     @property
     def translates(self) -> bool:
         """Whether it needs `Call.request`; false for those that forward the bytes."""
+
+    @property
+    def signs(self) -> bool:
+        """Whether it signs reasoning, and has it kept for clients that do not send it back (`Call.keep`)."""
 
     @property
     def ask_usage(self) -> bool:

@@ -16,6 +16,7 @@ class Echo:
 
     translates = True
     provider = "penstock.echo"
+    signs = False
     ask_usage = False
     address = None
 

@@ -83,7 +83,8 @@ class GuardedUpstream:
         self._mask = Mask(keys_of(settings))
         self._slots = Slots(settings.max_connections, settings.max_waiting, settings.max_wait)
         self.name, self.address = upstream.name, upstream.address
-        self.provider, self.translates, self.ask_usage = upstream.provider, upstream.translates, upstream.ask_usage
+        self.provider, self.translates = upstream.provider, upstream.translates
+        self.signs, self.ask_usage = upstream.signs, upstream.ask_usage
 
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamUnavailable` where it may not be, else what the upstream raises."""

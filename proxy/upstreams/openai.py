@@ -25,6 +25,7 @@ class OpenAI:
     """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
 
     translates = False
+    signs = False
 
     def __init__(self, name: str, settings: OpenAIUpstream) -> None:
         self.name = name

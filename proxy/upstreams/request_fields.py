@@ -4,9 +4,10 @@ Where bytes pass through, the server behind checks them; it may be laxer than Op
 than what it stands for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from proxy.chat.errors import BadRequest
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, wrong
 
 Check = Callable[[Any, str], Any]
@@ -54,6 +55,19 @@ def check_fields(rest: Mapping[str, Any]) -> None:
             check(value, name)
     if isinstance(rest.get("n"), int) and rest["n"] < 1:
         wrong("n", "must be at least 1")
+
+
+LONGEST_LIST = 200
+"""Characters of the list of ignored fields."""
+
+
+def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int | float | bool]:
+    """The fact `ignored`: the fields that an upstream has nothing for, with commas. Raises `BadRequest` if `strict`."""
+    listed = sorted(names)
+    if listed and strict:
+        told = f"the upstream has nothing for {', '.join(listed)}, and strict_params is set"
+        raise BadRequest(told[:1000], param=listed[0], code="unsupported_parameter")
+    return {"ignored": ",".join(listed)[:LONGEST_LIST]} if listed else {}
 
 
 NEUTRAL: Mapping[str, Any] = {

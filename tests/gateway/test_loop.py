@@ -139,8 +139,9 @@ async def test_parallel_calls_run_at_the_same_time() -> None:
 async def test_a_mixed_answer_is_the_last_one() -> None:
     hidden: list[Hidden] = []
 
-    async def record(one: Hidden) -> None:
+    async def record(one: Hidden) -> bool:
         hidden.append(one)
+        return True
 
     upstream = Scripted(whole(None, "recall:r1"), whole("Both.", "look_up:x", "recall:r2", "look_up:y"))
 

@@ -140,8 +140,9 @@ async def test_a_stream_says_what_a_whole_answer_says(first: list[int], second: 
 async def test_what_is_hidden_is_recorded_before_the_end_is_sent() -> None:
     recorded: list[Hidden] = []
 
-    async def record(hidden: Hidden) -> None:
+    async def record(hidden: Hidden) -> bool:
         recorded.append(hidden)
+        return True
 
     for rounds in ([MIXED], [INTERNAL, TEXT], [INTERNAL, MIXED]):
         recorded.clear()

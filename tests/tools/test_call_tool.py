@@ -85,8 +85,9 @@ class Chat:
         made = await loop.send(self.upstream, asking(self.sent), self._record)
         return assembled(await read(made)) if self.stream else _whole(made)
 
-    async def _record(self, hidden: Hidden) -> None:
+    async def _record(self, hidden: Hidden) -> bool:
         self.hidden.append(hidden)
+        return True
 
     def told(self, place: int = 1) -> list[str]:
         """The results that the model was given."""

@@ -22,7 +22,7 @@ CALL = Call("/chat/completions", "m", b"{}", {})
 class Scripted:
     """Answers with what it is given: a status, an error, a stream, or nothing until it is told."""
 
-    name, provider, translates, ask_usage, address = "main", "p", False, False, None
+    name, provider, translates, signs, ask_usage, address = "main", "p", False, False, False, None
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)

@@ -19,7 +19,8 @@ from proxy.context import ModelProfile
 from proxy.gateway.fallback import Detours
 from proxy.gateway.loop import Loop
 from proxy.gateway.pipeline import Rewriting, Services
-from proxy.http.headers import forwarded, relayed
+from proxy.gateway.replay import Hidden
+from proxy.http.headers import Headers, forwarded, relayed
 from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.server.api.models import Catalogue
 from proxy.step import context_header, usage_header
@@ -32,6 +33,8 @@ from proxy.upstreams.routing import Route, Routes
 _JSON = (b"content-type", b"application/json")
 
 _CHAT = "/chat/completions"
+
+_UNPRINTABLE = re.compile(r"[^!-~]")
 
 _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
@@ -92,6 +95,7 @@ class Api:
         ask = request.stream and _must_ask(route.upstream, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
+        record = self._services.replay.recorder(done.sent, done.scope)
         call = Call(
             _CHAT,
             route.model,
@@ -104,11 +108,11 @@ class Api:
             tokens=done.tokens,
             hide_usage=ask,
             watch=done.watch,
+            keep=lambda message: record(Hidden(message, (), message)),
         )
         if not done.tools:
             return call, route.upstream.send
         loop = Loop(done.tools)
-        record = self._services.replay.recorder(done.sent, done.scope)
         return call, lambda looped: loop.send(route.upstream, looped, record)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
@@ -200,6 +204,7 @@ class Api:
         try:
             headers = observed.carry(call.headers)
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
+            http.own_headers += _ignored(reply)
             if http.caller is not None:
                 own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
                 reply = await http.caller.shown(reply, own)
@@ -244,6 +249,12 @@ async def _relayed(http: Exchange, observed: ObservedCall, reply: Reply, call: C
     else:
         await http.relay(reply.status, headers, reply.chunks, observed.first_chunk, feed)
     return reader.of_stream().completed(reply.facts)
+
+
+def _ignored(reply: Reply) -> Headers:
+    """The header that names the fields of a request that its upstream has nothing for; clients choose their names."""
+    named = reply.facts.get("ignored")
+    return [(b"x-penstock-ignored", _UNPRINTABLE.sub("_", str(named)).encode())] if named else []
 
 
 def _learn(call: Call, usage: Usage, reply: Reply) -> None:

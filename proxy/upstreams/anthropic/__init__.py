@@ -11,22 +11,19 @@ from typing import Any
 
 import orjson
 
-from proxy.chat import ChatRequest, encode
+from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.context import ModelProfile
 from proxy.http.client import Response
-from proxy.upstreams.anthropic.answer import Answer, Facts, nonsense
+from proxy.upstreams.anthropic.answer import Answer, Facts, kept_message, nonsense
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
-from proxy.upstreams.request_fields import check_fields
-
-LONGEST_LIST = 200
-"""Characters of the list of ignored fields."""
+from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 MARGIN = 1.1
 """How much longer than by our count a prompt may be: the tokenizer is not published."""
@@ -49,11 +46,13 @@ class Anthropic:
 
     translates = True
     provider = "anthropic"
+    signs = True
     ask_usage = False
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         self.name = name
         self.address = settings.base_url
+        self._strict = settings.strict_params
         self._server = Server(name, settings)
 
     async def send(self, call: Call) -> Reply:
@@ -66,7 +65,7 @@ class Anthropic:
         if call.request is None:
             return await self._pass(call)
         translation = await _translated(call, call.request)
-        facts: Facts = {"ignored": ",".join(translation.ignored)[:LONGEST_LIST]} if translation.ignored else {}
+        facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._ask(call, translation.body)
         answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
         headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
@@ -78,6 +77,7 @@ class Anthropic:
         answer.read(_object(await response.read()))
         while self._goes_on(answer, translation):
             answer.read(_object(await (await self._ask(call, translation.body)).read()))
+        await self._keep(answer, call)
         return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
@@ -99,6 +99,13 @@ class Anthropic:
         messages.append({"role": "assistant", "content": list(answer.content)})
         answer.go_on()
         return True
+
+    async def _keep(self, answer: Answer, call: Call) -> None:
+        """Have an answer remembered that clients may not send back as it was. Not those that were cut off: a client
+        drops their calls, and nobody goes on with them."""
+        message = kept_message(answer.content)
+        if message is not None and call.keep is not None and not await call.keep(Message(message)):
+            answer.facts["unkept"] = "thinking_blocks"
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Nothing more is known."""
@@ -164,6 +171,7 @@ class Anthropic:
             if not self._goes_on(answer, translation):
                 break
             response = await self._ask(call, translation.body)
+        await self._keep(answer, call)
         yield answer.end()
 
 

@@ -46,6 +46,25 @@ def message_of(content: Sequence[Block]) -> dict[str, Any]:
     return message
 
 
+def kept_message(content: Sequence[Block]) -> dict[str, Any] | None:
+    """The message as it has to go back to the model; None where any client sends it back so by itself.
+
+    Thinking in front, then one text, then calls is what a client can say in fields of OpenAI's; all else keeps the
+    provider's own blocks, as the parts of its content.
+    """
+    kinds = [str(block.get("type")) for block in content]
+    if not set(kinds) - {"text", "tool_use"}:
+        return None
+    message = {"role": "assistant", **message_of(content)}
+    message.pop("reasoning_content", None)
+    order = sorted(kinds, key=lambda kind: (kind not in THOUGHTS) + (kind == "tool_use"))
+    plain = set(kinds) <= {*THOUGHTS, "text", "tool_use"} and kinds == order and kinds.count("text") <= 1
+    if not plain or message.pop("annotations", None):
+        message.pop("thinking_blocks", None)
+        message["content"] = list(content)
+    return message
+
+
 def called(block: Block) -> dict[str, Any]:
     """A `tool_use` block as a call."""
     arguments = encode(block.get("input") or {}).decode()

@@ -14,11 +14,11 @@ from proxy.models.price_list import PriceList
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
 from proxy.upstreams.foreign.answer import Chunks, counts, whole
-from proxy.upstreams.foreign.arguments import LONGEST_LIST, arguments, no_such_model
+from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.ending import Ending
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import knows, lacked, load, misroutes, release
-from proxy.upstreams.request_fields import check_fields
+from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -43,6 +43,7 @@ class Foreign:
     """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
 
     translates = True
+    signs = False
     ask_usage = False
     """litellm is always asked; the counts become facts."""
 
@@ -67,8 +68,8 @@ class Foreign:
         library = await self._loaded()
         if misroutes(library, self._settings.provider, call.request.model):
             raise no_such_model(call.request.model)
-        ignored = ",".join(sorted(left_out | lacked(library, self._settings.provider, call.request)))
-        facts: dict[str, str | int | float | bool] = {"ignored": ignored[:LONGEST_LIST]} if ignored else {}
+        ignored = left_out | lacked(library, self._settings.provider, call.request)
+        facts = ignored_fact(ignored, strict=self._settings.strict_params)
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
         try:
             if not call.request.stream:

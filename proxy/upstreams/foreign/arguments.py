@@ -25,9 +25,6 @@ SPOKEN_FOR = frozenset({"stream", "stream_options"})
 CLAUDES = frozenset({"anthropic", "bedrock", "vertex_ai"})
 """Providers whose Claude models want their signed thinking back."""
 
-LONGEST_LIST = 200
-"""Characters of the list of ignored fields."""
-
 _MODEL = re.compile(r"(?!.*(?://|\.\.))[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII)
 
 

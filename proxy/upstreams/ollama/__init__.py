@@ -25,12 +25,10 @@ from proxy.upstreams.ollama.request import Translation, translate
 from proxy.upstreams.ollama.server import Server
 from proxy.upstreams.ollama.truncation import ran_full, was_truncated
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, tokens
+from proxy.upstreams.request_fields import ignored_fact
 
 LISTING = 3.0
 """Seconds that a server has to list its models; the lists of other upstreams wait for it."""
-
-LONGEST_LIST = 200
-"""Characters of the list of ignored fields."""
 
 _log = logging.getLogger("penstock.ollama")
 
@@ -44,6 +42,7 @@ class Ollama:
 
     translates = True
     provider = "ollama"
+    signs = False
     ask_usage = False
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
@@ -52,6 +51,7 @@ class Ollama:
         self.address = settings.base_url
         self._num_ctx = num_ctx
         self._keep_alive = _duration(settings.keep_alive)
+        self._strict = settings.strict_params
         self._server = Server(name, settings)
         self._windows = Windows(self._server.ask)
 
@@ -65,7 +65,7 @@ class Ollama:
         if call.request is None:
             return await self._pass(call)
         translation = translate(call.request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
-        facts: Facts = {"ignored": ",".join(translation.ignored)[:LONGEST_LIST]} if translation.ignored else {}
+        facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
         if response.status != 200:
             raise refusal(response.status, await response.read(), call)

@@ -17,6 +17,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.answer import read_answer
 from proxy.context import Correction, Outage
 from proxy.policy import AnswerObserver
+from proxy.state.background import BackgroundWork
 from proxy.state.store import Store, StoreError
 from proxy.state.threads import Threads
 
@@ -36,7 +37,7 @@ class CorrectionService:
         self.store = store
         self.clock = clock
         self.threads = Threads("answers")
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking = BackgroundWork[str]()
 
     def bound(
         self, tenant: str, session: str, observers: Sequence[AnswerObserver], outage: Outage | None = None
@@ -48,19 +49,15 @@ class CorrectionService:
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
         """Begin to look at an answer; returns at once."""
         if len(self._looking) < _MOST:
-            task = asyncio.get_running_loop().create_task(self._look(notes, sent, body, streamed=streamed))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self._looking.begin(self._look(notes, sent, body, streamed=streamed))
 
     async def settled(self) -> None:
         """Wait until all answers were looked at that there are."""
-        await asyncio.gather(*self._looking, return_exceptions=True)
+        await self._looking.drain()
 
     async def aclose(self) -> None:
         """Stop; what was not looked at by then never is."""
-        for task in self._looking:
-            task.cancel()
-        await self.settled()
+        await self._looking.aclose()
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:

@@ -20,6 +20,7 @@ from proxy.chat.reasoning import without_reasoning
 from proxy.context import Outage
 from proxy.gateway.fingerprint import Trail
 from proxy.gateway.replay import Memory
+from proxy.state.background import BackgroundWork
 from proxy.state.store import StoreError
 
 _log = logging.getLogger("penstock.api")
@@ -47,7 +48,7 @@ class Prefixes:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._waiting: dict[str, bytes] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = BackgroundWork[str]()
 
     def bound(self, tenant: str, scope: str, outage: Outage | None = None) -> "Settled":
         """Those of one conversation of a tenant, for one request."""
@@ -60,9 +61,7 @@ class Prefixes:
     def put(self, key: str, value: bytes) -> None:
         """Have it kept."""
         self._waiting[key] = value
-        task = asyncio.get_running_loop().create_task(self._put(key, value))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.begin(self._put(key, value))
 
     async def _put(self, key: str, value: bytes) -> None:
         try:
@@ -75,7 +74,7 @@ class Prefixes:
 
     async def aclose(self) -> None:
         """Wait for what is being kept."""
-        await asyncio.gather(*self._tasks)
+        await self._work.drain()
 
 
 class Settled:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from proxy.chat import Message, turns
 from proxy.context import Material, Outage
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 
@@ -46,8 +47,8 @@ class DraftService:
     ) -> None:
         """`ttl` is how long a summary stays after its last use, `deadline` how long one may take, in seconds."""
         self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._begun: Cache[str, bool] = Cache(_REMEMBERED, age=_AGAIN, clock=clock)
+        self._work = BackgroundWork[tuple[str, str]]()
+        self._begun: Cache[tuple[str, str], None] = Cache(_REMEMBERED, age=_AGAIN, clock=clock)
         self._settled: Cache[tuple[str, str], tuple[str, float]] = Cache(_REMEMBERED)
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._worker = secrets.token_bytes(16)
@@ -58,32 +59,23 @@ class DraftService:
 
     def forget(self, tenant: str) -> int:
         """Forget what was settled for a tenant, and stop writing for it; how much that was."""
-        for key, task in self._tasks.items():
-            if key.startswith(_prefix(tenant)):
-                task.cancel()
+        self._work.forget(_prefix(tenant))
         return self._settled.forget(_prefix(tenant))
 
     async def drain(self) -> None:
         """Wait for what is being written."""
-        while self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await self._work.drain()
 
     async def aclose(self) -> None:
         """Drop what is being written."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._work.aclose()
 
     def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
         """Have a draft written, unless it was begun lately, here or in another worker."""
-        key = f"{prefix}draft/{material.name}"
-        if key in self._tasks or len(self._tasks) >= _WAITING or key in self._begun:
-            return
-        self._begun.put(key, True)
-        task = asyncio.get_running_loop().create_task(self._draft(key, material, headers))
-        self._tasks[key] = task
-        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        key = (prefix, material.name)
+        if len(self._work) < _WAITING and key not in self._work and key not in self._begun:
+            self._begun.put(key, None)
+            self._work.begin(self._draft(f"{prefix}draft/{material.name}", material, headers), key)
 
     async def _draft(self, key: str, material: Material, headers: Mapping[str, str]) -> None:
         try:

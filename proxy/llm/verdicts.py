@@ -3,11 +3,11 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 from proxy.context.services import Pair, Question
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
 
@@ -39,8 +39,7 @@ class VerdictService(ABC):
         """`batch` pairs are judged together; so many may wait in all and of one tenant, and more are not judged."""
         self._batch, self._most, self._most_of_one = batch, most, most_of_one
         self._known: Cache[Key, float] = Cache(_REMEMBERED)
-        self._waiting: dict[Key, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = BackgroundWork[Key]()
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
         """What of the headers of a client of this upstream may be used to ask: nothing where nobody else is asked."""
@@ -51,15 +50,13 @@ class VerdictService(ABC):
         return BoundJudge(self, tenant, headers)
 
     def forget(self, tenant: str) -> int:
-        """Forget the verdicts on a tenant's texts; return how many there were."""
+        """Forget the verdicts on a tenant's texts, and judge no more of them; return how many there were."""
+        self._work.forget(tenant)
         return self._known.forget(tenant)
 
     async def aclose(self) -> None:
         """Drop what waits."""
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._work.aclose()
 
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
@@ -67,27 +64,17 @@ class VerdictService(ABC):
         """How sure the model is of each pair; None for those of which it is not known within `wait` seconds."""
         keys: list[Key] = [(tenant, question, (one[:_LONGEST], two[:_LONGEST])) for one, two in pairs]
         asker = Asker(tenant, headers, asyncio.get_running_loop().time() + wait)
-        new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._waiting]
-        taken = sum(key[0] == tenant for key in self._waiting)
-        new = new[: max(0, min(self._most - len(self._waiting), self._most_of_one - taken))]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._work]
+        taken = sum(key[0] == tenant for key in self._work)
+        new = new[: max(0, min(self._most - len(self._work), self._most_of_one - taken))]
         for start in range(0, len(new), self._batch):
             self.begin(asker, new[start : start + self._batch])
-        pending = {self._waiting[key] for key in keys if key in self._waiting}
-        if pending:
-            await asyncio.wait(pending, timeout=wait)
+        await self._work.wait(keys, wait)
         return self._known.get_each(keys)
 
     def begin(self, asker: Asker, keys: Sequence[Key]) -> None:
         """Have pairs judged, all of one question."""
-        task = asyncio.get_running_loop().create_task(self._judge(asker, keys))
-        self._tasks.add(task)
-        self._waiting.update(dict.fromkeys(keys, task))
-        task.add_done_callback(partial(self._ended, keys))
-
-    def _ended(self, keys: Sequence[Key], task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        for key in keys:
-            self._waiting.pop(key, None)
+        self._work.begin(self._judge(asker, keys), *keys)
 
     async def _judge(self, asker: Asker, keys: Sequence[Key]) -> None:
         question: Question = keys[0][1] if keys else "contradicts"

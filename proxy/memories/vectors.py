@@ -13,6 +13,7 @@ from typing import Any
 from proxy.memories import Memory, Owner
 from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
 from proxy.memories.pairs import PAIRS
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.text.bm25 import counted, fits
 from proxy.vectors import packing as vectors
@@ -23,7 +24,7 @@ logger = logging.getLogger("penstock.memories")
 
 KIND = "memories"
 """The kind of scope in the index."""
-_TENANT = "penstock: calibration"
+_CALIBRATION = Owner("penstock: calibration", "")
 """Under whose name the vectors of the pairs are kept; a client's tenant is a hash, or `anonymous`."""
 _AT_ONCE = 256
 _READ = 2000
@@ -47,11 +48,11 @@ class MemoryVectors:
 
         A calibration that is `known` is not measured.
         """
-        self._given = known
+        self._known = known
+        self._is_measured = known is not None
         self._both = None if embedding is None or index is None else (embedding, index)
-        self._calibration: asyncio.Task[Calibration | None] | None = None
         self._checked: Cache[Owner, Mapping[str, Memory]] = Cache(1000, age=_CHECKED, clock=clock)
-        self._repairs: dict[Owner, asyncio.Task[None]] = {}
+        self._work = BackgroundWork[Owner]()
         self._missing: dict[Owner, frozenset[str]] = {}
 
     async def of(self, tenant: str, texts: Sequence[str], wait: float) -> Sequence[bytes | None]:
@@ -62,15 +63,11 @@ class MemoryVectors:
 
     async def calibration(self, wait: float) -> Calibration | None:
         """The model's, once it was measured; None where it is not within so many seconds, or tells nothing apart."""
-        if self._both is None or self._given is not None:
-            return self._given
-        task = self._calibration
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._calibration = asyncio.get_running_loop().create_task(self._measured(self._both[0]))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not task.done():
-            await asyncio.wait({task}, timeout=wait)
-        return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+        if self._both is not None and not self._is_measured:
+            if _CALIBRATION not in self._work:
+                self._work.begin(self._measure(self._both[0]), _CALIBRATION)
+            await self._work.wait((_CALIBRATION,), wait)
+        return self._known
 
     async def nearest(self, owner: Owner, vector: bytes, limit: int) -> list[Near] | None:
         """The memories nearest to a vector; None where the index cannot be asked."""
@@ -114,25 +111,18 @@ class MemoryVectors:
 
     def check(self, owner: Owner, records: Mapping[str, Memory]) -> None:
         """See to it that the index has the vectors of these memories; returns at once."""
-        if self._both is None or owner in self._repairs or self._checked.get(owner) is records:
+        if self._both is None or owner in self._work or self._checked.get(owner) is records:
             return
         self._checked.put(owner, records)
-        task = asyncio.get_running_loop().create_task(self._repair(owner, records, *self._both))
-        self._repairs[owner] = task
-        task.add_done_callback(lambda done: self._repaired(owner, done))
+        self._work.begin(self._repaired(owner, records, *self._both), owner)
 
     async def settled(self) -> None:
         """Wait until nothing is being repaired; for tests and measurements."""
-        while self._repairs:
-            await asyncio.wait(set(self._repairs.values()))
+        await self._work.drain()
 
     async def aclose(self) -> None:
         """Stop what is under way."""
-        tasks = {*self._repairs.values(), *(() if self._calibration is None else (self._calibration,))}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._work.aclose()
 
     async def _do(self, owner: Owner, work: Callable[[VectorIndex, Scope], Coroutine[Any, Any, None]]) -> None:
         if self._both is None:
@@ -165,18 +155,21 @@ class MemoryVectors:
         except IndexFailed:
             self._checked.pop(owner)
 
-    def _repaired(self, owner: Owner, done: "asyncio.Task[None]") -> None:
-        self._repairs.pop(owner, None)
-        self._missing.pop(owner, None)
-        if not done.cancelled() and (error := done.exception()) is not None:
+    async def _repaired(
+        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: VectorIndex
+    ) -> None:
+        try:
+            await self._repair(owner, records, embedding, index)
+        except Exception as error:  # no request waits for it
             logger.error("vectors of memories could not be repaired", extra={"fields": {"error": type(error).__name__}})
+        finally:
+            self._missing.pop(owner, None)
 
-    async def _measured(self, embedding: EmbeddingService) -> Calibration | None:
-        texts = [text for pair in PAIRS for text in pair]
-        made = await embedding.vectors(_TENANT, texts, wait=_MAKING)
-        if None in made:
-            raise LookupError("the model is not there")  # the next question tries again
-        return await asyncio.to_thread(_calibration, made)
+    async def _measure(self, embedding: EmbeddingService) -> None:
+        made = await embedding.vectors(_CALIBRATION.tenant, [text for pair in PAIRS for text in pair], wait=_MAKING)
+        if None not in made:  # else the model is not there, and the next question tries again
+            self._known = await asyncio.to_thread(_calibration, made)
+            self._is_measured = True
 
 
 def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:

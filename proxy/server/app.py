@@ -60,8 +60,8 @@ from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.rehearsal import rehearse
 from proxy.server.reload import Reloading
 from proxy.server.shutdown import Draining
-from proxy.server.tasks import Background
 from proxy.state.archive import Archives
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import OnceService
 from proxy.state.counters import Counters
 from proxy.state.decisions import Memos, StoredMemory
@@ -146,7 +146,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     )
     intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
     lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake)
-    background = Background()
+    background = BackgroundWork[str]()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
         kept = reusable(config.settings, before, upstreams)
@@ -218,7 +218,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
 
 
 def _apply(
-    services: Services, background: Background, starting: Starting, index: IndexService | None, config: Config
+    services: Services, background: BackgroundWork[str], starting: Starting, index: IndexService | None, config: Config
 ) -> None:
     """Bring what outlives generations in line with the configuration that is in force from now on."""
     settings = config.settings

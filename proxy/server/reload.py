@@ -12,6 +12,7 @@ from proxy.chat.errors import ConfigError
 from proxy.config.load import Config, hashes
 from proxy.config.settings import Settings
 from proxy.server.generation import Generation, in_force, needs_restart
+from proxy.state.background import BackgroundWork
 from proxy.telemetry.metrics import ConfigMetrics
 from proxy.upstreams.base import Upstream
 
@@ -43,7 +44,7 @@ class Reloading:
         self._applied = applied
         self._seen = config.files
         self._live = [self.current]
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundWork[str]()
         self._one_at_a_time = asyncio.Lock()
         self._since = _now()
         self._refused: dict[str, str] | None = None
@@ -130,9 +131,7 @@ class Reloading:
         _log.error("configuration refused; the one before stays in force", extra={"fields": fields})
 
     def _retire(self, old: Generation) -> None:
-        task = asyncio.get_running_loop().create_task(self._ended(old))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.begin(self._ended(old))
 
     async def _ended(self, old: Generation) -> None:
         await old.ended()
@@ -163,9 +162,7 @@ class Reloading:
 
     async def aclose(self) -> None:
         """Close all upstreams, also of generations that have not ended."""
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._ending.aclose()
         live, self._live = self._live, []
         await asyncio.gather(*(generation.aclose() for generation in live), return_exceptions=True)
         await self._close(*live)

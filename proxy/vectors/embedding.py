@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 
+from proxy.state.background import BackgroundWork
 from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
@@ -50,7 +51,7 @@ class EmbeddingService:
         self._remembered = Remembered(backend.version, index, self._warn, max_bytes=max_bytes)
         self._making = Making(backend, self._made, self._warn, clock)
         self._pending: dict[Key, Wanted] = {}
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking = BackgroundWork[Key]()
         self._questions = 0
         self._stacks = Stacks(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
@@ -75,10 +76,7 @@ class EmbeddingService:
 
     async def aclose(self) -> None:
         """Stop the work; whoever waits gets what there is."""
-        for task in self._looking:
-            task.cancel()
-        if self._looking:
-            await asyncio.wait(self._looking)
+        await self._looking.aclose()
         await self._making.aclose()
         await self._remembered.aclose()
 
@@ -175,9 +173,7 @@ class EmbeddingService:
             pending.rank = min(pending.rank, rank)
             wanted[key] = pending
         if new:
-            task = asyncio.get_running_loop().create_task(self._look_up(new))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self._looking.begin(self._look_up(new))
         return wanted
 
     def _forget(self, key: Key, made: "asyncio.Future[bytes | None]") -> None:

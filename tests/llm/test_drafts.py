@@ -49,7 +49,7 @@ MATERIAL = Material("d1", "", chat("u1 a1").messages, 500)
 
 
 async def written(made: DraftService) -> None:
-    await asyncio.gather(*made._tasks.values())
+    await made.drain()
 
 
 async def test_a_draft_that_is_ready_settles_the_cut() -> None:
@@ -103,9 +103,9 @@ async def test_there_is_an_end_to_what_may_wait() -> None:
     for n in range(100):
         drafts(made).prepare(replace(MATERIAL, name=f"d{n}"))
     await asyncio.sleep(0)
-    assert len(made._tasks) == 32
+    assert len(made._work) == 32
     await made.aclose()
-    assert not made._tasks
+    assert not made._work
     assert len(pen.asked) <= 2
 
 

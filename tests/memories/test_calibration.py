@@ -58,7 +58,7 @@ async def test_a_model_that_tells_nothing_apart_is_not_used() -> None:
     backend = Same()
     backend.vector = lambda text: [1.0] * backend.dimensions  # type: ignore[method-assign]
     async with remembering(backend=backend) as service:
-        service._vectors._given = None
+        service._vectors._is_measured = False
         assert await service._vectors.calibration(30) is None
         assert len(backend.texts) == 3 * len(PAIRS)
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 
 UNTOLD = 4096
@@ -88,7 +89,7 @@ class Windows:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._known: Cache[str, tuple[float, Told]] = Cache(REMEMBERED)
-        self._under_way: dict[str, asyncio.Task[Told]] = {}
+        self._asking = BackgroundWork[str]()
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def told(self, model: str) -> Told:
@@ -96,12 +97,10 @@ class Windows:
         until, told = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
             return told
-        task = self._under_way.get(model)
-        if task is None:
-            task = self._under_way[model] = asyncio.get_running_loop().create_task(self._look_up(model))
-        # Waiting leaves the question to the others that wait for it, should this request be cancelled.
-        await asyncio.wait({task})
-        return Told() if task.cancelled() else task.result()
+        if model not in self._asking:
+            self._asking.begin(self._look_up(model), model)
+        await self._asking.wait((model,))
+        return (self._known.get(model) or _NOTHING)[1]
 
     def served(self, model: str) -> bool:
         """Whether the server has answered a request of ours for a model, so that what runs is what we asked for."""
@@ -115,13 +114,9 @@ class Windows:
 
     async def aclose(self) -> None:
         """Ask no more."""
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._asking.aclose()
 
-    async def _look_up(self, model: str) -> Told:
+    async def _look_up(self, model: str) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
                 running, shown = await asyncio.gather(
@@ -129,18 +124,12 @@ class Windows:
                 )
         except TimeoutError:
             running = shown = None
-        finally:
-            del self._under_way[model]
-        return self._keep(model, running, shown)
-
-    def _keep(self, model: str, running: Mapping[str, Any] | None, shown: Mapping[str, Any] | None) -> Told:
         _, before = self._known.get(model) or _NOTHING
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
         context = loaded(running).get(full_name(model)) or before.loaded
         told = replace(before, loaded=context) if shown is None else Told(context, _parameter(shown), _trained(shown))
         fresh = RETRY if running is None or shown is None else FRESH
         self._known.put(model, (asyncio.get_running_loop().time() + fresh, told))
-        return told
 
 
 def _parameter(shown: Mapping[str, Any] | None) -> int | None:

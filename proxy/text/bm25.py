@@ -4,10 +4,11 @@ Everything is a pure function of its arguments: nothing is remembered between ca
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from math import log
 from typing import NamedTuple
+
+from proxy.text.fold import STOP_WORDS, unaccented
 
 K1 = 1.2
 """How soon a term's further occurrences in a text stop to count."""
@@ -26,29 +27,13 @@ _FEW = 12
 _DIGITS = 4
 """Digits of a number that is an identifier; a shorter one stands anywhere."""
 
-_ACCENTS = re.compile("[\u0300-\u036f]+")
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
 """Scripts that set no spaces between words."""
 _DOUBLED = frozenset(letter * 2 for letter in "bdgmnprt")
 _VOWELS = frozenset("aeiouy")
-_ENGLISH = """
-a about after again all also an and any are as at be because been before being both but by can could did do does doing
-down during each few for from further had has have having he her here him his how i if in into is it its itself just me
-more most my myself no nor not now of off on once only or other our out over own same she should so some such than that
-the their them then there these they this those through to too under until up very was we were what when where which
-while who whom why will with would you your
-hello hi okay please sure thank thanks yeah yes
-"""
-_SPANISH = """
-al algo algun alguna ante aqui asi aun aunque cada como con cual cuando de del desde donde dos el ella ellas ellos en
-entre era es esa ese eso esta este esto estos esas esos estas fue ha habia han hasta hay la las le les lo los mas me mi
-mis mucho muy nada ni nos o os otra otro otros para pero poco por porque que quien se sea ser si sido sin sobre solo son
-su sus tal tambien tan tanto te ti tiene todo todos tu tus un una unas uno unos y ya yo
-claro favor gracias hola si vale
-"""
-_STOP = frozenset((_ENGLISH + _SPANISH).split())
+_STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
 
 
 def terms(text: str) -> list[str]:
@@ -150,9 +135,7 @@ class Lexical:
 
 
 def _words(text: str) -> list[str]:
-    if not text.isascii():
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
-    return _WORD.findall(text)
+    return _WORD.findall(unaccented(text))
 
 
 def _terms(word: str) -> list[str]:

@@ -5,20 +5,29 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+from proxy.text.tables import word_lists
+
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
 _POSSESSIVE = re.compile(r"(?<=.)['’]s$")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _ENDINGS = (
     "ations", "ation", "ments", "ment", "ings", "ing", "iers", "ier", "ers", "ies", "ied", "ists", "ist", "ians", "ian",
     "ors", "ian", "ors", "or", "er", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",
 )  # fmt: skip
 
 
+STOP_WORDS = word_lists("stop_words")
+"""Words that say little of what a text is about, by language; without accents."""
+
+
+def unaccented(text: str) -> str:
+    """Return a text without accents."""
+    return text if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+
+
 def folded(text: str) -> str:
-    """A text without case and accents."""
-    if text.isascii():
-        return text.lower()
-    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    """Return a text without case and accents."""
+    return text.lower() if text.isascii() else unaccented(text.casefold())
 
 
 def words(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 import re
 from functools import cache
-from importlib.resources import files
+
+from proxy.text.tables import lines, word_lists
 
 NAMES = {
     "de": "German",
@@ -14,21 +15,7 @@ NAMES = {
 }
 """The languages that are told apart, and their names."""
 
-_COMMON = {
-    "de": "der die das und ist nicht ich sie wir ein eine einen mit für auf dem den von zu im auch wie oder aber wenn "
-    "bei kann werden wird sind haben wurde nach noch nur über dass",
-    "en": "the and is are was were of to in that it you this with for have be on not what which can will your from "
-    "they would there their has had been but how do does please about if when",
-    "es": "el la los las y un una es son de del en que no por para con como pero más está están se lo su al qué cuál "
-    "puedo puede tengo tiene hay también cuando cómo dónde si mi me este esta muy fue ser",
-    "fr": "le la les un une des et est sont de du en que qui ne pas pour dans avec sur mais plus vous nous je il elle "
-    "ce cette au aux être avez votre mon peut comme",
-    "it": "il lo la gli le un una è sono di del della in che non per con come ma più si mi ti ho hai ha nel alla "
-    "anche questo questa puoi posso quando cosa",
-    "pt": "os as um uma é são de do da em que não por para com como mas mais está você se no na ao eu meu "
-    "minha também quando isso este esta muito foi ser pode tem",
-}
-_WORDS = {name: frozenset(words.split()) for name, words in _COMMON.items()}
+_WORDS = word_lists("common_words")
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]{0,400}»|“[^”\n]{0,400}”", re.DOTALL)
 """What may be in any language: code, addresses, quotations."""
@@ -65,8 +52,7 @@ def named(text: str) -> frozenset[str]:
 
 @cache
 def _named() -> tuple[list[str], re.Pattern[str]]:
-    lines = files("proxy").joinpath("data/languages.txt").read_text(encoding="utf-8").splitlines()
-    named = [line.split() for line in lines if not line.startswith("#")]
+    named = [line.split() for line in lines("languages")]
     groups = ("|".join(names) for _, *names in named)
     pattern = re.compile(rf"\b(?:{'|'.join(f'({group})' for group in groups)})\w{{0,2}}\b", re.IGNORECASE)
     return [code for code, *_ in named], pattern

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from proxy.text.prefilter import Search, small
+from proxy.text.tables import word_lists
 
 LONGEST = 400
 """Characters of a sentence that is looked at; longer ones are lists, code or data."""
@@ -160,8 +160,7 @@ def _leads(opening: str, mark: str) -> bool:
 
 @cache
 def _classes() -> dict[str, frozenset[str]]:
-    lines = files("proxy").joinpath("data/clause_openers.txt").read_text(encoding="utf-8").splitlines()
-    return {name: frozenset(words) for name, *words in (line.split() for line in lines if not line.startswith("#"))}
+    return word_lists("clause_openers")
 
 
 def _blank(found: re.Match[str]) -> str:

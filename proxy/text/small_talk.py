@@ -5,12 +5,12 @@ nothing, and a message that is nearer to one of them than to a text is not about
 """
 
 import re
-import unicodedata
 from functools import cache
-from importlib.resources import files
+
+from proxy.text.fold import unaccented
+from proxy.text.tables import lines
 
 _LONGEST = 80
-_MARKS = re.compile("[\u0300-\u036f]+")
 _NO_WORD = re.compile(r"[\W_]+")
 _DRAWN = re.compile(r"(\w)\1{2,}")
 _REPEATED = re.compile(r"(\w{2,3}?)\1{2,}")
@@ -37,8 +37,7 @@ def phrases() -> tuple[str, ...]:
 @cache
 def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The phrases of small talk, and those of assent."""
-    lines = (files("proxy") / "data" / "small_talk.txt").read_text(encoding="utf-8").splitlines()
-    halves = [line.partition(":")[2].split("/") for line in lines if not line.startswith("#")]
+    halves = [line.partition(":")[2].split("/") for line in lines("small_talk")]
     talk, assent = (
         [phrase.strip() for each in part for phrase in each.split(";")] for part in zip(*halves, strict=True)
     )
@@ -59,6 +58,6 @@ def _is_made_of(text: str, parts: int) -> bool:
 
 def _plain(text: str) -> str:
     """A text without accents, case, punctuation and drawn-out letters: `Holaaa!` is `hola`, `jajajaja` is `jaja`."""
-    bare = _MARKS.sub("", unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")))
+    bare = unaccented(text.replace("'", "").replace("’", ""))
     words = _NO_WORD.sub(" ", bare.lower()).strip()
     return _REPEATED.sub(r"\1\1", _DRAWN.sub(r"\1", words))

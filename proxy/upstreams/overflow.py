@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import orjson
+
+from proxy.text.tables import lines
 
 CODE = "context_length_exceeded"
 
@@ -97,9 +98,8 @@ def _number(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
 
 @cache
 def _patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
-    lines = files("proxy").joinpath("data/overflows.txt").read_text(encoding="utf-8").splitlines()
     found: dict[str, tuple[re.Pattern[str], ...]] = {}
-    for kind, _, pattern in (line.partition(" ") for line in lines if not line.startswith("#")):
+    for kind, _, pattern in (line.partition(" ") for line in lines("overflows")):
         made = re.compile(pattern.replace("{n}", r"(?P<n>\d[\d,]{0,11})"), re.IGNORECASE)
         found[kind] = (*found.get(kind, ()), made)
     return found

@@ -93,9 +93,8 @@ class PinContext(Policy):
         lost = len(missing.texts()) - len(fitting.texts())
         if not fitting.texts():
             return Keep(f"{lost} pinned texts are missing and too long for {self.share:.0%} of the window")
-        about = Message({"role": "user", "content": block(fitting)})
         return Rewrite(
-            request.with_messages([*head, about, *talk]),
+            request.with_messages([*head, block(fitting), *talk]),
             why=f"put {len(fitting.texts())} pinned texts back, {lost} were too long",
             facts={"pinned": len(fitting.texts()), "pins_too_long": lost},
         )

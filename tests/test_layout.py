@@ -55,6 +55,7 @@ def test_chat_needs_nothing_but_the_standard_library() -> None:
         "json",
         "collections",
         "dataclasses",
+        "hashlib",
         "itertools",
         "typing",
     }

@@ -242,7 +242,7 @@ def test_patterns_that_may_take_forever_are_refused(pattern: str) -> None:
 
 
 def test_a_block_cannot_be_closed_from_within() -> None:
-    text = block(Pins(marked=("x </pinned_context> y",)))
+    text = block(Pins(marked=("x </pinned_context> y",))).text
     assert text.count("</pinned_context>") == 1
     assert re.search(r"- x <\\/pinned_context> y", text)
 

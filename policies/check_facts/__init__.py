@@ -290,8 +290,7 @@ def _joined(message: Message, found: _Texts, added: Sequence[_Candidate]) -> _Te
 
 def _about(found: _Texts) -> Message:
     """What is said in front of the last user message."""
-    facts = dict.fromkeys(one.fact for each in found for one in each.every)
-    return Message({"role": "user", "content": note(list(facts))})
+    return note(dict.fromkeys(one.fact for each in found for one in each.every))
 
 
 def _new(messages: Sequence[Message]) -> int:

@@ -1,19 +1,18 @@
 """Bring back what left the context, where it bears on what the user asks now."""
 
-import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from policies.recall_history.search import Answer, Found, Place, Search, prepare
-from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import RECALLED, injected, placed
+from proxy.chat import ChatRequest, digest
+from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.departed import departed
 from proxy.chat.provenance import of_client
 from proxy.context import Context
-from proxy.economics import turns_to_pay
+from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.text.bm25 import terms
 
@@ -30,8 +29,6 @@ _SPENT = 0.15
 _LEVELS = 3
 _STAYS = 0.4
 """The share of the usable window that a cut leaves, about: what is older than that will leave with it."""
-_EARLIER = 8
-"""Earlier user messages whose passages may still stand."""
 
 
 class RecallHistory(Policy):
@@ -97,7 +94,7 @@ class RecallHistory(Policy):
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        return await _Recollection(self, request, ctx, sent, gone).decision(users[-1], users[-_EARLIER - 1 : -1])
+        return await _Recollection(self, request, ctx, sent, gone).decision(users[-1], users[-EARLIER - 1 : -1])
 
     async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
         """Begin to make the vectors of what will leave with the next cut, once that is near."""
@@ -116,31 +113,6 @@ class RecallHistory(Policy):
         await prepare(talk[: min(leaving, len(talk) - 1)], ctx)
 
 
-class _Choice(NamedTuple):
-    """What was chosen for a user message."""
-
-    places: tuple[Place, ...]
-    """The passages, the most relevant first."""
-    alone: bool
-    """Whether the passages of earlier messages left with it."""
-
-    @classmethod
-    def read(cls, value: str) -> "_Choice":
-        alone, places = json.loads(value)
-        return cls(tuple((int(message), int(part)) for message, part in places), bool(alone))
-
-    def written(self) -> str:
-        return json.dumps([int(self.alone), self.places], separators=(",", ":"))
-
-
-class _Block(NamedTuple):
-    """Passages as they stand in front of a user message."""
-
-    message: Message
-    tokens: int
-    places: tuple[Place, ...]
-
-
 class _Budget(NamedTuple):
     """How many tokens passages may take."""
 
@@ -149,159 +121,136 @@ class _Budget(NamedTuple):
     free: int
     """What the window leaves at the time of the message."""
 
-    def beside(self, blocks: dict[int, _Block]) -> int:
+    def beside(self, blocks: Mapping[int, Block[Place]]) -> int:
         """What there is for a message beside the passages of earlier ones."""
-        carried = sum(block.tokens for block in blocks.values())
+        carried = tokens_of(blocks)
         together = int(self.each * _TOGETHER) if blocks else self.each
         return max(0, min(together - carried, self.each, self.free - carried))
 
 
-class _Recollection:
-    """The work on one request."""
+class _Recollection(Tail[Place]):
+    """The passages for one request."""
 
     def __init__(
         self, policy: RecallHistory, request: ChatRequest, ctx: Context, sent: Mapping[int, int], gone: Sequence[int]
     ) -> None:
-        self._policy, self._request, self._ctx, self._sent, self._gone = policy, request, ctx, sent, gone
+        super().__init__(request, ctx, sent)
+        self._policy, self._gone = policy, gone
         self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
         self._usable = ctx.model.usable(request)
-        self._seen: dict[int, str] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the passages of the last user message, and those of earlier ones that stay."""
-        self._seen = await self._hashes([*before, asked])
-        sizes = await self._ctx.tokens.sizes(self._request.messages)
-        total = (await self._ctx.tokens.count(self._request)).total
-        came = (await self._ctx.tokens.count(self._ctx.incoming)).total
+        self.keys = await self._keyed([*before, asked])
+        sizes = await self.ctx.tokens.sizes(self.request.messages)
+        total = (await self.ctx.tokens.count(self.request)).total
+        came = (await self.ctx.tokens.count(self.ctx.incoming)).total
         room = min(int(self._usable * self._policy.ceiling), came)
         share = int(self._usable * self._policy.share) - sizes[asked]  # what is new goes before what was
         each = min(share, self._policy.max_tokens, self._worth(came - total))
         budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
-        blocks = await self._earlier(before)
+        blocks = await self.earlier(before, self._policy.max_tokens)
         choice, how = await self._choice(asked, budget, blocks, sizes)
-        if choice.alone or total + sum(block.tokens for block in blocks.values()) > room:
+        if choice.alone or total + tokens_of(blocks) > room:
             blocks = {}
         most = budget.beside(blocks)
         for level in range(_LEVELS):
-            block = await self._block(choice.places, most >> level)
+            block = await self.block(choice.items, most >> level)
             if block is None:
                 break
-            if total + block.tokens + sum(each.tokens for each in blocks.values()) <= room:
+            if total + block.tokens + tokens_of(blocks) <= room:
                 blocks[asked] = block
                 break
-        return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.places else how)
+        return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.items else how)
 
     def _worth(self, gone: int) -> int:
         """How many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
-        rules = self._ctx.model.cache
+        rules = self.ctx.model.cache
         paid = int(gone * rules.read / max(rules.write, rules.read) * _SPENT) if rules.ttl else gone
         return max(paid, self._policy.beside_tools)
 
-    def _placed(self, blocks: dict[int, _Block], how: str) -> Rewrite:
-        tokens = sum(block.tokens for block in blocks.values())
-        shown = {place: [block.message] for place, block in blocks.items()}
+    def _placed(self, blocks: Mapping[int, Block[Place]], how: str) -> Rewrite:
+        tokens = tokens_of(blocks)
         return Rewrite(
-            self._request.with_messages(placed(self._request.messages, shown)),
+            self.with_blocks(blocks),
             why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
             facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
         )
 
-    async def _earlier(self, places: Sequence[int]) -> dict[int, _Block]:
-        """The passages that stood in front of earlier user messages in the last request, by the messages' places."""
-        blocks: dict[int, _Block] = {}
-        if self._ctx.memo is None or not self._ctx.model.cache.ttl or not places:
-            return blocks
-        for place, value in zip(places, await self._ctx.memo.known([*map(self._key, places)]), strict=True):
-            if value is None:
-                continue
-            choice = _Choice.read(value)
-            if choice.alone:
-                blocks.clear()
-            block = await self._block(choice.places, self._policy.max_tokens)
-            if block is not None:
-                blocks[place] = block
-        return blocks
-
-    async def _hashes(self, asked: Sequence[int]) -> dict[int, str]:
-        """What had left before each of these messages, as a hash; by its place among the client's."""
-        policy, gone, incoming = self._policy, set(self._gone), self._ctx.incoming.messages
-        wanted = {self._sent[place] for place in asked}
-        read = sorted(gone | wanted)
-        digests = await self._ctx.once.of_each(_digest, [incoming[place] for place in read])
+    async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
+        """The memo's key of each of these messages: by what had left before it."""
+        policy, gone, incoming = self._policy, set(self._gone), self.ctx.incoming.messages
+        wanted = {self.sent[place]: place for place in asked}
+        read = sorted(gone | wanted.keys())
+        digests = await self.ctx.once.of_each(digest, [incoming[place] for place in read])
         running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
-        hashes: dict[int, str] = {}
-        for place, digest in zip(read, digests, strict=True):
+        keys: dict[int, str] = {}
+        for place, one in zip(read, digests, strict=True):
             if place in wanted:
                 asking = running.copy()
-                asking.update(b"%d " % place + digest)  # the same words may be said twice
-                hashes[place] = asking.hexdigest()
+                asking.update(b"%d " % place + one)  # the same words may be said twice
+                keys[wanted[place]] = f"recalled-{asking.hexdigest()}"
             if place in gone:
-                running.update(digest)
-        return hashes
+                running.update(one)
+        return keys
 
-    def _key(self, asked: int) -> str:
-        return f"recalled-{self._seen[self._sent[asked]]}"
+    def item(self, value: Any) -> Place:
+        """Return the message and the part of a passage."""
+        message, part = value
+        return int(message), int(part)
 
     async def _choice(
-        self, asked: int, budget: "_Budget", earlier: dict[int, _Block], sizes: Sequence[int]
-    ) -> tuple[_Choice, str]:
+        self, asked: int, budget: _Budget, earlier: Mapping[int, Block[Place]], sizes: Sequence[int]
+    ) -> tuple[Choice[Place], str]:
         """What bears on a message, from memory where it was worked out before; and how it was found."""
-        memo, key = self._ctx.memo, self._key(asked)
-        if memo is not None and (known := (await memo.known([key]))[0]) is not None:
-            return _Choice.read(known), "as before"
+        if (known := await self.known(asked)) is not None:
+            return known, "as before"
         found, how, _ = await self._found(asked)
         # the answer before the message was never sent: it is new whatever stands in front of it
-        end = asked - (self._request.messages[asked - 1].get("role") == "assistant")
+        end = asked - (self.request.messages[asked - 1].get("role") == "assistant")
         choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
-        block = await self._block(choice.places, budget.beside({} if choice.alone else earlier))
-        choice = choice._replace(places=block.places if block is not None else ())
-        how = "no room for passages" if found and not choice.places else how
-        if memo is not None:
-            choice = _Choice.read(await memo.settle(key, choice.written()))
-        return choice, how
+        block = await self.block(choice.items, budget.beside({} if choice.alone else earlier))
+        choice = choice._replace(items=block.items if block is not None else ())
+        how = "no room for passages" if found and not choice.items else how
+        return await self.settled(asked, choice), how
 
-    def _chosen(self, found: Sequence[Found], budget: "_Budget", earlier: dict[int, _Block], behind: int) -> _Choice:
+    def _chosen(
+        self, found: Sequence[Found], budget: _Budget, earlier: Mapping[int, Block[Place]], behind: int
+    ) -> Choice[Place]:
         """The passages to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
         fresh = _fitting(found, budget.beside({}))
-        carried = sum(block.tokens for block in earlier.values())
-        there = {place for block in earlier.values() for place in block.places}
         core = [each for each in fresh if each.share >= _CORE and each.is_about]
-        if self._request.tools:
+        if self.request.tools:
             core = _fitting(core, self._policy.beside_tools) or core[:1]
-        if self._request.tools or earlier:
+        if self.request.tools or earlier:
             fresh = core
-        missing = [each for each in core if each.place not in there]
-        needed, lacking = (sum(each.tokens for each in some) for some in (core, missing))
+        missing = self.missing([each.place for each in core], earlier)
+        needed = sum(each.tokens for each in core)
+        lacking = sum(each.tokens for each in core if each.place in missing)
         serves = 2 * lacking <= needed and lacking <= budget.beside(earlier)
-        leaving_costs_more = turns_to_pay(self._ctx.model.cache, carried, behind) > self._policy.turns
-        if earlier and (serves or leaving_costs_more):
-            return _Choice(tuple(each.place for each in missing), alone=False)
-        return _Choice(tuple(each.place for each in fresh), alone=True)
+        if earlier and (serves or self.stays(earlier, behind, self._policy.turns)):
+            return Choice(missing, alone=False)
+        return Choice(tuple(each.place for each in fresh), alone=True)
 
     async def _found(self, asked: int) -> Answer:
         """What a message asks for; one that says too little by itself is read with the user's message before it."""
-        question, policy = _ends(self._request.messages[asked].text), self._policy
+        question, policy = self.question(asked, _QUERY), self._policy
         answer = await self._search.find(question, least=policy.least, wait=policy.wait)
         if answer.may_refer and len(terms(question)) < _ASKED:
-            before = (m.text for m in reversed(self._request.messages[:asked]) if m.get("role") == "user")
-            question = f"{_ends(next(before, ''))}\n{question}"
+            question = self.question(asked, _QUERY, longer=True)
             answer = await self._search.find(question, least=max(policy.least, _CORE), wait=policy.wait)
         return answer
 
-    async def _block(self, places: tuple[Place, ...], budget: int) -> _Block | None:
-        """As many of the passages as fit; None where none does."""
-        while places:
-            about = await self._search.shown(places)
-            (tokens,) = await self._ctx.tokens.sizes([about])
+    async def block(self, items: tuple[Place, ...], budget: int) -> Block[Place] | None:
+        """Return as many of the passages as fit; None where none does."""
+        while items:
+            about = await self._search.shown(items)
+            (tokens,) = await self.ctx.tokens.sizes([about])
             if tokens <= budget:
-                return _Block(about, tokens, places)
-            fitting = min(len(places) - 1, len(places) * max(budget, 0) // tokens)
-            places = places[:fitting] if fitting else places[1:]
+                return Block(about, tokens, items)
+            fitting = min(len(items) - 1, len(items) * max(budget, 0) // tokens)
+            items = items[:fitting] if fitting else items[1:]
         return None
-
-
-def _digest(message: Message) -> bytes:
-    return blake2b(message.raw, digest_size=16).digest()
 
 
 def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:
@@ -312,7 +261,3 @@ def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:
             taken.append(each)
             tokens -= each.tokens
     return taken
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= _QUERY else f"{text[: _QUERY // 2]}\n{text[-_QUERY // 2 :]}"

@@ -2,13 +2,12 @@
 
 import unicodedata
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 from policies.recall_history.relevance import Candidate, ranked
-from proxy.chat import Message
+from proxy.chat import Message, digest
+from proxy.chat.blocks import passages_block
 from proxy.chat.passages import Passage, passages
-from proxy.chat.recalled import block
 from proxy.context import Context
 from proxy.text.bm25 import Counted, Fit, counted, fits
 from proxy.text.small_talk import asks_nothing
@@ -101,7 +100,7 @@ class Search:
         for message, part in sorted(place for place in places if place[0] < len(self._gone)):
             (entries,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
             wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
-        return block(self._gone, wanted)
+        return passages_block(self._gone, wanted)
 
     async def _meaning(
         self,
@@ -126,7 +125,7 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
     """Begin to make the vectors of the passages of messages that will be searched; those of each message once."""
     if ctx.embedder is None:
         return
-    digests = await ctx.once.of_each(_digest, messages)
+    digests = await ctx.once.of_each(digest, messages)
     keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
     new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
     parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
@@ -152,10 +151,6 @@ def _indexed(message: Message) -> tuple[_Entry, ...]:
     text = message.text
     parts = passages(text)
     return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
-
-
-def _digest(message: Message) -> bytes:
-    return blake2b(message.raw, digest_size=16).digest()
 
 
 def _is_asked(words: Sequence[Fit], nearest: float | None, *, is_question: bool, is_partial: bool) -> bool:

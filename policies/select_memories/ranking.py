@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.chat.remembered import RememberedItem
+from proxy.context import RememberedItem
 from proxy.text.bm25 import terms
 
 _NAMED = 10

@@ -11,6 +11,7 @@ from pydantic import Field
 from policies.self_correct.faults import faults
 from proxy.chat import ChatRequest, Message
 from proxy.chat.arrivals import arrived
+from proxy.chat.blocks import build, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
 from proxy.policy import AnswerObserver, Count, Decision, Keep, Policy, Rewrite
@@ -119,18 +120,13 @@ async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correcti
 
 def _with_notes(request: ChatRequest, incoming: Sequence[Message], notes: dict[int, str]) -> ChatRequest:
     """The request with a note in front of each of these messages; the same where they stand there already."""
-    if not notes:
-        return request
-    messages: list[Message] = []
-    sent = of_client(request.messages, incoming)
-    for place, message in enumerate(request.messages):
-        text = notes.get(id(incoming[sent[place]])) if place in sent else None
-        if text is not None:
-            note = Message({"role": "user", "content": f"<answer_notes>\n{_ABOUT}\n{text}\n</answer_notes>"})
-            if messages[-1:] != [note]:
-                messages.append(note)
-        messages.append(message)
-    return request if len(messages) == len(request.messages) else request.with_messages(messages)
+    blocks: dict[int, list[Message]] = {}
+    for place, at in of_client(request.messages, incoming).items() if notes else ():
+        if (text := notes.get(id(incoming[at]))) is not None:
+            note = build("answer_notes", _ABOUT, [text])
+            if place == 0 or request.messages[place - 1] != note:
+                blocks[place] = [note]
+    return request.with_messages(placed(request.messages, blocks)) if blocks else request
 
 
 def _findings(notes: dict[int, str], messages: Sequence[Message]) -> list[str]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from policies.validate_content.content import Content
 from policies.validate_content.outside import Item, data_in, new_from, standing
-from proxy.chat import ChatRequest, Message, recalled
-from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, spans
+from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, passage_spans, spans
 from proxy.chat.edits import Stretch
 from proxy.chat.provenance import of_client
 
@@ -38,7 +38,7 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
 def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Iterator[Stretch]:
     """Where passages of a content stand that left the request, and that an earlier step has brought back."""
     for place, message, _ in _blocks(request, incoming, (RECALLED,)):
-        yield from (Stretch(place, *span) for span in recalled.spans(message.text, content))
+        yield from (Stretch(place, *span) for span in passage_spans(message.text, content))
 
 
 def told(text: str) -> str:

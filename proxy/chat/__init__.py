@@ -8,6 +8,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Self
 
@@ -162,6 +163,11 @@ def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
 def raws(messages: Iterable[Message]) -> list[bytes]:
     """The JSON text of each; of many messages a call for each would take most of the time."""
     return [message._raw or message.raw for message in messages]
+
+
+def digest(message: Message) -> bytes:
+    """Return what stands for the bytes of a message, the same in every process."""
+    return blake2b(message.raw, digest_size=16).digest()
 
 
 class Tool(JsonObject):

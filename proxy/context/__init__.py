@@ -18,6 +18,8 @@ from proxy.context.services import (
     Memories,
     Once,
     Outage,
+    Remembered,
+    RememberedItem,
     Share,
     TokenCount,
     Tokens,
@@ -26,8 +28,8 @@ from proxy.context.services import (
 
 __all__ = [
     "Archive", "CacheRules", "Context", "Correction", "Corrections", "Drafts", "Embedder", "Identity", "Inbox",
-    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Outage", "Prices", "Share", "TokenCount",
-    "Tokens", "Unavailable", "Uncached",
+    "Judge", "Material", "Memo", "Memories", "ModelProfile", "Once", "Outage", "Prices", "Remembered",
+    "RememberedItem", "Share", "TokenCount", "Tokens", "Unavailable", "Uncached",
 ]  # fmt: skip
 
 Result = TypeVar("Result")

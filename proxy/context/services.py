@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.chat.remembered import Remembered
 
 Result = TypeVar("Result")
 
@@ -209,6 +208,34 @@ class Corrections(Protocol):
 
     async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
         """Return those of these kinds that have not expired, at most one of each, by kind. Raise nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedItem:
+    """A memory that fits a query."""
+
+    id: str
+    """Stands for the text: a hash of it."""
+    text: str
+    kind: str
+    """`fact`, `preference`, `note`, `episode`, or what else the application calls it."""
+    similarity: float
+    """How well it fits, from 0 to 1: the share of pairs that are as near as these of which one helps with the other."""
+    age: float
+    """Seconds since it was last said."""
+    confidence: float
+    """How sure it is, from 0 to 1."""
+    is_own: bool
+    """Whether it is of the request's user, and not of the tenant as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The memories that fit a query best, the best first."""
+
+    items: tuple[RememberedItem, ...]
+    how: Literal["meaning", "words"]
+    """What they were found by: words where there are no vectors, or not yet."""
 
 
 class Memories(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.chat import Message
+from proxy.chat import Message, digest
 from proxy.context import Context
 from proxy.economics import is_cold
 
@@ -69,12 +69,8 @@ async def _keys(messages: Sequence[Message], ctx: Context) -> tuple[str, list[tu
     """The key of this request, and those that the one before it may have with its end, the likeliest first."""
     ends = [place for place, message in enumerate(messages) if place and message.get("role") == "assistant"][-_BACK:]
     running, found = blake2b(digest_size=16), list[tuple[int, str]]()
-    for place, digest in enumerate(await ctx.once.of_each(_digest, messages)):
+    for place, one in enumerate(await ctx.once.of_each(digest, messages)):
         if place in ends:
             found.append((place, f"came/{running.hexdigest()}"))
-        running.update(digest)
+        running.update(one)
     return f"came/{running.hexdigest()}", found[::-1]
-
-
-def _digest(message: Message) -> bytes:
-    return blake2b(message.raw, digest_size=16).digest()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.chat.blocks import PINNED, wrap
+from proxy.chat.blocks import PINNED, build
 from proxy.chat.markers import MARKER
 from proxy.history.statements import Sentence, Verdict, sentences
 
@@ -99,10 +99,10 @@ class Pins:
         )
 
 
-def block(pins: Pins) -> str:
-    """Pinned texts as the content of a message."""
+def block(pins: Pins) -> Message:
+    """Pinned texts as a message."""
     texts = (*pins.marked, *((pins.plan,) if pins.plan else ()), *pins.under("goal", "rule", "said"))
-    return wrap(PINNED, "Said earlier in this conversation, word for word:", ["- " + text for text in texts])
+    return build(PINNED, "Said earlier in this conversation, word for word:", ["- " + text for text in texts])
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

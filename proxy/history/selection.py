@@ -7,7 +7,7 @@ import json
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
-from proxy.chat import Message
+from proxy.chat import Message, digest
 from proxy.context import Context
 from proxy.history.pins import (
     Noted,
@@ -93,15 +93,11 @@ def _read(value: str, found: dict[Place, Sentence]) -> tuple[Statement, ...]:
 
 async def _name(gone: Sequence[Message], kept: Sequence[Message], size: int, ctx: Context) -> str:
     """A name for what is chosen of: the same on every replica."""
-    digests = await ctx.once.of_each(_digest, [*gone, *kept])
+    digests = await ctx.once.of_each(digest, [*gone, *kept])
     running = blake2b(b"%d %d" % (size, len(gone)), digest_size=16)
-    for digest in digests:
-        running.update(digest)
+    for one in digests:
+        running.update(one)
     return f"laid-down-{running.hexdigest()}"
-
-
-def _digest(message: Message) -> bytes:
-    return blake2b(message.raw, digest_size=16).digest()
 
 
 def fingerprint(messages: Sequence[Message]) -> Hashable:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 
-from proxy.chat.remembered import Remembered, RememberedItem
-from proxy.context import Outage
+from proxy.context import Outage, Remembered, RememberedItem
 from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
 from proxy.memories.change import Added, Change
 from proxy.memories.merging import made

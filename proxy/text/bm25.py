@@ -45,6 +45,11 @@ def terms(text: str) -> list[str]:
     return [term for word in _words(text) for term in _terms(word)]
 
 
+def ends(text: str, most: int) -> str:
+    """Return as much of a text as is read as a query: of a long one half of `most` characters from each end."""
+    return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
+
+
 class Counted(NamedTuple):
     """The terms of a text, in a form that is small and quick to count in."""
 

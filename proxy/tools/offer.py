@@ -10,8 +10,9 @@ from typing import NamedTuple
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.context import Context, Memo
 from proxy.economics import UNCACHED
+from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
-from proxy.tools.ranking import Pool, Relevance, ends, pooled, raws_of, relevance
+from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance
 from proxy.tools.selection import Limits, Moment, Offer, Standing, Want, moments, request_ends
 
 _STRIDE = 32
@@ -222,7 +223,7 @@ class Finding:
         queries = moment.queries[:1] if self._kind is Standing else moment.queries
         found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in queries))
         embedder = self._ctx.embedder
-        near = await embedder.floor(ends(queries[0]), wait=wait) if embedder else None
+        near = await embedder.floor(ends(queries[0], LONGEST), wait=wait) if embedder else None
         is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
         if moment.end == self._now:
             self._is_provisional = embedder is not None and embedder.is_behind and not is_complete

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from proxy.chat import JsonObject, Tool
 from proxy.context import Context
-from proxy.text.bm25 import Counted, Fit, counted, fits
+from proxy.text.bm25 import Counted, Fit, counted, ends, fits
 from proxy.text.glossary import english
 from proxy.tools.groups import grouped, named
 from proxy.tools.texts import told
@@ -28,7 +28,7 @@ _ALONE = 0.6
 _GROUP = 0.3
 """The part of a leader's score that the tools of its group gain."""
 _LEADERS = 3
-_LONGEST = 600
+LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
 
@@ -74,7 +74,7 @@ def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:
     """How well each tool fits a query; from memory where it was worked out before with all vectors there."""
-    query = ends(query)
+    query = ends(query, LONGEST)
     key = ("tool relevance", pool.digest, query, ctx.embedder.name if ctx.embedder else "")
     try:
         return await ctx.once.of_key(key, 0, _unknown)
@@ -89,11 +89,6 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     scores = _with_groups([_score(*each) for each in zip(_best(by_words), cosines, strict=True)], pool.groups)
     found = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
     return await ctx.once.of_key(key, 0, lambda: found) if found.is_complete else found
-
-
-def ends(text: str) -> str:
-    """As much of a text as is read as a query."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
 
 
 class _Unknown(Exception):

@@ -18,8 +18,7 @@ from policies.self_correct import SelfCorrect
 from policies.validate_content import ValidateContent
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
-from proxy.chat.remembered import Remembered, RememberedItem
-from proxy.context import CacheRules, Context, Correction, Share
+from proxy.context import CacheRules, Context, Correction, Remembered, RememberedItem, Share
 from proxy.gateway.chain import run
 from proxy.policy import Policy
 from proxy.testing import context, profile

@@ -11,9 +11,8 @@ from policies.select_memories import SelectMemories
 from policies.select_memories.ranking import Bars, ranked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, RECALLED, build
-from proxy.chat.remembered import Remembered, RememberedItem
 from proxy.chat.wire import flaws
-from proxy.context import CacheRules, Context, Identity
+from proxy.context import CacheRules, Context, Identity, Remembered, RememberedItem
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos

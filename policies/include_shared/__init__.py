@@ -5,10 +5,10 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
+from policies.include_shared.places import block, digest, marks, place_of_new, standing
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import SHARED, injected, placed
 from proxy.chat.provenance import of_client
-from proxy.chat.shared import block, digest, marks, place_of_new, standing
 from proxy.context import Archive, Context, Memo, Share
 from proxy.economics import room
 from proxy.policy import Decision, Keep, Policy, Rewrite

@@ -1,0 +1,117 @@
+"""What a step puts in front of the last user messages, and carries along: chosen once for each of them.
+
+A choice is settled in the memo, so it stays the same while the model works on its message. With later messages it
+stays as long as that costs less, under the provider's prompt cache, than taking it out.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import placed
+from proxy.context import Context
+from proxy.economics import turns_to_pay
+from proxy.text.bm25 import ends
+
+Item = TypeVar("Item")
+
+EARLIER = 8
+"""Earlier user messages whose blocks may still stand."""
+
+
+class Choice(NamedTuple, Generic[Item]):
+    """What was chosen for a user message."""
+
+    items: tuple[Item, ...]
+    """The best first."""
+    alone: bool
+    """Whether the blocks of earlier messages left with it."""
+
+
+class Block(NamedTuple, Generic[Item]):
+    """Items as they stand in front of a user message."""
+
+    message: Message
+    tokens: int
+    items: tuple[Item, ...]
+
+
+class Tail(ABC, Generic[Item]):
+    """The work on one request. Messages are named by their places in it."""
+
+    def __init__(self, request: ChatRequest, ctx: Context, sent: Mapping[int, int]) -> None:
+        """`sent` are the places of the client's messages, each with that in what the client sent."""
+        self.request, self.ctx, self.sent = request, ctx, sent
+        self.keys: dict[int, str] = {}
+        """What each user message is known by in the memo: its subclass sets it first."""
+
+    @abstractmethod
+    async def block(self, items: tuple[Item, ...], budget: int) -> Block[Item] | None:
+        """Return as many of the items as fit into so many tokens; None where none does."""
+
+    @abstractmethod
+    def item(self, value: Any) -> Item:
+        """Return an item as it was before it became JSON."""
+
+    async def load(self, items: Sequence[Item]) -> None:
+        """Look up together what the blocks of these items need."""
+
+    async def earlier(self, places: Sequence[int], most: int) -> dict[int, Block[Item]]:
+        """Return the blocks that stood in front of earlier user messages in the last request, of `most` tokens each."""
+        blocks: dict[int, Block[Item]] = {}
+        if self.ctx.memo is None or not self.ctx.model.cache.ttl or not places:
+            return blocks
+        known = await self.ctx.memo.known([self.keys[place] for place in places])
+        choices = {place: self._read(value) for place, value in zip(places, known, strict=True) if value is not None}
+        await self.load([item for choice in choices.values() for item in choice.items])
+        for place, choice in choices.items():
+            if choice.alone:
+                blocks.clear()
+            if (block := await self.block(choice.items, most)) is not None:
+                blocks[place] = block
+        return blocks
+
+    async def known(self, asked: int) -> Choice[Item] | None:
+        """Return what was chosen for a message before; None where nothing was."""
+        value = None if self.ctx.memo is None else (await self.ctx.memo.known([self.keys[asked]]))[0]
+        return None if value is None else self._read(value)
+
+    async def settled(self, asked: int, choice: Choice[Item]) -> Choice[Item]:
+        """Return what is chosen for a message from now on: this, unless another replica was first."""
+        if self.ctx.memo is None:
+            return choice
+        written = json.dumps([int(choice.alone), choice.items], separators=(",", ":"))
+        return self._read(await self.ctx.memo.settle(self.keys[asked], written))
+
+    def stays(self, blocks: Mapping[int, Block[Item]], behind: int, turns: float) -> bool:
+        """Whether carrying blocks for `turns` further requests costs less than writing the `behind` tokens anew."""
+        return turns_to_pay(self.ctx.model.cache, tokens_of(blocks), behind) > turns
+
+    def missing(self, items: Sequence[Item], blocks: Mapping[int, Block[Item]]) -> tuple[Item, ...]:
+        """Return the items that stand in none of the blocks."""
+        there = {item for block in blocks.values() for item in block.items}
+        return tuple(item for item in items if item not in there)
+
+    def question(self, asked: int, most: int, *, longer: bool = False) -> str:
+        """Return the ends of a user message; if `longer`, behind those of the user message before it."""
+        question = ends(self.request.messages[asked].text, most)
+        if not longer:
+            return question
+        before = (m.text for m in reversed(self.request.messages[:asked]) if m.get("role") == "user")
+        return f"{ends(next(before, ''), most)}\n{question}"
+
+    def with_blocks(self, blocks: Mapping[int, Block[Item]]) -> ChatRequest:
+        """Return the request with its blocks."""
+        shown = {place: [block.message] for place, block in blocks.items()}
+        return self.request.with_messages(placed(self.request.messages, shown))
+
+    def _read(self, value: str) -> Choice[Item]:
+        alone, items = json.loads(value)
+        return Choice(tuple(map(self.item, items)), bool(alone))
+
+
+def tokens_of(blocks: Mapping[int, Block[Any]]) -> int:
+    """Return the tokens that blocks take together."""
+    return sum(block.tokens for block in blocks.values())

@@ -1,7 +1,6 @@
 """Vocabularies: the bytes that ship are the published ones, they count as tiktoken does, and nothing is fetched."""
 
 import json
-import logging
 import random
 import socket
 from pathlib import Path
@@ -13,7 +12,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from proxy.models import encodings
 from proxy.models.encodings import LONGEST_PIECE, VOCABULARIES, Encoder, canonical_encoding, load_encoder
-from proxy.models.tokens import TokenService
 
 DATA = Path(encodings.__file__).parent.parent / "data" / "tiktoken"
 TEXTS = [
@@ -113,13 +111,10 @@ def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_tokenizer_file_counts_without_its_truncation_and_padding(tokenizer_file: Path) -> None:
     count = load_encoder(str(tokenizer_file))
+    assert load_encoder(str(tokenizer_file.parent))("the cat") == 2, "its directory is as good"
     assert count("the cat sat on the mat") == 6
     assert count("the cat sat on the mat " * 10) > 50
     assert count("\ud83d") > 0
-
-
-def test_a_directory_with_a_tokenizer_file(tokenizer_file: Path) -> None:
-    assert load_encoder(str(tokenizer_file.parent))("the cat") == 2
 
 
 def test_a_directory_that_only_transformers_understands(tmp_path: Path) -> None:
@@ -128,18 +123,3 @@ def test_a_directory_that_only_transformers_understands(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
     assert load_encoder(str(tmp_path))("hello world hello") == 3
-
-
-async def test_a_tokenizer_that_cannot_be_loaded_falls_back_loudly_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken = tmp_path / "tokenizer.json"
-    broken.write_text("{")
-    service = TokenService()
-    with caplog.at_level(logging.WARNING, "penstock.tokens"):
-        await service.warm([str(broken)])
-        await service.warm([str(broken)])
-    service.close()
-    assert service.encoder(str(broken))("abcdefgh") == 2
-    assert service.failed(str(broken))
-    assert [record.name for record in caplog.records] == ["penstock.tokens"]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,14 +288,20 @@ async def test_vocabularies_are_loaded_once_in_a_thread() -> None:
     assert all(name.startswith("penstock-tokens") for name in loaders)
 
 
-async def test_a_missing_tokenizer_is_said_once_and_never_fails_a_request(caplog: pytest.LogCaptureFixture) -> None:
-    service = TokenService()
-    model = profile(encoding="/nowhere/tokenizer.json", exact=True)
+@pytest.mark.parametrize("content", [None, "{"])
+async def test_a_tokenizer_that_cannot_be_read_is_said_once_and_never_fails_a_request(
+    content: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service, file = TokenService(), tmp_path / "tokenizer.json"
+    if content is not None:
+        file.write_text(content)
+    model = profile(encoding=str(file), exact=True)
     with caplog.at_level(logging.WARNING, "penstock.tokens"):
         counts = [await service.bound(model, "t").count(request(talk(turns))) for turns in (1, 2, 3)]
     service.close()
     assert not any(count.exact for count in counts)
     assert counts[0].messages == 3 + (3 + 1 + 2) + 0
+    assert service.failed(str(file))
     assert len(caplog.records) == 1
 
 

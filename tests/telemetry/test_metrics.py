@@ -44,7 +44,9 @@ def scraped(telemetry: Telemetry) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-def test_the_size_of_a_context_is_seen_before_and_after_the_chain(telemetry: Telemetry) -> None:
+def test_the_size_of_a_context_and_its_share_of_the_window_are_seen_before_and_after_the_chain(
+    telemetry: Telemetry,
+) -> None:
     begun(telemetry).ran([], before=1000, after=400, window=2000)
 
     found = scraped(telemetry)
@@ -52,14 +54,7 @@ def test_the_size_of_a_context_is_seen_before_and_after_the_chain(telemetry: Tel
     assert found['penstock_context_size_tokens_sum{model="gpt-4o",phase="after"}'] == 400
     assert found['penstock_context_size_tokens_bucket{le="1024.0",model="gpt-4o",phase="before"}'] == 1
     assert found['penstock_context_size_tokens_bucket{le="256.0",model="gpt-4o",phase="after"}'] == 0
-
-
-def test_average_and_percentiles_of_the_windows_use_can_be_derived(telemetry: Telemetry) -> None:
-    begun(telemetry).ran([], before=1000, after=400, window=2000)
-
-    found = scraped(telemetry)
     assert found['penstock_context_utilization_sum{model="gpt-4o",phase="before"}'] == 0.5
-    assert found['penstock_context_utilization_count{model="gpt-4o",phase="after"}'] == 1
     assert found['penstock_context_utilization_bucket{le="0.2",model="gpt-4o",phase="after"}'] == 1
 
 
@@ -265,15 +260,12 @@ def test_retries_of_sdks_are_counted(telemetry: Telemetry, sent: str | None, cou
     assert scraped(telemetry)["penstock_client_retries_total"] == counted
 
 
-def test_the_version_is_a_label(telemetry: Telemetry) -> None:
-    assert scraped(telemetry)['penstock_build_info{version="1.2.3"}'] == 1
-
-
 def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:
     content_type, body = telemetry.metrics.render("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert body.endswith(b"# EOF\n")
+    assert b'penstock_build_info{version="1.2.3"} 1.0' in body
 
 
 def test_every_metric_is_documented(telemetry: Telemetry) -> None:

@@ -30,7 +30,11 @@ def test_usage_adds_up() -> None:
 
 
 def test_a_whole_answer_has_every_field_that_sdks_read() -> None:
-    answer = json.loads(Completion("m-1").whole({"content": "caf\xe9"}, "stop", USED))
+    raw = Completion("m-1").whole({"content": "caf\xe9"}, "stop", USED)
+    answer = json.loads(raw)
+
+    assert "caf\xe9".encode() in raw
+    assert b'": ' not in raw, "it is compact UTF-8"
 
     assert answer["object"] == "chat.completion"
     assert answer["model"] == "m-1"
@@ -58,13 +62,6 @@ def test_an_answer_of_tool_calls_has_no_content() -> None:
     assert answer["system_fingerprint"] == "fp"
 
 
-def test_a_whole_answer_is_compact_utf8() -> None:
-    raw = Completion("m").whole({"content": "caf\xe9"}, "stop", USED)
-
-    assert "caf\xe9".encode() in raw
-    assert b'": ' not in raw
-
-
 def test_all_chunks_of_an_answer_have_the_same_head() -> None:
     answer = Completion("m")
     chunks = [answer.first(), answer.chunk({"content": "a"}), answer.chunk({}, "stop"), answer.usage_chunk(USED)]
@@ -73,34 +70,12 @@ def test_all_chunks_of_an_answer_have_the_same_head() -> None:
     assert all(head == heads[0] for head in heads)
     assert heads[0]["object"] == "chat.completion.chunk"
     assert event(Completion("m").first())["id"] != heads[0]["id"]
-
-
-def test_only_the_first_chunk_names_the_role() -> None:
-    answer = Completion("m")
-
-    assert event(answer.first())["choices"] == [
-        {
-            "index": 0,
-            "delta": {"role": "assistant", "content": "", "refusal": None},
-            "logprobs": None,
-            "finish_reason": None,
-        }
-    ]
-    assert event(answer.chunk({"content": "a\nb"}))["choices"][0]["delta"] == {"content": "a\nb"}
-
-
-def test_the_last_chunk_has_an_empty_delta_and_the_reason() -> None:
-    assert event(Completion("m").chunk({}, "length"))["choices"] == [
-        {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
-    ]
-
-
-def test_usage_comes_in_a_chunk_without_choices_and_nowhere_else() -> None:
-    answer = Completion("m")
-
-    assert event(answer.usage_chunk(USED))["choices"] == []
-    assert event(answer.usage_chunk(USED))["usage"] == USED
-    assert "usage" not in event(answer.first()) | event(answer.chunk({}, "stop"))
+    assert [event(chunk).get("usage") for chunk in chunks] == [None, None, None, USED]
+    assert [event(chunk)["choices"] for chunk in chunks] == [
+        [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+        for delta, reason in (({"role": "assistant", "content": "", "refusal": None}, None), ({"content": "a"}, None),
+                              ({}, "stop"))
+    ] + [[]]  # fmt: skip
 
 
 def test_a_stream_ends_with_its_mark() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -128,14 +127,6 @@ async def test_a_key_of_its_own_replaces_the_clients() -> None:
     for request, _ in got:
         assert request.headers.getall("authorization") == ["Bearer own"]
     assert len(got) == 3
-
-
-async def test_without_one_the_clients_key_is_passed_on() -> None:
-    handle, got = recording(ok)
-    async with upstream(handle) as openai:
-        await openai.send(call(headers={"authorization": "Bearer client"}))
-
-    assert got[0][0].headers.getall("authorization") == ["Bearer client"]
 
 
 async def test_configured_headers_are_added_and_win() -> None:
@@ -274,44 +265,25 @@ async def test_its_models_are_those_that_it_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "ids"),
+    ("answer", "ids"),
     [
         pytest.param({"data": [{"id": "a"}, {}, None, 7, "b", [], {"id": 7}, {"id": None}, {"id": "c"}]}, ["a", "c"],
                      id="some entries are none"),
         pytest.param({"data": []}, [], id="an empty list"),
         pytest.param({"data": None}, [], id="null for a list"),
-        pytest.param({"data": {"id": "a"}}, [], id="an object for a list"),
         pytest.param({"data": "abc"}, [], id="a word for a list"),
-        pytest.param({"data": 7}, [], id="a number for a list"),
         pytest.param({"models": [{"id": "a"}]}, [], id="another key"),
         pytest.param([{"id": "a"}], [], id="a bare list"),
-        pytest.param("a", [], id="a word"),
         pytest.param(None, [], id="null"),
+        pytest.param(lambda: web.Response(status=404, text="<html>no such page</html>"), [], id="a page"),
+        pytest.param(lambda: web.Response(body=b"\xff\x00{"), [], id="no JSON"),
+        pytest.param(lambda: web.Response(body=b"data: {}\n\n", content_type="text/event-stream"), [], id="a stream"),
     ],
 )  # fmt: skip
-async def test_a_list_of_models_may_be_any_nonsense(data: Any, ids: list[str]) -> None:
-    handle, _ = recording(lambda: web.Response(body=json.dumps(data).encode(), content_type="application/json"))
+async def test_a_list_of_models_may_be_any_nonsense(answer: Any, ids: list[str]) -> None:
+    handle, _ = recording(answer if callable(answer) else lambda: web.json_response(answer))
     async with upstream(handle) as openai:
         assert [model["id"] for model in await openai.models({})] == ids
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(lambda: web.Response(status=404, text="<html>no such page</html>"), id="a page"),
-        pytest.param(lambda: web.Response(status=401, body=b'{"error":{"message":"no"}}'), id="an error"),
-        pytest.param(lambda: web.Response(body=b""), id="nothing"),
-        pytest.param(lambda: web.Response(body=b"\xff\x00{"), id="no JSON"),
-        pytest.param(lambda: web.Response(body=b'{"data":[{"id":"a"'), id="half an answer"),
-        pytest.param(
-            lambda: web.Response(body=b"data: {}\n\n", content_type="text/event-stream"), id="an event stream"
-        ),
-    ],
-)
-async def test_a_server_without_a_list_of_models_has_none(answer: Callable[[], web.StreamResponse]) -> None:
-    handle, _ = recording(answer)
-    async with upstream(handle) as openai:
-        assert await openai.models({}) == []
 
 
 async def test_an_endless_answer_to_the_question_for_models_is_dropped() -> None:

@@ -182,8 +182,11 @@ async def test_vectors_can_be_had(index: SpyIndex) -> None:
     backend.refused.add("odd")
     service = EmbeddingService(backend, index)
     assert service.version == "scripted-1"
-    found = await service.vectors("t", ["b1", "odd", " ", "a1"], wait=LONG)
-    assert found == [pack([[0.0, 1.0]]), b"", None, pack([[1.0, 0.0]])]
+    for _ in range(2):
+        found = await service.vectors("t", ["b1", "odd", " ", "a1"], wait=LONG)
+        assert found == [pack([[0.0, 1.0]]), b"", None, pack([[1.0, 0.0]])]
+    assert sorted(backend.texts) == ["a1", "b1", "odd"], "also what can have none is asked for once"
+    assert await ask(service, "a1", "odd", "b1") == [None, 0.0]
     assert await service.vectors("t", [], wait=LONG) == []
     await service.aclose()
 
@@ -317,34 +320,25 @@ async def test_after_a_failure_nothing_is_tried_for_a_while_and_then_again(caplo
     await service.aclose()
 
 
-async def test_a_lasting_failure_is_not_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("fault", "cause", "tries"),
+    [
+        (EmbeddingFailed("not_installed", lasting=True), "not_installed", 1),
+        (RuntimeError("about the secret"), "RuntimeError", 2),
+    ],
+)
+async def test_only_a_failure_that_may_pass_is_tried_again(
+    caplog: pytest.LogCaptureFixture, fault: Exception, cause: str, tries: int
+) -> None:
     backend, clock = Scripted(), Clock()
-    backend.fault = lambda: EmbeddingFailed("not_installed", lasting=True)
+    backend.fault = lambda: fault
     service = EmbeddingService(backend, clock=clock)
     assert await ask(service, "a", "a1") == [None]
+    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == [cause]
     clock.now += 10**9
     assert await ask(service, "a", "a1") == [None]
-    assert len(backend.batches) == 1
-    await service.aclose()
-
-
-async def test_what_a_library_raises_is_a_failure_too(caplog: pytest.LogCaptureFixture) -> None:
-    backend = Scripted()
-    backend.fault = lambda: RuntimeError("about the secret")
-    service = EmbeddingService(backend)
-    assert await ask(service, "a", "a1") == [None]
-    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["RuntimeError"]
+    assert len(backend.batches) == tries
     assert "secret" not in caplog.text
-    await service.aclose()
-
-
-async def test_a_text_that_cannot_have_vectors_is_not_asked_for_again(index: SpyIndex) -> None:
-    backend = Scripted()
-    backend.refused.add("odd")
-    service = EmbeddingService(backend, index)
-    for _ in range(2):
-        assert await ask(service, "a", "odd", "b1") == [None, 0.0]
-    assert backend.texts == ["a", "odd", "b1"]
     await service.aclose()
 
 

@@ -152,13 +152,6 @@ async def test_calls_in_the_last_line(fake: FakeOllama, upstream: Ollama) -> Non
     assert chunks[-2]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_an_answer_without_a_word_is_still_a_stream(fake: FakeOllama, upstream: Ollama) -> None:
-    fake.said = []
-    chunks = await events(await upstream.send(call(streamed())))
-
-    assert deltas(chunks) == [{"role": "assistant", "content": "", "refusal": None}, {}]
-
-
 async def test_a_connection_is_used_again(fake: FakeOllama, upstream: Ollama) -> None:
     for _ in range(3):
         await read(await upstream.send(call(streamed())))

@@ -36,22 +36,21 @@ async def test_a_cut_prompt_is_noticed(
 
 
 @pytest.mark.parametrize(
-    ("count", "fields"),
+    ("count", "fields", "is_cut"),
     [
-        pytest.param(counted(4000), {}, id="as many tokens as we counted"),
-        pytest.param(counted(5500), {}, id="an estimate may be off"),
-        pytest.param(counted(9000), {"profile": profile(32768, source="ollama")}, id="far from filling the window"),
-        pytest.param(None, {}, id="nothing counted"),
+        pytest.param(counted(4000), {}, None, id="as many tokens as we counted"),
+        pytest.param(counted(5500), {}, None, id="an estimate may be off"),
+        pytest.param(counted(5500, exact=True), {}, True, id="an exact count is not"),
+        pytest.param(
+            counted(9000), {"profile": profile(32768, source="ollama")}, None, id="far from filling the window"
+        ),
+        pytest.param(None, {}, None, id="nothing counted"),
     ],
 )
-async def test_no_false_alarm(fake: FakeOllama, upstream: Ollama, count: TokenCount | None, fields: Any) -> None:
-    assert "truncated" not in (await upstream.send(call(ask(LONG), counted=count, **fields))).facts
-
-
-async def test_an_exact_count_is_taken_at_its_word(fake: FakeOllama, upstream: Ollama) -> None:
-    reply = await upstream.send(call(ask(LONG), counted=counted(5500, exact=True)))
-
-    assert reply.facts["truncated"] is True
+async def test_no_false_alarm(
+    fake: FakeOllama, upstream: Ollama, count: TokenCount | None, fields: Any, is_cut: bool | None
+) -> None:
+    assert (await upstream.send(call(ask(LONG), counted=count, **fields))).facts.get("truncated") is is_cut
 
 
 async def test_an_unknown_count_and_images_prove_nothing(fake: FakeOllama, upstream: Ollama) -> None:

@@ -58,18 +58,12 @@ async def test_it_asks_the_others_and_does_without_the_dead(peers: Peers, tmp_pa
     await other.wait_closed()
 
 
-async def test_one_process_has_no_others(tmp_path: Path) -> None:
-    alone = Peers(None)
+@pytest.mark.parametrize("folder", [None, "gone"])
+async def test_one_process_has_no_others(tmp_path: Path, folder: str | None) -> None:
+    alone = Peers(None if folder is None else tmp_path / folder)
     await alone.open()
     assert await alone.ask({"ask": "double", "number": 1}) == []
     await alone.aclose()
-
-
-async def test_a_folder_that_is_gone_leaves_it_alone(tmp_path: Path) -> None:
-    peers = Peers(tmp_path / "gone")
-    await peers.open()
-    assert await peers.ask({"ask": "double", "number": 1}) == []
-    await peers.aclose()
 
 
 async def test_a_closed_one_leaves_no_socket(tmp_path: Path) -> None:

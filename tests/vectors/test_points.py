@@ -1,7 +1,5 @@
 """The embedded index under what befalls files: several threads and processes, kills, damage, bounds."""
 
-import asyncio
-import os
 import signal
 import sqlite3
 import subprocess
@@ -130,18 +128,13 @@ def test_a_file_that_is_damaged_or_removed_under_us_is_begun_anew(tmp_path: Path
     twin.close()
 
 
-def test_the_directory_is_closed_to_others(tmp_path: Path) -> None:
-    index = Embedded(tmp_path / "a" / "vectors", BOUNDS)
-    index.put(T, points(1))
-    assert (tmp_path / "a" / "vectors").stat().st_mode & 0o777 == 0o700
-    index.close()
-
-
-def test_no_text_stands_in_the_file_but_payloads(tmp_path: Path) -> None:
-    index = Embedded(tmp_path, BOUNDS)
+def test_the_directory_is_closed_to_others_and_no_text_stands_in_it_but_payloads(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "vectors"
+    index = Embedded(folder, BOUNDS)
     index.put(Scope("sk-tenant", "texts", "model", "ann@example.com"), points(2))
+    assert folder.stat().st_mode & 0o777 == 0o700
     index.close()
-    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"sk-tenant" not in content
     assert b"ann@example" not in content
 
@@ -249,24 +242,3 @@ def test_a_torn_collection_is_read_again() -> None:
         index.nearest(T, made[7].vector, 1, -1.0)
     assert ids(index, made[7].vector, 1) == ["p7"]
     index.close()
-
-
-async def test_nothing_is_on_the_event_loop(tmp_path: Path) -> None:
-    """While another process holds the file, the loop turns."""
-    from proxy.vectors.index import IndexService
-
-    index = IndexService(Embedded(tmp_path, BOUNDS), timeout=30.0)
-    await index.put(T, points(1))
-    blocking = sqlite3.connect(tmp_path / FILE, isolation_level=None)
-    blocking.execute("BEGIN IMMEDIATE")
-    putting = asyncio.create_task(index.put(T, points(2)))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert not putting.done()
-    blocking.execute("ROLLBACK")
-    blocking.close()
-    await putting
-    assert await index.size(T) == 2
-    await index.aclose()
-    await index.aclose()
-    assert sorted(os.listdir(tmp_path)) == [FILE, "repair.lock"]

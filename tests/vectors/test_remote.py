@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import similarities
 from proxy.vectors.remote import LARGEST, Remote
@@ -60,17 +59,14 @@ async def test_a_batch_is_one_request_and_its_vectors_come_in_the_order_of_the_t
         await remote.load()
         one, two, three = await remote.embed(["", "x" * 300, "xé"])
         ((request, asked),) = server.asked
+    async with serving() as (server, remote):
+        await remote.embed(["x"])
+    assert "authorization" not in server.asked[0][0].headers, "without a key none is sent"
     assert asked == {"model": "m", "input": ["", "x" * 100, "xé"]}
     assert request.headers["authorization"] == "Bearer sk-1"
     assert request.headers["accept-encoding"] == "identity"
     assert similarities(three, [one, two]) == pytest.approx([0.7071, 0.7071], abs=0.01)
     assert dimension(one) == 2
-
-
-async def test_without_a_key_none_is_sent() -> None:
-    async with serving() as (server, remote):
-        await remote.embed(["x"])
-    assert "authorization" not in server.asked[0][0].headers
 
 
 def says(data: Any, status: int = 200) -> Answer:
@@ -90,9 +86,7 @@ def rows(*embeddings: Any, first: int = 0) -> Answer:
         (lambda asked: web.Response(body=b"<html>"), "unexpected_answer"),
         (lambda asked: web.Response(body=b"[" * 100_000), "unexpected_answer"),
         (says({"data": "x"}), "unexpected_answer"),
-        (says({"data": {}}), "unexpected_answer"),
         (says({}), "unexpected_answer"),
-        (says([]), "unexpected_answer"),
         (says(None), "unexpected_answer"),
         (rows([1.0]), "unexpected_answer"),
         (rows([1.0], [1.0], [1.0]), "unexpected_answer"),
@@ -100,7 +94,6 @@ def rows(*embeddings: Any, first: int = 0) -> Answer:
         (rows([1.0], [1.0, 2.0]), "unexpected_answer"),
         (rows([0.0], [1.0]), "unexpected_answer"),
         (rows("AAAA", "AAAA"), "unexpected_answer"),
-        (rows(None, None), "unexpected_answer"),
         (rows([None], [1.0]), "unexpected_answer"),
         (rows([], []), "unexpected_answer"),
         (lambda asked: web.Response(body=b" " * (LARGEST * 3 + 1)), "answer_too_large"),
@@ -160,16 +153,3 @@ async def test_other_servers_models_and_lengths_have_other_vectors() -> None:
     different: list[dict[str, Any]] = [{}, {"model": "n"}, {"base_url": "http://b/v1"}, {"longest": 500}]
     assert len({version(**fields) for fields in different}) == len(different)
     assert version() == version(api_key=SecretStr("k"), batch=3, timeout=1.0)
-
-
-async def test_a_server_that_comes_back_is_used_again() -> None:
-    now = 0.0
-    async with serving() as (server, remote):
-        service = EmbeddingService(remote, clock=lambda: now)
-        embedder = service.bound("t")
-        server.answer = says({}, 503)
-        assert await embedder.similarities("x", ["x"], wait=10) == [None]
-        server.answer = well
-        now = 1.5
-        assert list(await embedder.similarities("x", ["x", "xxx"], wait=10)) == pytest.approx([1.0, 0.894], abs=0.01)
-        await service.aclose()

@@ -208,13 +208,6 @@ async def test_a_store_that_is_away_is_said_once_and_made_up_for(
     assert said == ["records are not shared", "records are shared again"]
 
 
-async def test_what_waits_at_the_end_is_still_written(shelf: Shelf) -> None:
-    here = SharedRecords(shelf)
-    here.add(record("last"))
-    await here.aclose()
-    assert len(await here.find("last", "ann")) == 1
-
-
 async def test_what_the_store_will_never_take_is_given_up(shelf: Shelf) -> None:
     async with writing(SharedRecords(shelf)) as here:
         shelf.fault = "too_large"

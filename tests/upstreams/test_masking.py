@@ -23,7 +23,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [200, 401, 503])
 @pytest.mark.parametrize("path", ["chat/completions", "embeddings"])
 async def test_a_whole_answer(tmp_path: Path, status: int, path: str) -> None:
     async def echo(behind: Upstream, received: Received, writer: Any) -> None:

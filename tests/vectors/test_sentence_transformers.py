@@ -190,28 +190,13 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(scope="module")
-def cold() -> dict[str, Any]:
-    """What a process saw that loaded the model for the first time."""
+@needs_model
+def test_a_first_question_loads_the_model_and_nothing_outside_while_the_loop_turns() -> None:
     ran = subprocess.run([sys.executable, "-c", COLD], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    loaded: dict[str, Any] = json.loads(ran.stdout)
-    return loaded
-
-
-@needs_model
-def test_nothing_is_imported_before_it_is_asked_for(cold: dict[str, Any]) -> None:
-    assert cold["before"] == []
-
-
-@needs_model
-def test_nothing_outside_is_asked(cold: dict[str, Any]) -> None:
-    assert cold["outside"] == []
-
-
-@needs_model
-def test_the_loop_turns_while_the_model_is_loaded(cold: dict[str, Any]) -> None:
+    cold: dict[str, Any] = json.loads(ran.stdout)
+    assert (cold["before"], cold["outside"]) == ([], []), "nothing is imported before it is asked for"
     assert cold["first"] == [None]
     assert cold["turns"] > 50
     assert cold["found"][0] > 0.3

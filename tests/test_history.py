@@ -44,6 +44,12 @@ def test_where_cuts_fall(conversation: str, sizes: list[int], expected: list[Cut
     assert cuts(conversation, sizes, room(40, 30)) == expected
 
 
+def test_a_cut_that_frees_less_than_an_eighth_between_the_marks_is_not_made() -> None:
+    marks = room(100, 20, summary=8)
+    assert cuts("u1 a1 u2", [9, 9, 95], marks) == []
+    assert cuts("u1 a1 u2", [10, 9, 95], marks) == [Cut(2, 2)]
+
+
 def test_a_cut_is_decided_by_what_stood_before_it() -> None:
     words = " ".join(f"u{n} a{n}! t{n} a{n}" for n in range(40))
     messages = chat(words).messages

@@ -7,6 +7,7 @@ from policies.compress_history import CompressHistory
 from policies.pin_context import PinContext
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import shortened
 from proxy.context import CacheRules
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
@@ -36,6 +37,17 @@ async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
     assert pins.text == (
         "<pinned_context>\nSaid earlier in this conversation, word for word:\n- Never charge the card.\n</pinned_context>"
     )
+
+
+@pytest.mark.parametrize("to_fit", [False, True])
+async def test_what_was_left_out_of_a_message_that_was_read_comes_back(to_fit: bool) -> None:
+    """Of one that was shortened to fit the window, the user's own words stand."""
+    request = talk(3)
+    head, said, *rest = request.messages
+    short = said.with_changes(content=shortened("Book a flight.", len(said.text), "h", to_fit=to_fit))
+    decision = await PinContext().apply(request.with_messages([head, short, *rest]), context(request))
+    pinned = decision.request.messages[1].text if isinstance(decision, Rewrite) else ""
+    assert ("- Never charge the card." in pinned) is not to_fit
 
 
 async def test_it_stands_still_while_the_window_does() -> None:

@@ -49,6 +49,9 @@ async def test_a_count_is_forgotten_so_long_after_it_was_last_added_to(counters:
     assert await counters.add({"a": 0}, ttl=60) == {"a": 2}
     clock.now += 60
     assert await counters.add({"a": 1}, ttl=60) == {"a": 1}
+    for _ in range(2):
+        assert await counters.add({"short": 1}, ttl=1) == {"short": 1}
+        clock.now += 1
 
 
 async def test_reading_adds_nothing_and_prolongs_nothing(counters: Counters, clock: Clock) -> None:

@@ -282,6 +282,20 @@ async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.Mon
     assert all(end == b"late" or (isinstance(end, StoreError) and end.cause == "closed") for end in ends)
 
 
+async def test_what_another_adds_in_between_stays(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, missed = Rows.read, list[str]()
+
+    def too_early(rows: Rows, key: str, now: float, ttl: float | None) -> bytes | None:
+        if key in missed:
+            return read(rows, key, now, ttl)
+        missed.append(key)
+        return None
+
+    await store.put("a", b"theirs", ttl=1000)
+    monkeypatch.setattr(Rows, "read", too_early)
+    assert await store.add("a", b"ours", ttl=1000) == b"theirs"
+
+
 async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> None:
     script = "sys.stdin.readline()\nprint(await store.add('a', str(os.getpid()).encode(), ttl=1000), flush=True)"
     processes = [child(script, tmp_path / "state") for _ in range(3)]

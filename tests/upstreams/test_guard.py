@@ -8,13 +8,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
+from proxy.config.settings import OpenAIUpstream
 from proxy.config.upstream_settings import BreakerSettings, Guarded
 from proxy.context import ModelProfile
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.breaker import Breaker
-from proxy.upstreams.guard import GuardedUpstream, is_down
+from proxy.upstreams.guard import GuardedUpstream, Slots, is_down
 
 CALL = Call("/chat/completions", "m", b"{}", {})
 
@@ -140,6 +142,28 @@ async def test_a_full_upstream_lets_a_few_wait_and_refuses_the_others_at_once() 
     behind.go.set()
     assert [await first, await second] == [200, 200]
     assert await outcome(upstream) == 200
+
+
+async def test_a_place_that_came_too_late_is_given_back() -> None:
+    slots = Slots(1, 1, 60)
+    assert slots.taken()
+    waiting = asyncio.create_task(slots.wait())
+    await asyncio.sleep(0)
+    slots.free()  # the place is handed over, and the client leaves before it hears of it
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert slots.taken()
+
+
+async def test_a_key_is_masked_wherever_a_stream_breaks_it_in_two() -> None:
+    key = "sk-operators-own-key"
+    told = f'data: {{}}\n\ndata: {{"error": "{key} sk-"}}\n\ndata: sk-'.encode()
+    settings = OpenAIUpstream(kind="openai", base_url="http://h/v1", api_key=SecretStr(key))
+    for at in range(len(told)):
+        upstream = GuardedUpstream(Scripted([told[:at], told[at:]]), settings, Breaker(settings.breaker))
+        chunks = await outcome(upstream)
+        assert b"".join(chunks) == told.replace(key.encode(), b"[key]"), at
+        assert chunks[0] or not at
 
 
 async def test_nobody_waits_longer_than_is_said() -> None:

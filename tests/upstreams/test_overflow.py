@@ -139,6 +139,7 @@ def test_a_servers_own_fields_stay() -> None:
         pytest.param(400, 5, id="a number"),
         pytest.param(400, [], id="nothing"),
         pytest.param(413, "<html>Request Entity Too Large</html>", id="bytes"),
+        pytest.param(400, error("prompt is too long: 5 tokens > 3 maximum" + " " * 2**18), id="more than an error has"),
     ],
 )  # fmt: skip
 def test_other_refusals_are_not_taken_for_it(status: int, said: Any) -> None:

@@ -251,6 +251,17 @@ async def test_a_broken_index_only_costs_time(index: SpyIndex, caplog: pytest.Lo
     assert fields == [{"action": "read", "cause": "locked"}, {"action": "write", "cause": "full"}]
 
 
+async def test_what_is_forgotten_is_not_written_later(index: SpyIndex) -> None:
+    index.broken = True
+    service = EmbeddingService(Scripted(), index)
+    await ask(service, "a", "b1")
+    assert service.forget("t") == 2
+    index.broken = False
+    await ask(service, "a", "b1", tenant="u")
+    await service.aclose()
+    assert [await index.size(Scope(tenant, KIND, "scripted-1")) for tenant in ("t", "u")] == [0, 2]
+
+
 async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     async def garbled(scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
         return [b"\x02garbage"] * len(ids)

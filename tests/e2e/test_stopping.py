@@ -123,6 +123,14 @@ async def test_it_is_not_ready_while_it_still_takes_connections(
             assert await running.process.wait() == 0
 
 
+async def test_an_interrupt_waits_for_no_delay(tmp_path: Path, behind: Upstream) -> None:
+    async with served(config(behind, tmp_path, "drain_delay: 600"), tmp_path) as running:
+        await until_ready(running.base)
+        running.process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(60):
+            await running.process.wait()
+
+
 @pytest.mark.parametrize("begins", [True, False])
 async def test_what_does_not_end_is_cut_with_an_error(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, begins: bool

@@ -84,6 +84,20 @@ async def test_it_is_written_once_whoever_asks() -> None:
     assert len(pen.asked) == 1
 
 
+async def test_it_is_written_once_where_replicas_begin_together() -> None:
+    pen, store = Pen(), Store(2**20)
+    both = service(pen, store), service(pen, store)
+    pen.go.clear()
+    for each in both:
+        drafts(each).prepare(MATERIAL)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    pen.go.set()
+    for each in both:
+        await written(each)
+    assert len(pen.asked) == 1
+
+
 async def test_what_failed_is_tried_again_later_and_not_at_once() -> None:
     now, pen = [0.0], Pen(lambda material: None)
     store = Store(2**20, clock=lambda: now[0])

@@ -357,6 +357,13 @@ class TestTheProvidersMost:
         assert "thing149_149" in [each.name for each in decision.request.tools]
         assert decision.request.rest["tool_choice"] == choice
 
+    async def test_there_is_no_search_where_tools_that_cannot_leave_take_its_place(self) -> None:
+        custom = tuple(Tool({"type": "custom", "custom": {"name": f"own{n}"}}) for n in range(127))
+        decision = await decided(asked("about thing 3", tools=(*custom, *self.MANY[:10])))
+        assert isinstance(decision, Rewrite)
+        assert len(decision.request.tools) <= 128
+        assert not {tool.name for tool in OURS} & {tool.name for tool in decision.request.tools}
+
     async def test_even_where_nobody_asked_for_anything(self) -> None:
         request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), self.MANY)
         assert len(await offered(request, FilterTools(keep=200))) == 126

@@ -35,8 +35,9 @@ def test_nothing_is_chosen_where_nothing_fits() -> None:
 
 
 def test_what_stands_beside_the_best_gains() -> None:
-    near, far = Candidate(1, 0, False, 100), Candidate(9, 0, False, 100)
-    assert ranked([Candidate(0, 0, False, 100), near, far], [3.0, 1.0, 1.2], [None] * 3, 0.0) == [0, 1, 2]
+    for beside in (4, 6):
+        best, near, far = (Candidate(message, 0, False, 100) for message in (5, beside, 9))
+        assert ranked([best, near, far], [3.0, 1.0, 1.2], [None] * 3, 0.0) == [0, 1, 2]
 
 
 def test_the_users_words_come_before_another_ones() -> None:

@@ -66,6 +66,19 @@ async def test_what_fails_is_named_and_the_rest_is_forgotten() -> None:
     assert await store.keys("") == ("explain/other/x", "loop/other/x", "memo/other/x", "share/other/x")
 
 
+async def test_what_a_request_remembers_meanwhile_is_forgotten_as_well() -> None:
+    recent = Recent()
+
+    class Slow:
+        async def forget_tenant(self, tenant: str) -> None:
+            recent.add(record(tenant))
+
+    recent.add(record(TENANT))
+    told = await forgetting(MemoryStore(2**20), recent, index=Slow()).tenant("acme")
+    assert told["forgotten"]["requests"] == 2
+    assert recent.latest(9) == []
+
+
 @pytest.mark.parametrize("named", ["acme", TENANT])
 async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str) -> None:
     recent = Recent()

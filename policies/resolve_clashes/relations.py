@@ -24,7 +24,6 @@ _BEHIND_IS = re.compile(r"(?:(?:in|at|on|near|with|from|for|about|of|to|by|de|en
 _EXACT = re.compile(r"(?:(?:el|the|at) )?(?:[\w.+-]+@[\w.-]+\w|\+?\d[\d ()-]{3,}\d|[a-z]\w*[_.-]\w[\w.-]*)(?![\w'])")
 """An address or a number that is a name: another one is another."""
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
-_SPANISH = re.compile(r"\b(?:prefiero|preferimos|preferiria)\b")
 _GENERIC = frozenset({"goal", "plan", "questi", "proble", "issue", "idea", "point", "thing", "favori", "next", "thank"})
 
 
@@ -89,7 +88,7 @@ def _shape(subject: frozenset[str], said: str, target: frozenset[str], names: fr
 def _relation(
     name: str, match: re.Match[str], said: str, target: frozenset[str], names: frozenset[str]
 ) -> list[Relation]:
-    if name in ("my", "called", "number"):
+    if name in ("my", "called"):
         subject = terms(match["s"].replace("favourite", "favorite"))
         if not subject or subject <= _GENERIC:
             return []
@@ -99,12 +98,6 @@ def _relation(
     if name == "live":
         said = _WITHIN.sub("", said)
         target = terms(said)
-    if name in ("live", "origin", "work", "birth"):
+    if name in ("live", "work"):
         return [Relation(f"{name} {'a' if _ARTICLE.match(said) else ''}", target)]
-    if name == "prefer":
-        content = [word for word in words(said) if terms(word)]
-        if len(content) < 2:
-            return []
-        head = stem(content[0] if _SPANISH.search(match[0]) else content[-1])
-        return [Relation(f"prefer {head}", target - {head})] if target - {head} else []
     return [Relation(name, target)]

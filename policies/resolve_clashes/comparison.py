@@ -24,10 +24,6 @@ TYPED = NUMBERS | {"date", "time", "place", "email", "rate"}
 """Kinds of values that are no members of a group."""
 _EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
 """Groups of which one asks for a member only to have it, whatever else is said."""
-_COMMON = frozenset(
-    {"people", "day", "week", "month", "year", "hour", "minute", "ms", "gb", "mb", "kb", "kg", "km", "x"}
-)
-"""Units in which all kinds of things are measured."""
 _NUMBERED = re.compile(r"(?:m\d+)?d(\d+)")
 
 
@@ -84,29 +80,14 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
         return True
     if value.kind not in TYPED and (old.likes or new.likes):
         return False  # one may like many things
-    if _otherwise_apart(old, new, value):
-        return False
     unit = unit_terms(value) if value.unit else frozenset()
     mine, theirs = old.about - unit, new.about - unit
     changed = new.correcting or new.updated
     if not mine and not theirs:
         return bool(value.unit) and not (old.about or new.about).isdisjoint(unit)
     if mine.isdisjoint(theirs):
-        return changed and bool(value.unit) and value.unit not in _COMMON and not (mine and theirs)
+        return changed and bool(value.unit) and not (mine and theirs)
     return _alike(old, new, value, mine, theirs)
-
-
-def _otherwise_apart(old: Statement, new: Statement, value: Value) -> bool:
-    """Whether one says so many of this, and the other so many of that: with a choice, the numbers differ too."""
-    if new.correcting or new.updated or not (value.kind in NUMBERS or value.kind not in TYPED):
-        return False
-    mine, theirs = (
-        {each.slot: each.value for each in one.values if (each.kind in NUMBERS) != (value.kind in NUMBERS)}
-        for one in (old, new)
-    )
-    return any(
-        theirs.get(slot, said) != said for slot, said in mine.items() if slot[0] not in ("date", "time", "place")
-    )
 
 
 def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], theirs: frozenset[str]) -> bool:

@@ -9,7 +9,6 @@ from policies.resolve_clashes.comparison import (
     TYPED,
     at_other_times,
     clash,
-    comparable,
     differ,
     narrower,
     told_apart,
@@ -20,8 +19,6 @@ from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_ter
 
 _FAR = 10
 """User messages that a value of a task is looked for in."""
-_MANY = frozenset({"part of the day", "colour", "programming language", "format", "length", "temperature"})
-"""Groups of which one message may name one for this, and the next another one for that."""
 _AT_ONCE = 3
 """Messages of which a new one is said to overtake something."""
 _SHORT = 40
@@ -255,17 +252,12 @@ def _taken_up(turns: Sequence[Turn], last: int, held: _Held, new: Statement) -> 
         or not held.statement.about.isdisjoint(new.about)
         or (before is not None and kind in before.asked)
         or _WEATHER in _topic(held.statement, held.value)
-        or (_is_wish(held.statement) and any(each.kind == "place" for each in held.statement.values))
         or any(
             turn.heard.failed or any(each[0] in _OF_GREETINGS and each[2] != "today" for each in turn.heard.named)
             for turn in turns[at + 1 : last + 1]
             if turn.heard
         )
     )
-
-
-def _is_wish(statement: Statement) -> bool:
-    return statement.wanting or statement.kind == "request"
 
 
 def _same_part(held: Value, value: Value) -> bool:
@@ -281,22 +273,14 @@ def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     if not differ(held.value, value) or at_other_times(held.statement, new):
         return False
     near = held.distance <= _NEAR
-    if value.part == "weak" and not (_spoken_of(tone, value) or (near and _wanted(new, tone))):
+    if value.part == "weak" and not (near and _wanted(new, tone)):
         return False
-    if tone.heard.confirming and _repeated(tone.heard, held.value, value):
-        return True
     shared = bool(held.statement.about & new.about)
     if new.correcting or tone.correcting:
         return near or shared
-    if not comparable(held.value, value):
-        return near and (new.following or new.wanting)
     if near and (new.following or tone.following):
         return shared or value.kind not in NUMBERS
     return _goes_on(held, new, value, tone)
-
-
-def _spoken_of(tone: _Tone, value: Value) -> bool:
-    return any(each[0] == value.kind for each in tone.heard.named)
 
 
 def _wanted(new: Statement, tone: _Tone) -> bool:
@@ -318,7 +302,7 @@ def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     lately = held.distance <= (_NEAR if _wanted(new, tone) else _NEXT)
     if not (new.first or new.end - new.start <= _SHORT or new.kind == "request" or _wanted(new, tone)):
         return False  # a statement about the world
-    return lately and not (held.statement.likes or new.likes) and value.kind not in _MANY
+    return lately and not (held.statement.likes or new.likes)
 
 
 def _of_another(held: _Held, new: Statement, value: Value) -> bool:
@@ -337,11 +321,3 @@ def _topic(statement: Statement, value: Value) -> frozenset[str]:
     if value.kind != "place":
         return topic
     return topic | {each.value for each in statement.values if each.kind not in TYPED and not each.part}
-
-
-def _repeated(heard: Said, held: Value, value: Value) -> bool:
-    """Whether the assistant had just named the value that was held, or one like it, and not the new one."""
-    named = [each for each in heard.named if each[0] == held.kind and (each[1] == held.unit or not held.unit)]
-    if not named or any(each[2] == value.value for each in named):
-        return False
-    return any(each[2] == held.value for each in named) or held.kind in ("date", "time")

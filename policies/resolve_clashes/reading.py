@@ -202,6 +202,5 @@ def _heard(text: str) -> Said:
     return Said(
         named=frozenset((value.kind, value.unit, value.value) for value in found),
         asked=frozenset(kind for kind, pattern in ASKED if pattern.search(last)),
-        confirming=bool(CUES["confirming"].search(folded[-400:])),
         failed=bool(CUES["failed"].search(folded)),
     )

@@ -89,7 +89,5 @@ class Said(NamedTuple):
     """Of an assistant's message: kind, unit and value of what it names."""
     asked: frozenset[str] = frozenset()
     """Of an assistant's message: the kinds of values that it asks for."""
-    confirming: bool = False
-    """Of an assistant's message: whether it asks if it understood."""
     failed: bool = False
     """Of an assistant's message: whether it says that something could not be had."""

@@ -6,20 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from policies.validate_content.measures import (
-    HOUR,
-    Content,
-    Item,
-    Verdict,
-    freshness,
-    injected,
-    items,
-    judge,
-    passages,
-    present,
-    standing,
-    stated,
-)
+from policies.validate_content.content import Content, Item, injected, items, passages, standing
+from policies.validate_content.measures import HOUR, Verdict, freshness, judge, present, stated
 from proxy.chat import ChatRequest, Message
 from proxy.chat.edits import Change, Stretch, changed
 from proxy.chat.markers import MARKER

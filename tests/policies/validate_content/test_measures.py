@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.validate_content.measures import MEASURES, Content, Finding, Verdict, freshness, judge, present, stated
+from policies.validate_content.content import Content, Finding
+from policies.validate_content.measures import MEASURES, Verdict, freshness, judge, present, stated
 
 LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5, "consistency": 0.7}
 PROSE = (

@@ -42,7 +42,7 @@ class Relation(NamedTuple):
 
 def relations(clause: str, names: frozenset[str]) -> tuple[Relation, ...]:
     """The relations that a folded clause states; `names` are the stems of the names in it."""
-    found: list[Relation] = [*_of_people(clause)]
+    found: list[Relation] = []
     for name, pattern in _PATTERNS:
         for match in pattern.finditer(clause):
             exact = _EXACT.match(clause, match.start("o"))
@@ -52,26 +52,6 @@ def relations(clause: str, names: frozenset[str]) -> tuple[Relation, ...]:
                 continue
             found += _relation(name, match, what, target, names)
     return tuple(found)
-
-
-def _of_people(clause: str) -> list[Relation]:
-    """Where people grew up, how old they are, and what is their favourite."""
-    found: list[Relation] = []
-    for name, pattern in (("raised", CUES["raised"]), ("age", CUES["age"])):
-        match = pattern.search(clause)
-        said = CUES["behind object"].sub("", match["o"] or match["p"]) if match else ""
-        if said and not _ARTICLE.match(said):
-            found.append(Relation(name, frozenset(words(said)[:2]) if name == "age" else terms(said)))
-    match = CUES["favourite"].search(clause)
-    if match:
-        found += _favourite(match["s"] or match["t"], match["o"] or match["p"])
-    return found
-
-
-def _favourite(subject: str, said: str) -> list[Relation]:
-    target = terms(said)
-    about = terms(subject.replace("favourite", "favorite"))
-    return [Relation(f"my  {' '.join(sorted(about))}", target)] if target and len(about) > 1 else []
 
 
 def _shape(subject: frozenset[str], said: str, target: frozenset[str], names: frozenset[str]) -> str | None:

@@ -42,7 +42,7 @@ JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
     "policies.check_facts.quantities:_AMOUNT": 60,
     "policies.check_facts.quantities:_DATES": 60,
-    "policies.check_facts.plain_reading:_TITLE": 160,
+    "policies.check_facts.plain:_TITLE": 160,
     "proxy.text.sentences:_BREAK": 60,
     "proxy.compaction.kinds:_ENTRY": 300,
     "proxy.compaction.kinds:_LOGGED": 300,

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from policies.check_facts.places import lies
-from policies.check_facts.plain import Plain, compare
-from policies.check_facts.plain_reading import plain
+from policies.check_facts.plain import Plain, compare, plain
 from policies.check_facts.quantities import differ, value
-from policies.check_facts.relations import Claim, claim, cues, given, is_place, name, relation_named
+from policies.check_facts.relations import Claim, claim, cues, given, is_place, lies, name, relation_named
 from proxy.chat.annotations import Finding
 from proxy.text.fold import folded
 from proxy.text.json_strings import is_json, strings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.check_facts.plain_reading import plain
+from policies.check_facts.plain import plain
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-# The image of Penstock. docs/deploy.md has the commands, the sizes and how it was tested.
+# The image of Penstock. docs/how-to/kubernetes.md has the commands and the sizes.
 #
 #   docker build -t penstock .                          everything: other providers, meaning, tokenizers, gRPC
 #   docker build -t penstock:small --build-arg EXTRAS= .   the core: no torch, no litellm

@@ -62,7 +62,7 @@ class StateSettings(Base):
 class RedisStateSettings(Base):
     """A Redis or Valkey server (6.2 or later) that several machines share: `pip install 'penstock[redis]'`.
 
-    In short `state: redis://:PASSWORD@HOST:6379/0`. See docs/scale.md, above all for what the server must be set to.
+    In short `state: redis://:PASSWORD@HOST:6379/0`. See docs/how-to/replicas.md for what the server must be set to.
     """
 
     kind: Literal["redis"]

@@ -1,1 +1,1 @@
-"""Real clients against the running proxy; see docs/clients.md."""
+"""Real clients against the running proxy; see docs/how-to/openai-sdk.md."""

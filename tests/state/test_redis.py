@@ -406,7 +406,7 @@ async def test_counts_are_exact_for_all_who_share_them(running: RedisProcess) ->
 
 
 async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "replicas.md").read_text()
     (rights,) = [line for line in page.splitlines() if line.startswith("ACL SETUSER")]
     with running.admin() as admin:
         operator: Any = admin

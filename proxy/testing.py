@@ -36,8 +36,7 @@ def _call(call_id: str, name: str = "look_up") -> dict[str, Any]:
 
 def tool(name: str = "look_up", description: str = "Looks something up.") -> Tool:
     """A tool definition with one string parameter."""
-    parameters = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-    return Tool({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
+    return Tool.function(name, description, {"key": "string"}, ["key"])
 
 
 def chat(conversation: str, *, model: str = "test-model", tools: Sequence[Tool] = (), **rest: Any) -> ChatRequest:
@@ -115,6 +114,21 @@ class MemoryArchive:
     async def handles(self, limit: int) -> tuple[str, ...]:
         """The handles of what was kept last, the latest first."""
         return tuple(reversed(self.kept))[:limit]
+
+
+class MemoryMemo:
+    """Remembers in memory what was settled."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        """What is remembered under each key."""
+        return [self.kept.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        """What is remembered under a key from now on: what there was, or else the value."""
+        return self.kept.setdefault(key, value)
 
 
 def profile(window: int = 8192, **fields: Any) -> ModelProfile:

@@ -8,7 +8,7 @@ from proxy.history.pins import Pins, Statement, arguments, block, chosen, compil
 from proxy.history.selection import prepare_vectors, select
 from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences, split
 from proxy.state.cache import OnceService
-from proxy.testing import context
+from proxy.testing import MemoryMemo, context
 
 
 def user(text: str) -> Message:
@@ -166,7 +166,7 @@ async def test_vectors_decide_where_they_are_those_of_the_fitted_model() -> None
 
 
 async def test_a_choice_is_settled_for_all_replicas() -> None:
-    memo = Memo()
+    memo = MemoryMemo()
     gone = texts("Never call the bank.")
     first = context(embedder=Vectors(model().name, [None] * len(KINDS)), memo=memo)
     later = context(embedder=Vectors(model().name, NOTHING), memo=memo)
@@ -174,17 +174,6 @@ async def test_a_choice_is_settled_for_all_replicas() -> None:
     assert before.texts() == ("Never call the bank.",)
     assert await select(gone, [], (), 4000, later, wait=0) == before, "vectors that come later change nothing"
     assert (await select([*gone, *texts("ok")], [], (), 4000, later, wait=0)).texts() == (), "of the next cut they do"
-
-
-class Memo:
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.values.get(key) for key in keys]
-
-    async def settle(self, key: str, value: str) -> str:
-        return self.values.setdefault(key, value)
 
 
 async def test_vectors_are_prepared_once() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from policies.resolve_clashes.dialogue import Clash
-from proxy.chat import Message
+from proxy.chat import Message, digest
 from proxy.context import Memo
 from proxy.history.earlier import Earlier
 
@@ -41,14 +41,10 @@ class Settling:
         if not relaid and not self._before.cold_start:
             return False
         for message in self._unread:
-            self._sent.update(_digest(message))
+            self._sent.update(digest(message))
         self._unread.clear()
         name = self._sent.copy()
         told = (older, said[clash.older], said[clash.newer])
-        name.update(b"".join(map(_digest, told)) + repr(clash[1:3] + clash[4:6]).encode())
+        name.update(b"".join(map(digest, told)) + repr(clash[1:3] + clash[4:6]).encode())
         free = self._before.is_cold or (relaid and newer < self._before.seen)
         return await self._memo.settle(f"clash/{name.hexdigest()}", _MARK if free else _STAY) == _MARK
-
-
-def _digest(message: Message) -> bytes:
-    return blake2b(message.raw, digest_size=16).digest()

@@ -185,6 +185,18 @@ class Tool(JsonObject):
             self._name = called_name(self)
             return self._name
 
+    @classmethod
+    def function(
+        cls, name: str, description: str, properties: Mapping[str, Any] | None = None, required: Sequence[str] = ()
+    ) -> Self:
+        """Return the definition of a function. `properties` are its parameters: the name of a type, or a schema."""
+        schemas = {key: {"type": each} if isinstance(each, str) else each for key, each in (properties or {}).items()}
+        parameters: dict[str, Any] = {"type": "object", "properties": schemas}
+        if required:
+            parameters["required"] = [*required]
+        function = {"name": name, "description": description, "parameters": parameters}
+        return cls({"type": "function", "function": function})
+
 
 @dataclass(frozen=True, slots=True)
 class CacheMarks:

@@ -15,25 +15,12 @@ import orjson
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools, encode
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
-CALL_TOOL = Tool(
-    {
-        "type": "function",
-        "function": {
-            "name": "call_tool",
-            "description": "Calls a tool that search_tools found.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "arguments": {"type": "object", "description": "As the tool's own parameters say."},
-                },
-                "required": ["name", "arguments"],
-            },
-        },
-    }
+CALL_TOOL = Tool.function(
+    "call_tool",
+    "Calls a tool that search_tools found.",
+    {"name": "string", "arguments": {"type": "object", "description": "As the tool's own parameters say."}},
+    ["name", "arguments"],
 )
-"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
-at the head of each."""
 
 OURS = (SEARCH_TOOLS, CALL_TOOL)
 

@@ -1,6 +1,5 @@
 """The internal tool `note`: how the model keeps a finding at hand when the messages around it leave its context."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,23 +7,18 @@ from typing import Any
 from proxy.chat import Message, Tool, called_name
 from proxy.chat.blocks import NOTES, build
 from proxy.policy import NOTES_WRITTEN, InternalTool
+from proxy.tools.slicing import text_in
 
 LONGEST = 500
 """Bytes of UTF-8 that a note may have: about 80 words."""
 
-DEFINITION = Tool(
-    {
-        "type": "function",
-        "function": {
-            "name": "note",
-            "description": "Keeps a finding, decision or next step that you will need when older messages have left "
-            "this conversation. A few short sentences; call it along with other tools.",
-            "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-        },
-    }
+DEFINITION = Tool.function(
+    "note",
+    "Keeps a finding, decision or next step that you will need when older messages have left this conversation. A few "
+    "short sentences; call it along with other tools.",
+    {"text": "string"},
+    ["text"],
 )
-"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
-at the head of each."""
 
 
 class Notes(InternalTool):
@@ -35,7 +29,7 @@ class Notes(InternalTool):
 
     async def run(self, arguments: str) -> str:
         """What became of a note, in words."""
-        text = _text(arguments)
+        text = text_in(arguments, "text")
         if not text:
             return 'Nothing noted: a text is needed, {"text": "..."}.'
         size = _size(text)
@@ -97,18 +91,8 @@ def _noted(call: Mapping[str, Any]) -> str | None:
     """The text of a call that was answered with "Noted."."""
     function = call.get("function")
     arguments = function.get("arguments") if isinstance(function, Mapping) else None
-    text = _text(arguments) if isinstance(arguments, str) else ""
+    text = text_in(arguments, "text") if isinstance(arguments, str) else ""
     return text if text and _size(text) <= LONGEST else None
-
-
-def _text(arguments: str) -> str:
-    """The text that is to be noted; empty where there is none."""
-    try:
-        asked = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    text = asked.get("text") if isinstance(asked, dict) else None
-    return text.strip().encode(errors="replace").decode() if isinstance(text, str) else ""
 
 
 def _size(text: str) -> int:

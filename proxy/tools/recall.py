@@ -18,29 +18,15 @@ _SHORTEST = 1500
 MOST_SEARCHED = 8 * 2**20
 """Texts and characters that a query searches: the latter take about half a second of a thread."""
 
-DEFINITION = Tool(
+DEFINITION = Tool.function(
+    "recall",
+    'Reads text that left this conversation, by its recall("HANDLE"): all, or by line, regex pattern or JMESPath path. '
+    "query searches all of it.",
     {
-        "type": "function",
-        "function": {
-            "name": "recall",
-            "description": 'Reads text that left this conversation, by its recall("HANDLE"): all, or by line, regex '
-            "pattern or JMESPath path. query searches all of it.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "handle": {"type": "string"},
-                    "query": {"type": "string"},
-                    "pattern": {"type": "string"},
-                    "path": {"type": "string"},
-                    "first_line": {"type": "integer"},
-                    "last_line": {"type": "integer"},
-                },
-            },
-        },
-    }
-)
-"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
-at the head of each."""
+        "handle": "string", "query": "string", "pattern": "string", "path": "string",
+        "first_line": "integer", "last_line": "integer",
+    },
+)  # fmt: skip
 
 _NEITHER = 'Give a handle as it stands in the conversation, {"handle": "..."}, or words to search: {"query": "..."}.'
 _GONE = "Nothing is kept under this handle, or no longer. Do not ask for it again; a query searches what there is."

@@ -13,20 +13,15 @@ from proxy.context import Context
 from proxy.policy import InternalTool
 from proxy.text.bm25 import Lexical
 from proxy.tools.ranking import pooled, relevance
+from proxy.tools.slicing import text_in
 
-DEFINITION = Tool(
-    {
-        "type": "function",
-        "function": {
-            "name": "search_tools",
-            "description": "Finds more tools by what they do. Not all tools are listed here: search before you say "
-            "that something cannot be done.",
-            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
-        },
-    }
+DEFINITION = Tool.function(
+    "search_tools",
+    "Finds more tools by what they do. Not all tools are listed here: search before you say that something cannot be "
+    "done.",
+    {"query": "string"},
+    ["query"],
 )
-"""What the model is offered: short, because it is sent with every request, and always the same, because its bytes stand
-at the head of each."""
 
 MOST = 5
 """Tools that one search finds."""
@@ -79,7 +74,7 @@ class SearchTools(InternalTool):
 
     async def run(self, arguments: str) -> str:
         """The definitions of the tools that fit best, a line of JSON for each."""
-        query = _query(arguments)
+        query = text_in(arguments, "query")
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
         async with self._in_turn:  # parallel searches give the same answers each time
@@ -172,15 +167,6 @@ def _text(tool: Tool) -> str:
 def _inner(tool: Tool) -> Mapping[str, Any]:
     inner = tool.get("function") or tool.get("custom")
     return inner if isinstance(inner, Mapping) else tool
-
-
-def _query(arguments: str) -> str:
-    try:
-        asked = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    query = asked.get("query") if isinstance(asked, dict) else None
-    return query.strip() if isinstance(query, str) else ""
 
 
 def _shown(tools: Sequence[Tool]) -> Iterator[str]:

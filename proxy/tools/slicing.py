@@ -1,5 +1,6 @@
 """A part of archived content: by lines, by a pattern, by a path into JSON. Every answer is bounded in size and time."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,16 @@ def text(asked: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise Mistake(f"{name} must be text.")
     return value
+
+
+def text_in(arguments: str, name: str) -> str:
+    """A text in the JSON of a call's arguments, without space around it; empty where there is none."""
+    try:
+        asked = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    value = asked.get(name) if isinstance(asked, dict) else None
+    return value.strip().encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def whole_number(asked: Mapping[str, Any], name: str) -> int | None:

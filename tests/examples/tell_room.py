@@ -11,15 +11,8 @@ from proxy.policy import Decision, InternalTool, Keep, Policy, Rewrite, ToolCont
 class ContextRoom(InternalTool):
     """Tells how many tokens are free."""
 
-    definition = Tool(
-        {
-            "type": "function",
-            "function": {
-                "name": "context_room",
-                "description": "Tells how many tokens this conversation may still grow by. Ask before you read much.",
-                "parameters": {"type": "object", "properties": {}},
-            },
-        }
+    definition = Tool.function(
+        "context_room", "Tells how many tokens this conversation may still grow by. Ask before you read much."
     )
 
     def __init__(self, free: int) -> None:

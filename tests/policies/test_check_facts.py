@@ -11,7 +11,7 @@ from proxy.chat.errors import ConfigError
 from proxy.config.load import load
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Reject, Rewrite
-from proxy.testing import Example, MemoryArchive, chat, context
+from proxy.testing import Example, MemoryArchive, MemoryMemo, chat, context
 
 FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."
@@ -251,20 +251,7 @@ class Scripted:
         return [self.sure] * len(pairs)
 
 
-class Remembering:
-    """A memo in memory."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
-
-    async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, value)
-
-
-async def judged(request: ChatRequest, judge: Scripted | None, memo: Remembering | None = None) -> Decision:
+async def judged(request: ChatRequest, judge: Scripted | None, memo: MemoryMemo | None = None) -> Decision:
     policy = CheckFacts(facts=(BORN, FACT), judge=0.5)
     return await policy.apply(request, context(request, judge=judge, memo=memo))
 
@@ -291,7 +278,7 @@ async def test_what_the_rules_found_is_not_asked_about() -> None:
 
 @pytest.mark.parametrize(("first", "then"), [(None, 0.99), (0.99, None)])
 async def test_what_was_decided_stays(first: float | None, then: float | None) -> None:
-    request, memo = talk(("assistant", SAID), ("user", "Hm.")), Remembering()
+    request, memo = talk(("assistant", SAID), ("user", "Hm.")), MemoryMemo()
     before = await judged(request, Scripted(first), memo)
     later = Scripted(then)
     after = await judged(request, later, memo)

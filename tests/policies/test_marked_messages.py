@@ -21,7 +21,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context, Correction, Remembered, RememberedItem, Share
 from proxy.gateway.chain import run
 from proxy.policy import Policy
-from proxy.testing import context, profile
+from proxy.testing import MemoryMemo, context, profile
 from tests.policies.resolve_clashes.conversation import assistant, user
 
 FACT = "The capital of Australia is Canberra."
@@ -30,17 +30,6 @@ NOTE = "[incorrect: contradicts the trusted fact"
 CHECK = CheckFacts(facts=(FACT,))
 DEADLINE = "The deadline of Project Atlas is May 3, 2026."
 LATER = "The deadline of Project Atlas is June 9, 2026."
-
-
-class Remembering:
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
-
-    async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, value)
 
 
 async def texts(messages: Sequence[Message], *chain: Policy, ctx: Context | None = None) -> list[str]:
@@ -121,7 +110,7 @@ class Notes:
 
 
 async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant(""), user(FALSE)], Remembering()
+    talk, memo = [user("Hi."), assistant(""), user(FALSE)], MemoryMemo()
     ctx = context(model=profile(10**6), memo=memo, corrections=Notes())
     first = await texts(talk, SelfCorrect(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, SelfCorrect(), ctx=ctx)
@@ -136,7 +125,7 @@ class Inbox:
 
 
 async def test_a_shared_text_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant("Ok."), user(FALSE)], Remembering()
+    talk, memo = [user("Hi."), assistant("Ok."), user(FALSE)], MemoryMemo()
     ctx = context(model=profile(10**6), memo=memo, inbox=Inbox())
     first = await texts(talk, IncludeShared(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, IncludeShared(), ctx=ctx)
@@ -159,7 +148,7 @@ CACHED = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=30
 
 
 async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")], Remembering()
+    talk, memo = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")], MemoryMemo()
     ctx = context(model=CACHED, memo=memo, memories=Boats())
     first = await texts(talk, SelectMemories(), ctx=ctx)
     later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, SelectMemories(), ctx=ctx)
@@ -176,7 +165,7 @@ async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() ->
         assistant("Ok."),
     ]
     talk += [user(f"{FALSE} What is my sailing boat called, and which harbour has its berth?")]
-    cut, ctx = WindowHistory(keep_turns=2, stride=1, summary=False), context(model=CACHED, memo=Remembering())
+    cut, ctx = WindowHistory(keep_turns=2, stride=1, summary=False), context(model=CACHED, memo=MemoryMemo())
     first = await texts(talk, cut, RecallHistory(), ctx=ctx)
     behind = WindowHistory(keep_turns=3, stride=1, summary=False)
     later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], behind, CHECK, RecallHistory(), ctx=ctx)

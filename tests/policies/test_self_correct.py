@@ -7,24 +7,13 @@ from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.context import Context, Correction
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, script
+from proxy.testing import Example, MemoryMemo, chat, context, script
 
 EMPTY = Correction("empty-1", "An answer was empty.")
 JSON = Correction("json-1", "An answer was no JSON.")
 
 
-class Remembering:
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
-
-    async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, value)
-
-
-class Blind(Remembering):
+class Blind(MemoryMemo):
     """Another replica's memo, which had not seen the slot when it looked."""
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
@@ -39,7 +28,7 @@ class Pending:
         return self.notes
 
 
-async def forwarded(request: ChatRequest, memo: Remembering, *pending: Correction) -> ChatRequest:
+async def forwarded(request: ChatRequest, memo: MemoryMemo, *pending: Correction) -> ChatRequest:
     decision = await SelfCorrect().apply(request, made(request, memo, *pending))
     if isinstance(decision, Rewrite):
         assert not damage(request, decision.request)
@@ -48,16 +37,16 @@ async def forwarded(request: ChatRequest, memo: Remembering, *pending: Correctio
     return request
 
 
-def made(request: ChatRequest, memo: Remembering, *pending: Correction) -> Context:
+def made(request: ChatRequest, memo: MemoryMemo, *pending: Correction) -> Context:
     return context(request, memo=memo, corrections=Pending(*pending))
 
 
-EXAMPLES = [Example(made(chat("s u1 a1 u2 a2 u3"), Remembering(), EMPTY))]
+EXAMPLES = [Example(made(chat("s u1 a1 u2 a2 u3"), MemoryMemo(), EMPTY))]
 
 
 async def test_without_notes_nothing_changes() -> None:
     request = chat("s u1 a1 u2")
-    assert await forwarded(request, Remembering()) is request
+    assert await forwarded(request, MemoryMemo()) is request
 
 
 async def test_where_nobody_looks_nothing_changes() -> None:
@@ -66,7 +55,7 @@ async def test_where_nobody_looks_nothing_changes() -> None:
 
 
 async def test_a_note_stands_in_front_of_the_last_user_message() -> None:
-    made = await forwarded(chat("s u1 a1 u2"), Remembering(), EMPTY, JSON)
+    made = await forwarded(chat("s u1 a1 u2"), MemoryMemo(), EMPTY, JSON)
     note = made.messages[3]
     assert [message.role for message in made.messages] == ["system", "user", "assistant", "user", "user"]
     assert note.text.startswith("<answer_notes>")
@@ -75,7 +64,7 @@ async def test_a_note_stands_in_front_of_the_last_user_message() -> None:
 
 
 async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has_the_note() -> None:
-    memo = Remembering()
+    memo = MemoryMemo()
     for talk in ("s u1 a1 u2", "s u1 a1 u2 a2 u3"):
         request = chat(talk)
         decision = await SelfCorrect().apply(request, made(request, memo, EMPTY, JSON))
@@ -84,7 +73,7 @@ async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has
 
 
 async def test_it_stays_as_the_conversation_grows_and_is_given_once() -> None:
-    memo, pending = Remembering(), (EMPTY,)
+    memo, pending = MemoryMemo(), (EMPTY,)
     first = await forwarded(chat("u1 a1 u2"), memo, *pending)
     for later in ("u1 a1 u2 ax! tx", "u1 a1 u2 ax! tx a2 u3", "u1 a1 u2 ax! tx a2 u3 a3 u4"):
         longer = await forwarded(chat(later), memo, *pending)
@@ -93,28 +82,28 @@ async def test_it_stays_as_the_conversation_grows_and_is_given_once() -> None:
 
 
 async def test_a_new_note_waits_for_the_next_user_message() -> None:
-    memo = Remembering()
+    memo = MemoryMemo()
     working = chat("u1 ax! tx")
     assert await forwarded(working, memo, EMPTY) is working
     assert len((await forwarded(chat("u1 ax! tx a1 u2"), memo, EMPTY)).messages) == 6
 
 
 async def test_the_same_kind_again_is_another_note() -> None:
-    memo = Remembering()
+    memo = MemoryMemo()
     await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     made = await forwarded(chat("u1 a1 u2 a2 u3"), memo, Correction("empty-2", EMPTY.text))
     assert sum("<answer_notes>" in message.text for message in made.messages) == 2
 
 
 async def test_a_request_that_is_sent_again_gets_the_same() -> None:
-    memo = Remembering()
+    memo = MemoryMemo()
     first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     again = await forwarded(chat("u1 a1 u2"), memo, EMPTY, JSON)
     assert again.messages == first.messages
 
 
 async def test_two_replicas_agree() -> None:
-    memo = Remembering()
+    memo = MemoryMemo()
     first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     other = Blind()
     other.kept = memo.kept
@@ -122,7 +111,7 @@ async def test_two_replicas_agree() -> None:
 
 
 async def test_it_is_not_placed_twice_and_leaves_with_its_message() -> None:
-    memo, request = Remembering(), chat("u1 a1 u2")
+    memo, request = MemoryMemo(), chat("u1 a1 u2")
     once = await forwarded(request, memo, EMPTY)
     decision = await SelfCorrect().apply(once, made(request, memo, EMPTY))
     assert isinstance(decision, Keep)

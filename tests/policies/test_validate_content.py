@@ -11,24 +11,11 @@ from proxy.chat.wire import damage
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.state.cache import OnceService
-from proxy.testing import MemoryArchive, context
+from proxy.testing import MemoryArchive, MemoryMemo, context
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
 WHOLE = '{"items": [{"name": "lamp"}]}'
 NOON = 1777896000.0  # 2026-05-04T12:00:00Z
-
-
-class Remembering:
-    """A memo that keeps what is settled."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
-
-    async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, value)
 
 
 class Meaning:
@@ -206,13 +193,13 @@ async def test_content_is_fresh_for_an_hour(hour: int, is_stale: bool) -> None:
 
 
 async def test_else_from_its_first_sight_which_is_settled() -> None:
-    policy, memo, request = ValidateContent(), Remembering(), asked(STALE)
+    policy, memo, request = ValidateContent(), MemoryMemo(), asked(STALE)
     first = result_of(await decided(policy, request, context(request, memo=memo, now=NOON)))
     assert "3 days before" in first
     later = asked(STALE, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
     for now in (NOON + 9 * 86400, None):
         assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
-    unseen = context(later, memo=Remembering(), now=NOON)
+    unseen = context(later, memo=MemoryMemo(), now=NOON)
     assert isinstance(await decided(policy, later, unseen), Keep), "nobody knows when it came"
 
 
@@ -226,7 +213,7 @@ async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float
     )
     request, memo, policy = (
         asked(text, user="quarterly semiconductor revenue forecast"),
-        Remembering(),
+        MemoryMemo(),
         ValidateContent(meaning=0.35),
     )
     decision = await decided(policy, request, context(request, memo=memo, embedder=Meaning(near)))

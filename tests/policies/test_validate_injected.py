@@ -15,9 +15,8 @@ from proxy.chat.wire import flaws
 from proxy.context import Context, Share
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.testing import MemoryArchive, context
+from proxy.testing import MemoryArchive, MemoryMemo, context
 from tests.policies.test_select_memories import Given, item, remembering
-from tests.policies.test_validate_content import Remembering
 
 NO_DATE = "The shop opened on 2023-02-30"
 WRONG = "[quality check: it has a date that does not exist"
@@ -98,7 +97,7 @@ async def test_it_is_counted_with_the_question_and_marked_for_good() -> None:
 async def test_a_memory_has_the_age_that_it_had_when_it_first_came() -> None:
     made = shown(["Candles cost 3 euros, as of 2026-05-01 12:00 UTC"]).text
     request, ctx = with_block(made)
-    memo, noon = Remembering(), 1777896000.0
+    memo, noon = MemoryMemo(), 1777896000.0
     first = texts(await judged(request, context(ctx.incoming, memo=memo, now=noon)))
     assert "[quality check: it says that it was made 3 days before" in first[0]
     grown, ctx = with_block(made, Message({"role": "assistant", "content": "3."}), user("Sure?"))
@@ -192,7 +191,7 @@ async def test_the_steps_blocks_are_what_the_gate_reads() -> None:
         async def received(self) -> list[Share]:
             return [Share("1", 'agent "scout"', "", json.dumps({"opened": "2023-02-30"}))]
 
-    ctx = context(incoming, memories=ctx.memories, inbox=Inbox(), memo=Remembering(), window=100_000)
+    ctx = context(incoming, memories=ctx.memories, inbox=Inbox(), memo=MemoryMemo(), window=100_000)
     sent = await chained(incoming, ctx, SelectMemories(), IncludeShared(), ValidateContent())
     assert sum(WRONG in text for text in sent) == 2
     assert sent[-1] == ASKED.text

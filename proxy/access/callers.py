@@ -1,4 +1,4 @@
-"""Who makes a request: a key of Penstock, or in pass-through mode whoever has a key of the upstream's."""
+"""Tell who makes a request: the owner of a key of Penstock, or in pass-through mode of an upstream's key."""
 
 import hmac
 import re
@@ -17,40 +17,40 @@ from proxy.upstreams.base import Reply
 
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
-"""What says who the client is, to an account that is not the client's."""
+"""Request headers that name the client's key or account; an upstream with the operator's key does not get them."""
 _OF_ACCOUNT = (b"openai-organization", b"openai-project")
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request, and what they may ask for."""
+    """The maker of a request, and what they may ask for."""
 
     tenant: str
-    """Whose data it may see: a hash, from which neither key nor name can be told."""
+    """Whose data the caller may see: a hash that reveals neither key nor name."""
     key: KeySettings | None = None
     """The key of Penstock; None in pass-through mode, where the upstream decides what a client may."""
     paths: tuple[str, ...] = ("*",)
-    """Globs of the paths below `/v1` that are passed on for it besides chat and models."""
+    """Globs of the paths below `/v1` that are passed on besides chat and models."""
 
     @property
     def account(self) -> str:
-        """What its use is counted under: its key's, or else the tenant."""
+        """The name under which use is counted: that of the key, else the tenant."""
         return self.tenant if self.key is None else f"{self.tenant}/{self.key.name}"
 
     def may_use(self, model: str) -> bool:
-        """Whether a model exists for it."""
+        """Return whether the caller may use a model; one that it may not use does not exist for it."""
         return self.key is None or any(fnmatchcase(model, glob) for glob in self.key.models)
 
     def may_choose(self, chain: str) -> bool:
-        """Whether it may choose a chain by name; `bypass` is none at all."""
+        """Return whether the caller may choose a chain by name; `bypass` stands for no chain."""
         return self.key is None or self.key.chains is None or chain in self.key.chains
 
     def check_path(self, method: str, path: str) -> None:
-        """Raises `NotFound` unless requests to this path below `/v1` may be passed on.
+        """Raise `NotFound` unless requests to this path below `/v1` may be passed on.
 
-        With a provider's key that all share, only what names a model and depends on nothing stored: of the rest one
-        tenant could read another's.
+        Behind a provider's key that all tenants share, only paths that name a model and read nothing stored may be
+        passed on: on the others one tenant could read another's data.
         """
         if self.key is None:
             return
@@ -59,26 +59,28 @@ class Caller:
             raise NotFound(f"there is no {method} of this path for keys of Penstock", code="not_found")
 
     def check_unnamed(self) -> None:
-        """Raises `BadRequest` unless a request may name no model."""
+        """Raise `BadRequest` if the caller has to name a model."""
         if self.key is not None:
             raise BadRequest("the body must name a model", param="model", code="invalid_type")
 
     def check_form(self) -> None:
-        """Raises `BadRequest` unless a request may come as a form: an upstream may read another model in it."""
+        """Raise `BadRequest` if the caller may not send forms: an upstream may read another model in a form than
+        Penstock does."""
         if self.key is not None and "*" not in self.key.models:
             raise BadRequest(
                 "this key may use some models only, so its requests must be JSON", code="unsupported_content_type"
             )
 
     async def shown(self, reply: Reply, own: Collection[bytes]) -> Reply:
-        """An answer without what is not the caller's: the operator's account, and limits that are not its own.
+        """Return an answer without the headers of the operator's account and rate limits.
 
-        `own` are the names of headers that Penstock adds. Raises `UpstreamFailed` where the operator's key is refused.
+        `own` are the names of headers that Penstock adds. Raise `UpstreamFailed` if the upstream refuses the
+        operator's key.
         """
         if self.key is not None and reply.status == 401:
             if reply.chunks is not None:
                 await reply.chunks.aclose()
-            told = "the upstream did not take the key that Penstock has for it"
+            told = "the upstream refused the key that Penstock has for it"
             raise UpstreamFailed(told, code="upstream_unauthorized", headers={"x-should-retry": "false"})
         hidden = (b"x-ratelimit-", *_OF_ACCOUNT) if self.key is not None else ()
         kept = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
@@ -87,7 +89,7 @@ class Caller:
 
 
 class Callers:
-    """Tells callers by the headers of their requests."""
+    """Finds the caller of a request by its headers."""
 
     def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970."""
@@ -99,7 +101,8 @@ class Callers:
             }
 
     def of(self, headers: Mapping[str, str]) -> Caller:
-        """Who sent these headers, names in lower case. Raises `Unauthorized`."""
+        """Return the caller who sent these headers (names in lower case). Raise `Unauthorized` for a missing or
+        wrong key."""
         if self._keys is None:
             return Caller(tenant_of(headers))
         presented = _presented(headers)
@@ -116,12 +119,12 @@ class Callers:
 
 
 def without_account(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a request without its key, and without what says whose account it is."""
+    """Return the headers of a request without those that name a key or an account."""
     return {name: value for name, value in headers.items() if name not in _WITHHELD}
 
 
 def without_secrets(query: str) -> str:
-    """A query string without the parameters that name a key."""
+    """Return a query string without the parameters that hold a key."""
     return (
         "&".join(part for part in query.split("&") if not _SECRET_PARAMETER.match(unquote_plus(part)))
         if query
@@ -130,7 +133,8 @@ def without_secrets(query: str) -> str:
 
 
 def _presented(headers: Mapping[str, str]) -> str | None:
-    """The key that a request presents: as OpenAI's SDKs send it, or as those of its neighbours do."""
+    """Return the key of a request: from `authorization`, as OpenAI's SDKs send it, else from `api-key` or
+    `x-api-key`."""
     authorization = headers.get("authorization")
     if authorization:
         found = _BEARER.fullmatch(authorization)

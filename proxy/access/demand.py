@@ -1,4 +1,4 @@
-"""What a request asks for, before it is sent: how many tokens, about, and no more than its key may ask for."""
+"""Estimate the tokens that a request will use, and refuse one that asks for more than its key may."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from proxy.upstreams.base import Call
 
 BYTES_PER_TOKEN = 4
 FILE_TOKENS = 1000
-"""What an image, a sound or a file counts as part of a prompt that nobody counted."""
+"""Tokens that an image, a sound or a file counts in a prompt without a token count."""
 
 _FILES = (b";base64,", b'"data":"')
-"""What stands in front of a file's bytes in JSON."""
+"""The JSON in front of a file's bytes."""
 
 _OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ANSWERS = ("n", "best_of")
@@ -21,7 +21,7 @@ _ANSWERS = ("n", "best_of")
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The tokens that a request may use, as estimated."""
+    """The estimated tokens of a request."""
 
     prompt: int
     answer: int
@@ -33,7 +33,8 @@ class Demand:
 
 
 def demand_of(call: Call) -> Demand:
-    """The tokens that a call may use: its prompt as counted, else a quarter of its bytes, and the answer it allows."""
+    """Estimate the tokens of a call: its prompt as counted, else a quarter of its bytes; and the longest answer that
+    it allows."""
     fields = _fields(call)
     if fields is None:
         return Demand(0, 0)  # a form with a file: its size says nothing about tokens
@@ -43,7 +44,7 @@ def demand_of(call: Call) -> Demand:
 
 
 def check_caps(call: Call, max_output_tokens: int | None, max_n: int | None) -> None:
-    """Raises `BadRequest` where a call asks for longer or for more answers than it may."""
+    """Raise `BadRequest` if a call asks for longer answers, or for more of them, than allowed."""
     if max_output_tokens is None and max_n is None:
         return
     fields = _fields(call) or {}
@@ -68,20 +69,20 @@ def _check(name: str, value: Any, most: int | None, *, least: float = float("-in
 
 
 def _fields(call: Call) -> Mapping[str, Any] | None:
-    """The fields of a call's body besides its messages; None where it is no JSON object."""
+    """Return the fields of a call's body besides its messages; None if it is no JSON object."""
     if call.request is not None:
         return call.request.rest
     return Body(call.body).rest() if call.body.lstrip()[:1] == b"{" else None
 
 
 def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:
-    """The largest of the counts that some fields hold."""
+    """Return the largest of the counts in some fields."""
     values = [fields.get(name) for name in names]
     return max((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default=otherwise)
 
 
 def _weight(body: bytes) -> int:
-    """The bytes of a body that are text, about: each file in it counts as a fixed number of tokens."""
+    """Return about how many bytes of a body are text: each file in it counts as a fixed number of tokens."""
     size = len(body)
     for mark in _FILES:
         begin = body.find(mark)

@@ -1,4 +1,5 @@
-"""One HTTP exchange over bare ASGI: a body under a limit, an answer as it is made, a client that leaves noticed.
+"""One HTTP exchange over bare ASGI: reads a bounded body, sends the answer as it comes, and notices a client that
+disconnects.
 
 Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingResponse starts a task group per answer.
 """
@@ -19,10 +20,10 @@ from proxy.chat.sse import ByteStream
 from proxy.http.headers import Headers, request_id, retry_after
 
 _MOMENT = 0.05
-"""Seconds before a request begins to listen for its client's leaving."""
+"""Seconds before a request begins to listen for a disconnect of its client."""
 
 _REST = 5.0
-"""Seconds that an upstream has to close a stream behind its end mark."""
+"""Seconds that an upstream has to close a stream after `[DONE]`."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 
@@ -30,7 +31,7 @@ Note = Callable[[bytes], None]
 
 
 LEAST = 256 * 1024
-"""Bytes that a body counts for while it is incomplete, at least: its connection takes memory, too."""
+"""The least bytes that an incomplete body counts for, because its connection takes memory too."""
 
 
 class ClientGone(Exception):
@@ -38,10 +39,11 @@ class ClientGone(Exception):
 
 
 class Intake:
-    """Bounds the bytes of incomplete bodies, in all and by client address: whoever sends slowly fills no memory."""
+    """Bounds the bytes of incomplete bodies, in all and per client address, so that slow clients cannot fill the
+    memory."""
 
     def __init__(self, most: int, most_of_one: int, refused: Callable[[str], None] = lambda reason: None) -> None:
-        """`refused` is told the reason of each refusal."""
+        """`refused` is called with the reason of each refusal."""
         self._most, self._most_of_one, self._refused = most, most_of_one, refused
         self._held: dict[str, int] = {}
         self.held = 0
@@ -49,9 +51,10 @@ class Intake:
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
-        """Until it is left, a body is incomplete. What it gives is told the size of each part before it is kept.
+        """Count a body as incomplete while the context is open. Call the function that it yields with the size of
+        each part before keeping the part.
 
-        Raises `Overloaded` where a part, or the body as declared, does not fit.
+        Raise `Overloaded` if a part, or the declared length, does not fit.
         """
         size = counted = 0
 
@@ -96,23 +99,23 @@ class Exchange:
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         """The query string as the client encoded it."""
         self.caller: Caller | None = None
-        """Who makes the request, where that was asked at the door."""
+        """The caller, where the gate has identified one."""
         self.admission: Admission | None = None
-        """What the request takes of its caller's limits, where it has any."""
+        """What the request takes of its caller's limits, if there are any."""
         self.status: int | None = None
         """The status of the answer once it has been sent."""
         self.streamed = False
         """Whether the answer was sent chunk by chunk."""
         self._last = b""
         self._done = False
-        """Whether the end mark of a stream was sent: the client may leave."""
+        """Whether `[DONE]` of a stream was sent: the client may disconnect."""
         self._watch: Watch | None = None
         self._receive = receive
         self._send = send
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises `BadRequest` (413) as soon as it is known to exceed `limit` bytes, and `Overloaded`
-        where too much is being received already."""
+        """Return the whole body. Raise `BadRequest` (413) as soon as it exceeds `limit` bytes, and `Overloaded` if
+        too much is being received already."""
         length = self.headers.get("content-length", "0").lstrip("0")
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
         if declared > limit:
@@ -147,9 +150,10 @@ class Exchange:
     async def relay(
         self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None], note: Note
     ) -> None:
-        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass through.
+        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass
+        through.
 
-        `begun` is called once, with the first chunk. Behind `[DONE]` a client that leaves has got all of it.
+        `begun` is called once, with the first chunk. A client that disconnects after `[DONE]` has the whole answer.
         """
         try:
             async with asyncio.timeout(None) as rest, aclosing(chunks):
@@ -175,11 +179,11 @@ class Exchange:
 
     @property
     def between_events(self) -> bool:
-        """Whether what was sent of a stream ends with a whole event."""
+        """Whether the stream so far ends with a whole event."""
         return self._last.endswith((b"\n\n", b"\r\n\r\n")) or not self._last
 
     async def finish(self, last: bytes = b"") -> None:
-        """End an answer that was begun."""
+        """End an answer that has begun."""
         await self._put({"type": "http.response.body", "body": last})
 
     async def _put(self, message: Message) -> None:
@@ -194,16 +198,16 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def watch(self) -> "Watch":
-        """While it is open, the running task is cancelled when the client leaves. For use once the body is read."""
+        """Cancel the running task if the client disconnects while the context is open. Use it once the body is read."""
         self._watch = Watch(self._receive)
         return self._watch
 
 
 class Watch:
-    """Turns a client's leaving into `ClientGone`, also while the first byte of the answer is still awaited.
+    """Turns a disconnect of the client into `ClientGone`, also before the first byte of the answer.
 
-    It begins to listen after a moment: an answer that is there by then needs no listener, and the task for one, with
-    the exception that ends it, would be a tenth of what a small request costs here.
+    It begins to listen after 50 ms. A faster answer needs no listener, whose task and exception would cost a tenth
+    of a small request.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -225,7 +229,7 @@ class Watch:
             raise ClientGone from None
 
     def release(self) -> None:
-        """Stop listening: the client may leave."""
+        """Stop listening: the client may disconnect."""
         self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
@@ -243,7 +247,7 @@ class Watch:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an answer met a closed connection: the server closes it where no request follows on a request."""
+    """Return whether an error means that the connection was closed under an answer."""
     return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
@@ -258,7 +262,7 @@ def _headers(sent: Headers) -> dict[str, str]:
 
 
 def _text(value: bytes) -> str:
-    """A header's value so that it goes out as the bytes that came, wherever they are UTF-8."""
+    """Return a header's value in a form that is sent with the bytes that came, wherever they are UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

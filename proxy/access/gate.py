@@ -1,4 +1,4 @@
-"""Who comes in: the caller is told from the headers, and takes a place, before anything of the body is read."""
+"""Admission: identify the caller by the headers, and take a place for the request, before the body is read."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -14,20 +14,20 @@ from proxy.http.headers import retry_after
 from proxy.telemetry.observation import Observation
 
 _SOON = retry_after(1.0)
-"""When a place may be free again: nobody knows."""
+"""A guess: when a place will be free again is unknown."""
 
 Handler = Callable[[Exchange, Observation], Awaitable[None]]
 
 
 class Places:
-    """The requests under way, in all and of each account; they outlive a configuration."""
+    """The requests under way, in all and per account. They outlive a configuration."""
 
     def __init__(self) -> None:
         self.taken = 0
         self.of_each: dict[str, int] = {}
 
     def leave(self, account: str) -> None:
-        """A request of an account is over."""
+        """Count a request of an account as over."""
         self.taken -= 1
         left = self.of_each[account] - 1
         if left:
@@ -37,12 +37,12 @@ class Places:
 
 
 class Gate:
-    """Lets requests in, each for one caller, no more at once than there may be."""
+    """Admits requests, each for one caller, up to the limits of concurrency."""
 
     def __init__(
         self, settings: Settings, limits: Limits, places: Places | None = None, meter: Meter | None = None
     ) -> None:
-        """A `meter` is told what keys of Penstock have used."""
+        """`meter` counts what keys of Penstock use."""
         self._callers = Callers(settings.auth)
         self._meter = meter
         self._limits = limits
@@ -50,9 +50,9 @@ class Gate:
         self._places = places or Places()
 
     async def serve(self, handler: Handler, http: Exchange, seen: Observation, *, spends: bool = True) -> None:
-        """Handle one exchange for its caller. Raises `Unauthorized`, `RateLimited` or `Overloaded`.
+        """Handle one exchange for its caller. Raise `Unauthorized`, `RateLimited` or `Overloaded`.
 
-        What `spends` nothing is let in although nothing is left of the day.
+        A request that `spends` nothing is admitted even if the day's limit is used up.
         """
         caller = self._callers.of(http.headers)
         http.caller = caller
@@ -112,7 +112,7 @@ class Gate:
 
 
 def is_needed(settings: Settings) -> bool:
-    """Whether anything is asked of a request at the door; if not, there is no need for one."""
+    """Return whether the settings have keys or limits; without them no gate is needed."""
     limits = settings.limits
     places = limits.max_concurrent is not None or limits.max_concurrent_per_key is not None
     return (

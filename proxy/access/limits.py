@@ -1,8 +1,8 @@
-"""How much each key may use: requests and tokens a minute, tokens and money a day.
+"""Limits of each key: requests and tokens per minute, tokens and money per day.
 
-What may be used is taken before it is used: a request takes its place in the minute's count before its body is read,
-and an estimate of its tokens before it is sent. The reported usage then corrects the estimate. Days take no estimate:
-they are over once what was reported has reached them.
+Limits per minute are reserved in advance: a request is counted before its body is read, and an estimate of its
+tokens before it is sent. The reported usage then corrects the estimate. Limits per day take no estimate: they are
+reached once the reported usage reaches them.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ DAY = 86400.0
 """Seconds of a day (UTC)."""
 _DAYS_TTL = 2 * DAY
 PATIENCE = 2.0
-"""Seconds to wait for counts; longer, and the request passes uncounted."""
+"""Seconds to wait for counts; after that the request passes uncounted."""
 _PAUSE = 1.0
 """Seconds after a failure in which counts are not asked for again."""
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("penstock.limits")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one key may use; None is without limit."""
+    """The limits of one key; None is no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -50,7 +50,7 @@ class Terms:
 
     @classmethod
     def of(cls, settings: LimitsSettings, caller: Caller) -> "Terms":
-        """Those of a caller: its key's own, and where it has none those of all."""
+        """Return the limits of a caller: those of its key, and for each that the key lacks the common one."""
         given = {item.name: getattr(settings, item.name) for item in fields(cls)}
         given["max_concurrent"] = settings.max_concurrent_per_key
         own = {name: getattr(caller.key, name) for name in given} if caller.key is not None else {}
@@ -58,17 +58,17 @@ class Terms:
 
     @property
     def are_counted(self) -> bool:
-        """Whether a request is to be looked at, or counted, beyond its place among those under way."""
+        """Whether there is any limit besides the number of requests under way."""
         return any(getattr(self, item.name) is not None for item in fields(self) if item.name != "max_concurrent")
 
     @property
     def has_day(self) -> bool:
-        """Whether anything counts by the day."""
+        """Whether there is a limit per day."""
         return self.tokens_per_day is not None or self.budget_per_day is not None
 
 
 class Limits:
-    """The counts of all keys. Where they cannot be had, requests pass: loudly, but they pass."""
+    """The counts of all keys. If they cannot be read, requests pass; the log and a metric say so."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Limits:
         self.clock = clock
 
     def terms(self, caller: Caller) -> Terms:
-        """What a caller may use."""
+        """Return the limits of a caller."""
         if caller.key is None:
             return self._all
         terms = self._known.get(caller.key.name)
@@ -99,18 +99,18 @@ class Limits:
         return terms
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
-        """Add to counts; None where they cannot be had."""
+        """Add to counts and return them; None if they cannot be reached."""
         return await self._counted(lambda: self._counters.add(amounts, ttl=ttl))
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float] | None:
-        """What counts are; None where they cannot be had."""
+        """Return counts; None if they cannot be reached."""
         return await self._counted(lambda: self._counters.read(keys))
 
     async def _counted(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
         now = time.monotonic()
         cause = "paused"
         if now >= self._down_until:
-            if self._down_until:  # one request finds out whether it is better; no other waits for that
+            if self._down_until:  # one request probes the counts; no other waits for it
                 self._down_until = now + self._patience + _PAUSE
             try:
                 async with asyncio.timeout(self._patience):
@@ -145,7 +145,8 @@ class Admission:
         self._cost: float | None = None
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
-        """Take the request's place. Raises `RateLimited` where there is none, or it `spends` and the day is used up."""
+        """Count the request. Raise `RateLimited` if the minute is full, or if the request `spends` and the day is
+        used up."""
         terms = self._terms
         if terms.has_day and spends:
             await self._check_day(terms)
@@ -155,7 +156,8 @@ class Admission:
                 raise taken
 
     async def reserve(self, call: Call, headers: Headers) -> None:
-        """Take what a call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it ever may."""
+        """Reserve the estimated tokens of a call. Raise `RateLimited`, or `BadRequest` if it asks for more than the
+        key ever may."""
         terms = self._terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
         if terms.tokens_per_minute is None and not terms.has_day:
@@ -172,11 +174,11 @@ class Admission:
         self._reserved, self._call = (self._key("tokens", minute), demand), call
 
     def note(self, usage: Usage | None, cost: float | None) -> None:
-        """Take note of what was used, `cost` in US dollars; None where nothing was."""
+        """Record the reported usage, and its `cost` in US dollars; None if nothing was used."""
         self._usage, self._cost = usage, cost
 
     async def settle(self) -> None:
-        """Count what was used. Where nobody said what was, the estimate stands."""
+        """Count the recorded usage; if none was reported, the estimate stands."""
         if self._reserved is None or self._call is None:
             return
         key, demand = self._reserved
@@ -196,11 +198,14 @@ class Admission:
             await self._limits.add(used, ttl=_DAYS_TTL)
 
     async def _take(self, what: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
-        """Take so much of a minute's limit, and tell the client what is left; the refusal where it does not fit."""
+        """Take an amount from a minute's limit, and add headers that say what is left. Return the refusal if it does
+        not fit."""
         minute, elapsed = divmod(self._limits.clock(), MINUTE)
         current, before = self._key(what, minute), self._key(what, minute - 1)
         if amount > limit:
-            told = f"Request too large: {amount:,.0f} {what} with its answer, and this key has {limit:,} per minute."
+            told = (
+                f"Request too large: {amount:,.0f} {what} including the answer, but this key has {limit:,} per minute."
+            )
             error = RateLimited(told, what, headers={"x-should-retry": "false"})
             return await self._limits.refuse(error, what, {})
         counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
@@ -228,12 +233,12 @@ class Admission:
         spent = terms.budget_per_day is not None and counts[usd] >= terms.budget_per_day
         if not spent and not (terms.tokens_per_day is not None and counts[tokens] >= terms.tokens_per_day):
             return
-        told = "This key has used its budget" if spent else "This key has used its tokens"
+        told = "This key has used up its budget" if spent else "This key has used up its tokens"
         error = RateLimited(
-            f"{told} of today; the next day begins at 00:00 UTC.",
+            f"{told}  for today; the next day begins at 00:00 UTC.",
             "insufficient_quota",
             code="insufficient_quota",
-            # when it ends is told to whoever reads it, but no SDK must keep its caller waiting until then
+            # a person may read when the day ends, but no SDK should wait until then
             headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
         )
         raise await self._limits.refuse(error, "budget", {})
@@ -246,12 +251,12 @@ class Admission:
 
 
 def minute_key(account: str, what: str, minute: float) -> str:
-    """The count of an account's `requests` or `tokens` in a minute since 1970."""
+    """Return the key of the count of an account's `requests` or `tokens` in a minute since 1970."""
     return f"{account}/{what}/minute/{minute:.0f}"
 
 
 def day_key(account: str, what: str, day: float) -> str:
-    """The count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
+    """Return the key of the count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
     return f"{account}/{what}/day/{day:.0f}"
 
 

@@ -1,7 +1,7 @@
-"""What each key of Penstock used today, in all and by model: for whoever has the key; limits count for themselves.
+"""What each key of Penstock used today, in all and by model, for `GET /v1/usage`. Limits have counts of their own.
 
-Use is noted in memory behind each answer, and once a second added to the counts that all replicas share. A count is
-worth little: what cannot be added is lost, loudly, as it is where limits count.
+Use is recorded in memory after each answer, and added once a second to the counts that all replicas share. What
+cannot be added is lost, and the log says so.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from proxy.state.counters import Counters
 from proxy.state.store import StoreError
 
 FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
-"""What is counted: requests that were answered, those of them whose upstream reported no usage, tokens, US dollars."""
+"""The figures: answered requests, those whose upstream reported no usage, tokens, US dollars."""
 ALL = ""
 """Stands for all models together."""
 
@@ -49,9 +49,9 @@ class Meter:
         return int(self._clock() // DAY)
 
     def note(self, account: str, model: str, answers: Sequence[Usage], usd: float | None) -> None:
-        """Count a request of an account: the answers that it got from upstreams, and what they cost in US dollars.
+        """Count a request of an account: the usage of its upstream answers, and their cost in US dollars.
 
-        `model` is the entry of the configuration, of which there is an end; clients choose names as they like.
+        `model` is the entry of the configuration, because clients may choose any number of names.
         """
         used: dict[str, float] = {
             "requests": 1,
@@ -69,9 +69,9 @@ class Meter:
         self._news.set()
 
     async def today(self, account: str, models: Iterable[str]) -> dict[str, dict[str, float]]:
-        """The figures of an account, for `ALL` and for those of the models that it used. Raises `StoreError`.
+        """Return the figures of an account, for `ALL` and for each of the models that it used. Raise `StoreError`.
 
-        What other processes have noted within the last second may be missing.
+        The last second of other processes may be missing.
         """
         await self._add()
         day = self.day
@@ -84,7 +84,7 @@ class Meter:
         return {model: figures for model, figures in used.items() if model == ALL or any(figures.values())}
 
     async def share(self) -> None:
-        """Add what is noted, until cancelled."""
+        """Add recorded use to the counts, until cancelled."""
         while True:
             await self._news.wait()
             await asyncio.sleep(_GATHER)
@@ -92,7 +92,7 @@ class Meter:
             await self._add()
 
     async def aclose(self) -> None:
-        """Add what still waits; `share` must have ended."""
+        """Add the use that is left; `share` must have ended."""
         await self._add()
 
     async def _add(self) -> None:

@@ -1,7 +1,7 @@
-"""A rate over the last minute, from the counts of two fixed minutes. Pure.
+"""A sliding-window rate over the last minute, from the counts of two fixed minutes. Pure.
 
-Of the minute before, as much counts as still lies within the last sixty seconds, as if it had been spread evenly. That
-needs two numbers a client, wherever they are kept, and lets nobody take twice the limit around a full minute.
+The previous minute counts by the part of it that lies within the last sixty seconds, as if its requests had been
+spread evenly. That needs two numbers per client, and nobody can take twice the limit around a full minute.
 """
 
 import math
@@ -13,18 +13,18 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was counted at a moment."""
+    """The counts at a moment."""
 
     before: float
     """In the minute before."""
     current: float
     """In this minute so far."""
     elapsed: float
-    """Seconds of this minute that are over."""
+    """Seconds since this minute began."""
 
     @property
     def used(self) -> float:
-        """What counts of the last sixty seconds."""
+        """The count of the last sixty seconds."""
         return self.current + self.before * (1 - self.elapsed / MINUTE)
 
     def remaining(self, limit: int) -> int:
@@ -33,7 +33,7 @@ class Window:
 
     @property
     def reset(self) -> float:
-        """Seconds until nothing of it counts any more."""
+        """Seconds until the count is zero, if nothing else comes."""
         if self.current > 0:
             return 2 * MINUTE - self.elapsed
         return MINUTE - self.elapsed if self.before > 0 else 0.0

@@ -46,20 +46,20 @@ def _with_zone(value: Any) -> Any:
 
 
 class Allowance(Base):
-    """What one key may use; in pass-through mode one tenant. What is not given is not limited."""
+    """The limits of one key, or in pass-through mode of one tenant. A limit that is not given does not apply."""
 
     requests_per_minute: _Count | None = None
-    """Requests in any sixty seconds, about; all requests under `/v1` count."""
+    """Requests in any sixty seconds, approximately; all requests under `/v1` count."""
 
     tokens_per_minute: _Count | None = None
-    """Tokens in any sixty seconds, about: prompt and answer. A request takes an estimate, and gives back what it did
-    not use."""
+    """Tokens in any sixty seconds, approximately, of prompts and answers. A request reserves an estimate, and gives
+    back what it did not use."""
 
     tokens_per_day: _Count | None = None
     """Tokens a day (UTC), as upstreams report them. Requests under way may exceed it."""
 
     budget_per_day: float | None = Field(default=None, gt=0)
-    """US dollars a day (UTC), by reported usage and the model's prices. Requests under way may exceed it, and a model
+    """US dollars a day (UTC), from reported usage and the model's prices. Requests under way may exceed it. A model
     without prices costs nothing."""
 
     max_output_tokens: _Count | None = None
@@ -70,29 +70,29 @@ class Allowance(Base):
 
 
 class KeySettings(Allowance):
-    """One key of Penstock. Limits that it does not have are those of `limits`."""
+    """One key of Penstock. Its limits come before those of `limits`."""
 
     name: str = Field(pattern=KEY_NAME)
-    """What the key is called in the log; no two have one name."""
+    """The name of the key in the log; unique."""
 
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The SHA-256 of the key in hexadecimal, as `penstock keys new` prints it. The key itself is nowhere."""
+    """The SHA-256 of the key in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
 
     tenant: str | None = Field(default=None, min_length=1)
-    """Whose it is: keys of one tenant share its conversations and what is archived of them. Its name, if not given."""
+    """The owner: keys of one tenant share its conversations and archive. By default the key's name."""
 
     models: Globs = ("*",)
-    """Globs of the models that it may ask for; any other does not exist for it."""
+    """Globs of the models that the key may use; no other exists for it."""
 
     chains: tuple[str, ...] | None = None
-    """The chains that it may choose by `x-penstock-chain`; with `bypass` among them it may use `x-penstock-bypass`. If
-    not given, what `server` allows to all."""
+    """The chains that it may choose with `x-penstock-chain`; `bypass` allows `x-penstock-bypass`. By default what
+    `server` allows to all."""
 
     max_concurrent: _Count | None = None
     """Requests under way at the same time, in each worker process."""
 
     expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
-    """When it ends: `2027-01-31T12:00:00Z`. A date alone is its first moment; without a zone it is UTC."""
+    """When the key expires: `2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
 
 class KeysFile(Base):
@@ -103,17 +103,18 @@ class KeysFile(Base):
 
 
 class PassThroughAuth(Base):
-    """Clients have keys of the upstreams. Penstock knows none of them: each is a tenant of its own."""
+    """Clients have keys of the upstreams, which Penstock does not check. Each key is a tenant."""
 
     kind: Literal["pass-through"]
 
     paths: Globs | tuple[()] = ()
-    """Globs of further paths below `/v1` that an upstream's own key is lent to, with any method: `/audio/*`. Without
-    them it is lent to chat, models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages`. Any
-    other path is a 403 there: whoever reaches Penstock could list and delete what the operator's account stores."""
+    """Globs of further paths below `/v1`, such as `/audio/*`, that may use an upstream's own key, with any method.
+    It is always used for chat, models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages`.
+    Any other path is a 403 there: everybody who reaches Penstock could list and delete what the operator's account
+    stores."""
 
     def lends(self, method: str, path: str) -> bool:
-        """Whether requests to this path may go out with a key that is not the client's."""
+        """Return whether requests to this path may use a key that is not the client's."""
         known = method == "POST" and path in LENT
         return known or (PLAIN_PATH.fullmatch(path) is not None and any(fnmatchcase(path, glob) for glob in self.paths))
 
@@ -124,14 +125,14 @@ class KeysAuth(Base):
     kind: Literal["keys"]
 
     keys: tuple[KeySettings, ...] = ()
-    """Keys that stand in the configuration itself."""
+    """Keys in the configuration itself."""
 
     file: str | None = None
-    """A YAML file with further ones under `keys:`; its place is seen from the configuration's directory."""
+    """A YAML file with further keys under `keys:`. A relative path begins at the configuration's directory."""
 
     paths: Globs = INFERENCE
-    """Globs of the paths below `/v1` that are passed on besides chat and models. Everything behind one provider key is
-    one account there: what it stores, such as files, batches or `/responses`, all keys could reach."""
+    """Globs of the paths below `/v1` that are passed on besides chat and models. Behind one provider key all clients
+    are one account, so all keys could reach what it stores, such as files, batches or `/responses`."""
 
     def lends(self, method: str, path: str) -> bool:
         """What a caller may ask for is checked before."""
@@ -145,14 +146,14 @@ class LimitsSettings(Allowance):
     """How much clients may use. Each key of Penstock can have other limits of its own."""
 
     max_concurrent: _Count | None = 1000
-    """Requests under way in all, in each worker process. Further ones get a 503 before their body is read."""
+    """The most requests under way in each worker process. Further ones get a 503 before their body is read."""
 
     max_concurrent_per_key: _Count | None = None
-    """Requests under way of one key, or tenant, in each worker process."""
+    """The most requests under way of one key, or tenant, in each worker process."""
 
     incomplete_mib: _Count = 256
-    """MiB of request bodies that are not complete yet, in each worker process; at least twice `server.max_body_mib`.
-    What does not fit gets a 503. A body counts as 256 KiB or more while it is incomplete."""
+    """MiB of incomplete request bodies in each worker process; at least twice `server.max_body_mib`. What does not
+    fit gets a 503. An incomplete body counts as 256 KiB or more."""
 
     incomplete_mib_per_address: _Count = 128
     """The same for one client address; at least twice `server.max_body_mib`. Behind a balancer that hides the clients'
@@ -162,10 +163,10 @@ class LimitsSettings(Allowance):
     """Bytes of a request's line and headers. Larger ones get a 431."""
 
     header_timeout: Seconds = 30.0
-    """Seconds within which a request's line and headers must be there, from their first byte on."""
+    """Seconds from the first byte of a request until its headers must be complete."""
 
     body_timeout: Seconds = 300.0
-    """Seconds within which a request's body must be there. Later it is a 408."""
+    """Seconds until a request's body must be complete; else it is a 408."""
 
     write_timeout: Seconds = 120.0
-    """Seconds for which a client may leave unread what waits for it; then its connection is closed."""
+    """Seconds for which a client may not read its answer; then its connection is closed."""

@@ -1,4 +1,4 @@
-"""Whether the parts of a configuration fit each other: every name names something, and no key goes astray."""
+"""Checks that the parts of a configuration fit together: every name is defined, and no key goes to a wrong server."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from proxy.policy import Guard, Policy
 
 
 def check_names(document: Document, settings: Settings) -> None:
-    """Every name that one part of the file uses is defined in another."""
+    """Check that every name in the file is defined. Raise `ConfigError`."""
     for index, model in enumerate(settings.models):
         _check_known(document, ("models", index, "upstream"), model.upstream, settings.upstreams)
         _check_known(document, ("models", index, "chain"), model.chain, settings.chains)
@@ -32,7 +32,7 @@ def check_names(document: Document, settings: Settings) -> None:
 
 
 def open_guards(document: Document, settings: Settings) -> Iterator[str]:
-    """Where a guard, or a step that refuses content, lets requests pass, each as a line with its place."""
+    """Yield a line with its place for each way past a guard, or past a step that refuses content."""
     for name, steps in settings.chains.items():
         for index, (policy, step) in enumerate(steps):
             place = ("chains", name, index, policy)
@@ -52,7 +52,7 @@ def open_guards(document: Document, settings: Settings) -> Iterator[str]:
 
 def _openings(guard: Guard, before: Chain) -> Iterator[str]:
     if guard.mode == "observe":
-        yield "`mode: observe` only reports: requests go on as they came"
+        yield "`mode: observe` only reports: requests go on unchanged"
     if guard.when is not None:
         yield "requests that do not meet `when` pass unchecked"
     if any(isinstance(step, type(guard)) for _, step in before):
@@ -67,13 +67,13 @@ def _may_precede(step: Policy) -> bool:
 
 
 def _check_judge(document: Document, settings: Settings) -> None:
-    """There is a judge where a step asks for one, and the model of an upstream is routed."""
+    """Check that there is a judge if a step needs one, and that its model is routed."""
     steps = ((name, n, step) for name, steps in settings.chains.items() for n, step in enumerate(steps))
     for name, index, (policy, step) in steps:
         if step.needs_judge and settings.judge is None:
             raise document.error(
                 ("chains", name, index, policy),
-                "wants a judge: name it in `judge: {model: DIRECTORY}` or `judge: {kind: upstream, model: NAME}`",
+                "needs a judge: name one in `judge: {model: DIRECTORY}` or `judge: {kind: upstream, model: NAME}`",
             )
     judge = settings.judge
     if isinstance(judge, UpstreamJudgeSettings):
@@ -81,7 +81,8 @@ def _check_judge(document: Document, settings: Settings) -> None:
 
 
 def _check_detours(document: Document, index: int, settings: Settings) -> None:
-    """The models that are asked instead are routed, to where the client's key may go or none of it is needed."""
+    """Check that `fallbacks` and `larger` are routed, and that none of them needs the client's key at another
+    server."""
     entry = settings.models[index]
     places: list[tuple[Place, str]] = [
         (("models", index, "fallbacks", n), name) for n, name in enumerate(entry.fallbacks)
@@ -98,7 +99,7 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
             raise document.error(
                 place,
                 f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
-                "client's key is not sent there. Give it one of its own (any word, where it wants none)",
+                "client's key is not sent there. Set its api_key (any word if the server needs none)",
             )
 
 
@@ -107,7 +108,7 @@ def _entry_of(name: str, settings: Settings) -> ModelSettings | None:
 
 
 def _has_key(upstream: UpstreamSettings) -> bool:
-    """Whether an upstream needs none of the client's key."""
+    """Return whether an upstream works without the client's key."""
     match upstream:
         case OpenAIUpstream():
             has_one = upstream.api_key is not None or upstream.keyless
@@ -125,13 +126,13 @@ def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:
 
 
 def _check_writer(document: Document, settings: Settings) -> None:
-    """The model that writes summaries is routed, and there is one where a step asks for it."""
+    """Check that there is a writer if a step needs one, and that its model is routed."""
     if settings.writer is None:
         for name, steps in settings.chains.items():
             for index, (policy, step) in enumerate(steps):
                 if step.needs_writer:
                     place = ("chains", name, index, policy)
-                    raise document.error(place, "wants summaries of a model: name it in `writer: {model: NAME}`")
+                    raise document.error(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
         return
     _check_routed(document, ("writer", "model"), settings.writer.model, settings)
 
@@ -148,7 +149,7 @@ def _check_known(document: Document, place: Place, name: str, known: Iterable[st
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What would be right instead of a name that is not known."""
+    """Return a hint for an unknown name: the nearest known one, or all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"

@@ -1,4 +1,4 @@
-"""A YAML file with its variables filled in, and the line on which each value stands."""
+"""Reads a YAML file, fills in its variables, and remembers the line of each value."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from proxy.chat.errors import ConfigError
 
 _MAX_BYTES = 2**20
 _MAX_NODES = 50_000
-"""Nodes of a file with all its aliases followed: a bomb of aliases stops here."""
+"""The most nodes of a file, aliases expanded: stops a file whose nested aliases would fill the memory."""
 
 _VARIABLE = re.compile(
     r"\$\$|\$\{(?:(?P<file>file:)(?P<path>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
@@ -25,15 +25,16 @@ Place = tuple[str | int, ...]
 
 
 def hash_of(content: bytes) -> str:
-    """What a file's content is known by; to be shown to nobody where the file may hold a secret."""
+    """Return the hash of a file's content. Show it to nobody if the file may hold a secret."""
     return hashlib.sha256(content).hexdigest()
 
 
 def with_item(text: str, name: str, item: str) -> str:
-    """The text of a file, with one more item in its list of this name. Comments and all else stay as they are.
+    """Return the text of a file with one more item in its list of this name. Everything else stays, comments
+    included.
 
-    The item is the lines of a mapping in a block list: `- name: ann`. Whoever writes the result reads it first: where
-    the file has an unusual form, it may be none.
+    The item is the lines of a mapping in a block list: `- name: ann`. Parse the result before you write it: in a
+    file of an unusual form it may be invalid.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     listed = None if root is None else next((value for key, value in root.value if key.value == name), None)
@@ -48,12 +49,12 @@ def with_item(text: str, name: str, item: str) -> str:
 
 
 class Document:
-    """The data of a YAML file, and the line on which each value stands."""
+    """The data of a YAML file, and the line of each value."""
 
     def __init__(
         self, path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str] | None = None
     ) -> None:
-        """In `files` each other file that is read is noted, with its hash, also when this raises."""
+        """`files` gets each further file that is read, with its hash, also if this raises."""
         self.path = path
         self.lines: dict[Place, int] = {}
         self._files = {} if files is None else files
@@ -73,14 +74,14 @@ class Document:
             raise ConfigError(f"{path}: nested too deeply; does an alias stand inside itself?") from None
 
     def text_of(self, path: Path) -> str:
-        """The text of another file that this one refers to, which is noted. Raises `OSError`, `UnicodeDecodeError`."""
+        """Return the text of a file that this one refers to, and record it. Raise `OSError` or `UnicodeDecodeError`."""
         self._files[path] = ""
         content = path.read_bytes()
         self._files[path] = hash_of(content)
         return content.decode()
 
     def error(self, place: Place, message: str) -> ConfigError:
-        """An error at the nearest place that the file has a line for."""
+        """Return an error with the nearest line of the file."""
         found = next((place[:n] for n in range(len(place), -1, -1) if place[:n] in self.lines), None)
         line = f":{self.lines[found]}" if found is not None else ""
         name = ".".join(str(part) for part in place)

@@ -8,7 +8,7 @@ from proxy.config.fields import Base, HttpUrl, Key, Seconds
 
 
 class SentenceTransformersEmbedding(Base):
-    """A model in this process: `pip install 'penstock[semantic]'`. It takes some 500 MB, once anything asks for it."""
+    """A model in this process: `pip install 'penstock[semantic]'`. It takes some 500 MB, and is loaded when needed."""
 
     kind: Literal["sentence-transformers"]
 
@@ -20,13 +20,13 @@ class SentenceTransformersEmbedding(Base):
     same vectors to 0.0001), else float32."""
 
     threads: int = Field(default=1, ge=1)
-    """Threads of one computation. More than one makes it slower on a machine that has other work."""
+    """Threads of one computation. More than one is slower on a machine with other work."""
 
     batch: int = Field(default=8, ge=1, le=256)
     """The most texts that are worked on at once; a query waits for those under way."""
 
     memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory: 64 are those of some 60,000 short texts. All of them are where `vectors` says."""
+    """MiB of vectors in memory: 64 hold some 60,000 short texts. All vectors are kept where `vectors` says."""
 
 
 class OpenAIEmbedding(Base):
@@ -41,10 +41,10 @@ class OpenAIEmbedding(Base):
     """The address up to and including `/v1`."""
 
     api_key: Key = None
-    """The key to use, if it wants one."""
+    """The key to use, if the server needs one."""
 
     longest: int = Field(default=8000, ge=100, le=16_000)
-    """Characters of a text that are sent; the rest is cut off. A model that takes 512 tokens wants some 1,200."""
+    """Characters of a text that are sent; the rest is cut off. For a model that takes 512 tokens set some 1,200."""
 
     batch: int = Field(default=32, ge=1, le=2048)
     """The most texts in one request."""
@@ -53,11 +53,11 @@ class OpenAIEmbedding(Base):
     """Seconds for a request."""
 
     memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory. All of them are where `vectors` says."""
+    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
 
 
 class NoEmbedding(Base):
-    """Nothing is embedded: whatever ranks texts goes by their words."""
+    """No embedding: texts are ranked by their words."""
 
     kind: Literal["none"]
 

@@ -1,4 +1,4 @@
-"""What settings are made of: their common base, and the types of fields that several of them have."""
+"""The common base of all settings, and types of fields that several of them use."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ def _none_if_empty(value: Any) -> Any:
 
 
 Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
-"""A secret; an empty one, as an unset variable with an empty default gives it, is none."""
+"""A secret. An empty one, from an unset variable with an empty default, is None."""
 
 Globs = Annotated[
     tuple[str, ...],
@@ -35,6 +35,6 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class Base(BaseModel):
-    """What all settings have in common."""
+    """The base of all settings."""
 
     model_config = SETTINGS

@@ -13,8 +13,8 @@ class EmbeddedVectors(Base):
     kind: Literal["embedded"]
 
     directory: str | None = None
-    """The directory, on a local disk; without one it is `vectors` in the directory of `state`, and with `state` in
-    memory so are the vectors."""
+    """The directory, on a local disk. By default `vectors` in the directory of `state`; with `state` in memory, the
+    vectors are in memory too."""
 
     max_points: int = Field(default=200_000, ge=100)
     """The most texts whose vectors are kept, about 1 KB each. What was used longest ago leaves."""
@@ -23,7 +23,8 @@ class EmbeddedVectors(Base):
     """The most texts of one client key, or of one user's memories."""
 
     timeout: Seconds = 2.0
-    """Seconds for one call, and to wait for another worker that writes; after that it is left alone for a while."""
+    """Seconds for one call, waiting for another worker's write included. After a timeout the index is not used for a
+    while."""
 
     ttl: Seconds = 30 * 86400.0
     """Seconds for which vectors stay after their last use."""
@@ -38,13 +39,13 @@ class QdrantVectors(Base):
     """Its address: `http://qdrant:6333`."""
 
     api_key: Key = None
-    """The key, if it wants one."""
+    """The key, if the server needs one."""
 
     prefix: str = Field(default="penstock", pattern=r"^[A-Za-z0-9_]+$", max_length=40)
-    """What the names of its collections begin with."""
+    """The prefix of the names of its collections."""
 
     timeout: Seconds = 1.0
-    """Seconds for one call; after that it is left alone for a while."""
+    """Seconds for one call. After a timeout the server is not asked for a while."""
 
     max_points: int = Field(default=2_000_000, ge=100)
     """The most vectors in one collection. What was used longest ago leaves."""

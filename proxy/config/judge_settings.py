@@ -11,7 +11,7 @@ class JudgeSettings(Base):
     """A model in this process that tells whether one text contradicts another: `pip install 'penstock[semantic]'`."""
 
     kind: Literal["cross-encoder"] = "cross-encoder"
-    """The kind of a judge that names none."""
+    """The default kind."""
 
     model: str = Field(min_length=1)
     """A directory with a cross-encoder for natural-language inference, one of whose labels is `contradiction`. None
@@ -22,7 +22,7 @@ class JudgeSettings(Base):
 
 
 class UpstreamJudgeSettings(Base):
-    """A small chat model of an upstream, which answers with one of a few words. Both texts are sent to it."""
+    """A small chat model of an upstream, which answers with one word. Both texts are sent to it."""
 
     kind: Literal["upstream"]
 
@@ -31,10 +31,10 @@ class UpstreamJudgeSettings(Base):
     any other upstream needs a key of its own."""
 
     max_tokens: int = Field(default=16, ge=1)
-    """The most tokens of an answer. One word is asked for; a model that thinks aloud before it needs more."""
+    """The most tokens of an answer. One word is asked for; a model that reasons first needs more."""
 
     temperature: float = Field(default=0.0, ge=0, le=2)
-    """How freely it answers."""
+    """The temperature."""
 
     timeout: Seconds = 10.0
     """Seconds for one call. Requests wait for as long as their step says, and no longer."""

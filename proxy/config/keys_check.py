@@ -1,4 +1,4 @@
-"""What must hold of keys and upstreams where clients have keys of Penstock."""
+"""Checks of keys and upstreams for `auth: {kind: keys}`."""
 
 from collections.abc import Iterable
 
@@ -16,14 +16,14 @@ def check_keys(
     keys: Iterable[KeySettings],
     before: Iterable[KeySettings] = (),
 ) -> None:
-    """Every key has a name and a hash of its own, and chains that there are. Raises `ConfigError`."""
+    """Check that names and hashes of keys are unique, and that their chains exist. Raise `ConfigError`."""
     names, hashes = {key.name for key in before}, {key.hash for key in before}
     for index, key in enumerate(keys):
         here = (*place, index)
         if key.name in names:
             raise document.error((*here, "name"), f"another key is called {key.name!r} already")
         if key.hash in hashes:
-            raise document.error((*here, "hash"), "another key has this hash: each needs a key of its own")
+            raise document.error((*here, "hash"), "another key has this hash: make a new key for each client")
         names.add(key.name)
         hashes.add(key.hash)
         unknown = [name for name in key.chains or () if name not in settings.chains and name != BYPASS]
@@ -33,11 +33,12 @@ def check_keys(
 
 
 def check_upstreams(document: Document, settings: Settings) -> None:
-    """Every upstream has a key of its own or wants none: clients have none for it. Raises `ConfigError`."""
+    """Check that every upstream has its own key or needs none, because clients have none for it. Raise
+    `ConfigError`."""
     for name, upstream in settings.upstreams.items():
         if not _has_its_own(upstream):
-            told = "`auth` gives clients keys of Penstock, which no upstream gets: set api_key"
-            more = ", or `keyless: true` for a server that wants none" if isinstance(upstream, OpenAIUpstream) else ""
+            told = "with `auth: {kind: keys}` clients have no key for this upstream: set api_key"
+            more = ", or `keyless: true` for a server that needs none" if isinstance(upstream, OpenAIUpstream) else ""
             raise document.error(("upstreams", name), told + more)
 
 

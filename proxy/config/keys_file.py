@@ -1,4 +1,4 @@
-"""A file of keys that gets one more entry."""
+"""Adds an entry to a file of keys."""
 
 import fcntl
 import os
@@ -13,11 +13,10 @@ from proxy.config.load import keys_of, unreadable
 
 
 def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) -> bool:
-    """Add the entry of a new key. Returns whether it did: not where `if_missing` is set and the name is there already.
+    """Add the entry of a new key. Return False if `if_missing` is set and the name exists, else True.
 
-    The file is made with mode 0600 if it is not there. Else all that it says stays, with its mode and owner. Readers
-    see the old file or the new one, and of two writers the second waits. Raises `ConfigError`, and then the file is
-    as it was.
+    A new file gets mode 0600. An existing one keeps its content, mode and owner. Readers see the old file or the new
+    one, and a second writer waits. Raise `ConfigError`, and leave the file as it was.
     """
     target = path.resolve()  # a link stays one
     with _alone_in(target.parent):
@@ -39,7 +38,7 @@ def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) ->
 
 
 def _with_entry(listed: Document, text: str, entry: str) -> str:
-    """The text with the entry, read again: what is there must stay, whatever form the file has."""
+    """Return the text with the entry. Parse it to make sure that the present entries stay, whatever the file's form."""
     made = with_item(text, "keys", entry)
     before = keys_of(listed)
     try:
@@ -47,15 +46,14 @@ def _with_entry(listed: Document, text: str, entry: str) -> str:
     except ConfigError:
         after = ()
     if len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
-        raise ConfigError(
-            f"{listed.path}: its form is too unusual to add to; write `keys:`, and below it an entry a line"
-        )
+        told = "cannot add to a file of this form; write `keys:` and below it a list with one entry per item"
+        raise ConfigError(f"{listed.path}: {told}")
     return made
 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """One process at a time; also where the folder is read-only."""
+    """Lock for one process at a time; works in a read-only folder too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -65,7 +63,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Put a text in the place of a file at once, with the file's mode and owner."""
+    """Replace a file's text atomically, and keep its mode and owner."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # with mode 0600
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:

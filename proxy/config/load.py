@@ -1,4 +1,4 @@
-"""From `config.yaml` to `Settings`: strict checks, and errors that name file, line and what would be right."""
+"""Loads `config.yaml` into `Settings`: strict checks, and errors that name file, line and the right form."""
 
 import difflib
 import hashlib
@@ -27,26 +27,26 @@ from proxy.policy import Guard, Policy
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration that holds, and where it came from."""
+    """A valid configuration, and its origin."""
 
     settings: Settings
     path: Path
     version: str
-    """A hash of the text of the file and of those that it refers to: the same ones have the same version everywhere."""
+    """A hash of the file's text and of the files that it names. Equal files have equal versions on all replicas."""
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
-    """The files that it was read from, and the hash of what stood in each; empty for one that could not be read."""
+    """The files that were read, with the hash of each; empty for one that could not be read."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Where its variables were looked up."""
+    """The environment of its variables."""
     warnings: tuple[str, ...] = ()
-    """What holds and is probably not meant: a line each."""
+    """Warnings: settings that are valid but probably a mistake."""
 
     def again(self) -> "Config":
-        """The same file as it is now. Raises `ConfigError`."""
+        """Load the same file as it is now. Raise `ConfigError`."""
         return load(self.path, self.environment)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Read, substitute and check a configuration file. Raises `ConfigError`."""
+    """Read a configuration file, fill in its variables and check it. Raise `ConfigError`."""
     files = {path: ""}
     try:
         content = path.read_bytes()
@@ -61,7 +61,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
 
 
 def hashes(paths: Iterable[Path]) -> dict[Path, str]:
-    """What stands in files now, as in `Config.files`. It reads them all: not for the event loop."""
+    """Return the present hashes of files, as in `Config.files`. It reads them all, so do not call it on the event
+    loop."""
     found = {}
     for path in paths:
         try:
@@ -72,7 +73,7 @@ def hashes(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
-    """What is told of a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
     return ConfigError(f"{path}: cannot be read: {reason}")
 
@@ -95,7 +96,7 @@ def _with_keys(
     note: Callable[[bytes], None],
     environment: Mapping[str, str],
 ) -> Settings:
-    """The settings with the keys of the file that they name; `note` gets its text."""
+    """Return the settings with the keys of the file that they name; `note` gets its text."""
     check_keys(document, ("auth", "keys"), settings, auth.keys)
     check_upstreams(document, settings)
     if auth.file is None:
@@ -114,7 +115,7 @@ def _with_keys(
 
 
 def keys_of(listed: Document) -> tuple[KeySettings, ...]:
-    """The keys of a file of keys. Raises `ConfigError`."""
+    """Return the keys of a file of keys. Raise `ConfigError`."""
     try:
         return KeysFile.model_validate(listed.data).keys
     except ValidationError as error:
@@ -122,7 +123,7 @@ def keys_of(listed: Document) -> tuple[KeySettings, ...]:
 
 
 def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
-    """Add the files that policies' settings name; `note` gets what stands in them."""
+    """Record the files that policies' settings name; `note` gets their content."""
     for path in [path for steps in settings.chains.values() for _, policy in steps for path in policy.files]:
         if path not in files:
             try:
@@ -134,16 +135,16 @@ def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callabl
 
 
 def policy_names() -> list[str]:
-    """The names of the policies that come with Penstock."""
+    """Return the names of the policies that come with Penstock."""
     package = importlib.import_module("policies")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
 def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
-    """The policy of a name. Raises `LookupError`.
+    """Return the policy class of a name. Raise `LookupError`.
 
-    A name without a dot is a file in `policies/`. One with a dot is an entry point of an installed package (group
-    `penstock.policies`) or the path of a module. A module that is not installed is looked for in `folder`.
+    A name without a dot is a module in `policies/`. One with a dot is an entry point of an installed package (group
+    `penstock.policies`) or the path of a module, also of one in `folder`.
     """
     known = policy_names()
     if name in known:
@@ -179,14 +180,14 @@ def _imported(name: str, folder: Path | None) -> ModuleType:
 
 
 def _beside(name: str) -> list[str]:
-    """The modules beside one that is not there."""
+    """Return the modules beside a missing one."""
     package = name.rpartition(".")[0]
     path = getattr(sys.modules.get(package), "__path__", ())
     return [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
 
 
 def _only_policy(name: str, module: ModuleType) -> type[Policy]:
-    """The policy class that a module defines."""
+    """Return the policy class that a module defines."""
     found = [
         value
         for value in vars(module).values()
@@ -245,7 +246,7 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
 
 
 def _located(document: Document, place: Place, error: ValidationError, kind: Any) -> ConfigError:
-    """The first thing wrong, at its line, with what would be right."""
+    """Return the error for the first mistake, with its line and the right form."""
     # of a misspelt key that is needed, the one that is there helps more than the one that is missing
     found = sorted(error.errors(include_url=False, include_input=False), key=lambda e: e["type"] != "extra_forbidden")
     first = found[0]
@@ -268,7 +269,7 @@ def _located(document: Document, place: Place, error: ValidationError, kind: Any
 
 
 def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
-    """The keys that are known where an unknown one stands."""
+    """Return the known keys at the place of an unknown one."""
     schema = kind.model_json_schema()
     node = schema
     for part in list(loc)[:-1]:

@@ -29,57 +29,59 @@ class Server(Base):
     """The largest request body, in MiB. Larger ones get a 413 while they are read."""
 
     max_messages: int = Field(default=10_000, ge=1)
-    """The most messages of a request for a chain; also the most tools, and the most parts and calls of all its messages
-    together. With more it gets a 400: to read them would hold up all others. Without a chain nothing is read."""
+    """The most messages of a request for a chain; also the most tools, and the most parts and calls in all. With
+    more it gets a 400, because reading it would delay all others. Without a chain nothing is read."""
 
     chain_deadline: Seconds = 5.0
     """Seconds that all steps of a chain may take together."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
-    """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. It
-    also remembers 2,000 counts of tokens for each of them, some 0.4 MiB. With less, work is done again more often."""
+    """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. For
+    each MiB it also remembers 2,000 counts of tokens, some 0.4 MiB. With less, work is done again more often."""
 
     keep_alive: Seconds = 75.0
-    """Seconds for which an idle client connection stays open; longer than a load balancer's idle time."""
+    """Seconds for which an idle client connection stays open. Set it longer than a load balancer's idle time."""
 
     drain_delay: float = Field(default=0.0, ge=0)
-    """Seconds from SIGTERM, when `/readyz` says 503, until no new connection is taken: for load balancers to notice."""
+    """Seconds after SIGTERM during which new connections are still taken, so that load balancers can notice the 503
+    of `/readyz`."""
 
     drain: Seconds = 30.0
-    """Seconds that requests under way may then take to finish. What is left is cut, with an error as its last event."""
+    """Seconds that requests under way then have to finish. What is left is cut, with an error as its last event."""
 
     watch: bool = True
-    """Whether a change of this file, or of a file that it refers to, is taken over while Penstock runs. Without it
-    that takes SIGHUP or `POST /admin/reload`."""
+    """Whether Penstock reloads this file, and the files that it names, when they change. Otherwise it reloads on
+    SIGHUP or `POST /admin/reload`."""
 
     warm: bool = False
-    """Whether each chain runs once over a made-up conversation before `/readyz` says ready, so that the first requests
-    find code, tables and the embedding model loaded. It takes a second or two, with an embedding model some ten."""
+    """Whether each chain runs once over a made-up conversation before `/readyz` says ready. Code, tables and the
+    embedding model are then loaded before the first request. It takes a second or two, with an embedding model some
+    ten."""
 
     stuck_after: Seconds = 60.0
-    """Seconds after which a worker thread that is still busy with one job counts as stuck. Then `/healthz` says 503, so
-    that an orchestrator starts the process anew: what waits for this thread would wait for ever."""
+    """Seconds after which a worker thread that is busy with one job counts as stuck. `/healthz` is then a 503, so
+    that an orchestrator restarts the process: what waits for this thread would wait for ever."""
 
     hosts: Globs | tuple[()] = ()
-    """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where no key of Penstock is
-    asked for, a `Host` with a dot that is neither an address nor one of them is a 403: a web page may be behind it."""
+    """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where clients need no key of
+    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403: a web page may be behind it."""
 
     cors_origins: Globs | tuple[()] = ()
-    """Globs of the origins whose web pages may ask under `/v1`, such as `https://chat.example.com` or `app://*`; `*` is
-    any. By default none may, and what an upstream says of it is not relayed."""
+    """Globs of the origins whose web pages may send requests under `/v1`, such as `https://chat.example.com` or
+    `app://*`; `*` is any. By default none may. An upstream's own CORS headers are not relayed."""
 
     admin_port: int | None = Field(default=None, ge=0, le=65535)
-    """A port of its own for `/metrics`, `/admin` and `/ui`, which then are not on the main one; 0 takes a free one."""
+    """A separate port for `/metrics`, `/admin` and `/ui`, which are then not on the main one; 0 takes a free one."""
 
     admin_host: str | None = None
     """The address of that port; `host`, if not given."""
 
     admin_key: Key = None
-    """The bearer token for `/admin`, and for `/metrics` where that is on `port`. Without one `/admin` and `/ui` are on
-    `admin_port` only, and open there; so is `/metrics` where clients have keys of Penstock."""
+    """The bearer token for `/admin`, and for `/metrics` on `port`. Without it, `/admin` and `/ui` are on
+    `admin_port` only, and open there; so is `/metrics` if clients have keys of Penstock."""
 
     may_bypass: bool = True
-    """Whether the header `x-penstock-bypass: true` skips the chain, but for its guards; otherwise it is a 400."""
+    """Whether the header `x-penstock-bypass: true` skips the chain, except its guards; otherwise it is a 400."""
 
     may_choose_chain: bool = True
     """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""
@@ -93,7 +95,7 @@ _CREDENTIAL = re.compile(r"key|token|secret|credential|password")
 
 
 class EchoUpstream(Base):
-    """Answers by itself with a report of what reached it. Needs nothing; for demos and tests."""
+    """Answers by itself with a report of what reached it; for demos and tests."""
 
     kind: Literal["echo"]
 
@@ -110,7 +112,7 @@ class OpenAIUpstream(Connected):
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
 
     keyless: bool = False
-    """The server wants no key: it gets none, not even the client's."""
+    """Whether the server needs no key: it gets none, not even the client's."""
 
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Headers to add to each request."""
@@ -124,7 +126,8 @@ class OpenAIUpstream(Connected):
 
 
 class OllamaUpstream(Connected, Translated):
-    """An Ollama server, through its native API: the other one ignores `num_ctx` and cuts prompts silently."""
+    """An Ollama server, through its native API, because its OpenAI-compatible one ignores `num_ctx` and cuts prompts
+    silently."""
 
     kind: Literal["ollama"]
 
@@ -132,7 +135,7 @@ class OllamaUpstream(Connected, Translated):
     """The address, without `/v1` or `/api`."""
 
     api_key: Key = None
-    """A bearer token, where the server stands behind something that wants one."""
+    """A bearer token, if a proxy in front of the server needs one."""
 
     keep_alive: str | int | None = None
     """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
@@ -162,17 +165,17 @@ class ForeignUpstream(Guarded, Translated):
     """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
 
     base_url: HttpUrl | None = None
-    """Another address than the provider's own, without `/v1`."""
+    """The address, without `/v1`; by default the provider's own."""
 
     options: dict[str, SecretStr] = Field(default_factory=dict)
-    """Further arguments of the provider, such as `aws_region_name` or `vertex_project`."""
+    """Further arguments for the provider, such as `aws_region_name` or `vertex_project`."""
 
     timeout: Seconds = 600.0
     """Seconds for a whole answer."""
 
     @property
     def has_own_key(self) -> bool:
-        """Whether requests go out with a key or an account of the operator's, and never with the client's key."""
+        """Return whether requests go out with the operator's key or account, and never with the client's key."""
         own = self.api_key is not None or self.provider in _SELF_SIGNED
         return own or any(_CREDENTIAL.search(key) for key in self.options)
 
@@ -192,7 +195,7 @@ class PricesSettings(Base):
     """For a million tokens of answer."""
 
     above: int = Field(default=0, ge=0)
-    """The tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for no such step."""
+    """The tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for one price."""
 
     input_above: float = Field(default=0.0, ge=0)
     """For a million tokens of such a prompt."""
@@ -224,7 +227,7 @@ class CacheSettings(Base):
 
 
 class ModelSettings(Base):
-    """Which upstream and chain a model gets, and what Penstock cannot know about it by itself."""
+    """The upstream and chain of a model, and what Penstock cannot know about it by itself."""
 
     match: Globs
     """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
@@ -233,7 +236,7 @@ class ModelSettings(Base):
     """A name from `upstreams`."""
 
     model: str | None = None
-    """The upstream's name for the model, where it differs from the client's."""
+    """The upstream's name for the model, if it differs from the client's."""
 
     chain: str = "default"
     """A name from `chains`."""
@@ -245,27 +248,27 @@ class ModelSettings(Base):
     """The most tokens that an answer may have."""
 
     reserve: int | None = Field(default=None, ge=0)
-    """Tokens kept free for the answer where the client does not say how many it wants."""
+    """Tokens kept free for the answer if the client does not limit it."""
 
     tokenizer: str | None = None
     """How to count: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
 
     factor: float | None = Field(default=None, gt=0)
-    """Tokens of this model per token of `tokenizer`, where that is another model's."""
+    """Tokens of this model per token of `tokenizer`, if that is another model's."""
 
     num_ctx: int | None = Field(default=None, gt=0)
-    """Ollama only: the context size that the model is run with. Fixed, because changing it reloads the model."""
+    """Ollama only: the context size of the model. It is fixed, because a change would load the model anew."""
 
     fallbacks: tuple[str, ...] = ()
-    """Models, by names that `models` routes, that are asked in this order where this one's upstream fails before it has
-    begun to answer: it cannot be reached, is late, is left alone by its breaker, or answers 429 or from 500 on."""
+    """Models to ask instead, in this order, by names that `models` routes. They are asked if this model's upstream
+    fails before its answer begins: no connection, a timeout, an open breaker, a 429, or a status from 500 on."""
 
     larger: str | None = None
-    """The model, by a name that `models` routes, that gets a request which does not fit this one's window."""
+    """The model to ask if a request does not fit this one's window, by a name that `models` routes."""
 
     binds_reasoning: bool | None = None
-    """Whether the provider binds signed reasoning to what stood before it, so that nothing there may change any more.
-    Where this is not given, every model counts as such that is not known to be older."""
+    """Whether the provider binds signed reasoning to everything before it, so that nothing there may change. By
+    default true for every model that is not known to be older."""
 
     prices: PricesSettings | None = None
     """What tokens cost."""
@@ -275,7 +278,7 @@ class ModelSettings(Base):
 
 
 class TelemetrySettings(Base):
-    """Where traces go. Metrics are always on `/metrics`, without any prompt text."""
+    """Traces and logs. Metrics are always on `/metrics`. None contains prompt text."""
 
     endpoint: HttpUrl | None = None
     """The OTLP endpoint; `OTEL_EXPORTER_OTLP_ENDPOINT` counts too. Without either there are no traces."""
@@ -290,21 +293,21 @@ class TelemetrySettings(Base):
     """The service's name in traces."""
 
     sample: float = Field(default=1.0, ge=0, le=1)
-    """The share of requests that are traced where the caller has not decided."""
+    """The share of requests that are traced, where the caller has not decided."""
 
     warn_at: float = Field(default=0.7, gt=0, le=1)
-    """The share of the usable window from which on a prompt, as it is sent, is told of: a line in the log, an event of
-    the span, and a count in `penstock_context_warnings_total`."""
+    """The share of the usable window from which a prompt is reported when it is sent: in the log, as an event of the
+    span, and in `penstock_context_warnings_total`."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe log line that is written."""
+    """The lowest level of log lines that are written."""
 
     log_format: Literal["json", "text"] = "json"
     """One JSON object a line, or text for people."""
 
 
 class WriterSettings(Base):
-    """The small model that writes summaries in the background, where a step asks for them."""
+    """The small model that writes summaries in the background, for steps that use it."""
 
     model: str
     """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
@@ -314,7 +317,7 @@ class WriterSettings(Base):
     """The most tokens of a summary."""
 
     temperature: float = Field(default=0.0, ge=0, le=2)
-    """How freely it writes; 0 is best for facts."""
+    """The temperature; 0 is best for facts."""
 
     timeout: Seconds = 60.0
     """Seconds for one call. A long conversation takes several."""
@@ -334,10 +337,10 @@ class Settings(Base):
     """How Penstock listens."""
 
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1)
-    """Where requests go, by a name of your choice."""
+    """The servers and providers that requests go to, by names of your choice."""
 
     default_upstream: str | None = None
-    """The upstream of paths under `/v1` that name no model; the first one, if not given."""
+    """The upstream for paths under `/v1` that name no model; by default the first one."""
 
     models: tuple[ModelSettings, ...] = Field(min_length=1)
     """Which upstream and chain serve which model. The first entry that matches wins."""
@@ -358,13 +361,13 @@ class Settings(Base):
     """The small model that writes summaries. Without it they are extracts."""
 
     embedding: EmbeddingSettings = SentenceTransformersEmbedding(kind="sentence-transformers")
-    """How texts are compared by meaning, where a policy does. Nothing is loaded before."""
+    """How texts are compared by meaning. Nothing is loaded unless a policy does so."""
 
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
     """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
 
     judge: Judge | None = None
-    """A model that judges what rules cannot, where `check_facts` or `resolve_clashes` asks for it."""
+    """A model that judges what rules cannot, for `check_facts` and `resolve_clashes`."""
 
     memories: MemoriesSettings = MemoriesSettings()
     """What applications remember about their users."""

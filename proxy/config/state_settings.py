@@ -44,13 +44,13 @@ class OrText:
 
 
 class StateSettings(Base):
-    """What stays between requests: the originals of what left the context."""
+    """Where originals, decisions, memories and counts are kept between requests."""
 
     kind: Literal["disk", "memory"] = "disk"
-    """`disk`: a directory that all workers of one machine share. `memory`: gone with the process, for one worker."""
+    """`disk`: a directory that all workers of one machine share. `memory`: for one worker, lost with the process."""
 
     directory: str = "state"
-    """The directory, on a local disk; made when first needed, and closed to other users (0700)."""
+    """The directory, on a local disk. It is created when needed, and closed to other users (0700)."""
 
     max_mib: int = Field(default=1024, ge=8)
     """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 2 minutes."""
@@ -71,16 +71,16 @@ class RedisStateSettings(Base):
     """`redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`, `rediss://` for TLS, or `unix://[:PASSWORD@]/PATH`."""
 
     password: Key = None
-    """The password, where it is not in the address; there it would have to be percent-encoded."""
+    """The password, if it is not in the address, where it would have to be percent-encoded."""
 
     ca_file: str | None = None
     """The certificates to check a `rediss://` server by, in PEM; the system's if not given."""
 
     prefix: str = Field(default="penstock", pattern=r"^[\w.{}-]{1,64}$")
-    """What every key on the server starts with. Those who share it behave as one."""
+    """The prefix of every key on the server. Processes with the same prefix share their state."""
 
     timeout: Seconds = 0.5
-    """Seconds that one call may take, with connecting. Then the request goes on without."""
+    """Seconds that one call may take, connecting included. Then the request goes on without it."""
 
     connections: int = Field(default=32, ge=1, le=1000)
     """The most connections of one worker."""

@@ -1,4 +1,4 @@
-"""What the settings of all upstreams that can fail have in common."""
+"""Common settings of all upstreams that can fail."""
 
 from pydantic import Field
 
@@ -6,37 +6,37 @@ from proxy.config.fields import Base, Seconds
 
 
 class BreakerSettings(Base):
-    """When an upstream is asked no more for a while, because it fails.
+    """The circuit breaker: stops asking an upstream that fails, for a while.
 
-    A failure is a connection that cannot be made, a time-out, an answer that breaks off, or a status of 502 and above.
-    A 500 is none, because servers give it to requests that they stumble over: one client could close the way for all.
-    A 429 is none either: it is about one key.
+    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 is none: a
+    single bad request may cause it, so one client could block the upstream for all. A 429 is none either: it is
+    about one key.
     """
 
     failures: int = Field(default=5, ge=0)
-    """So many failures, which must be at least half of all answers in that time, open it; 0 never does."""
+    """The number of failures that opens it, if they are at least half of all answers in that time; 0 turns it off."""
 
     within: Seconds = 30.0
-    """Seconds in which they count."""
+    """Seconds within which failures count."""
 
     open_for: Seconds = 10.0
-    """Seconds for which requests get a 503 at once, or go to a fallback; then a single one is let through to see."""
+    """Seconds for which requests get a 503 at once, or go to a fallback. Then a single one tries."""
 
 
 class Guarded(Base):
-    """What keeps an upstream in trouble from becoming everybody's trouble."""
+    """Bounds that keep a slow or failing upstream from affecting the others."""
 
     max_connections: int = Field(default=1000, ge=1)
-    """The most requests under way at once in this process; each has a connection of its own until its answer ends."""
+    """The most requests under way in this process; each has its own connection until its answer ends."""
 
     max_waiting: int = Field(default=100, ge=0)
-    """The most requests that wait for one of these to end. Further ones get a 503 at once, or go to a fallback."""
+    """The most requests that wait for a free connection. Further ones get a 503 at once, or go to a fallback."""
 
     max_wait: Seconds = 2.0
-    """Seconds that a request waits, before it gets the same."""
+    """Seconds that a request waits for a free connection; then it gets a 503, or goes to a fallback."""
 
     breaker: BreakerSettings = BreakerSettings()
-    """When it is left alone for a while."""
+    """The circuit breaker."""
 
 
 class Translated(Base):
@@ -54,7 +54,7 @@ class Connected(Guarded):
     """Seconds to reach the server."""
 
     idle_timeout: Seconds = 600.0
-    """Seconds without a single byte after which an answer is given up. Loading a large model takes minutes."""
+    """Seconds of silence after which an answer is given up. Loading a large model takes minutes."""
 
     max_answer_mib: float = Field(default=64, gt=0)
-    """The largest answer, in MiB, that is held in memory: one that is not streamed. A larger one is a 502."""
+    """The largest answer in MiB that is not streamed. A larger one is a 502."""

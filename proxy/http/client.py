@@ -26,10 +26,11 @@ _NOT_RELAYED = {
     b"transfer-encoding",
     b"upgrade",
 }
-"""Response headers that concern one connection (RFC 9110 §7.6.1), carry state, or are set anew for the client."""
+"""Response headers that are not relayed: they concern one connection (RFC 9110 §7.6.1), carry state, or are set
+anew."""
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
-"""What aiohttp would add by itself; the client's own headers, or their absence, travel on instead."""
+"""Headers that aiohttp would add by itself. Only the client's own headers travel on."""
 
 
 _LARGEST = 64 * 2**20
@@ -37,14 +38,14 @@ _LARGEST = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to connect, and seconds without a byte after which an answer is given up."""
+    """Timeouts in seconds: to connect, and for the silence after which an answer is given up."""
 
     connect: float
     idle: float
 
 
 class Response:
-    """An answer whose head has arrived."""
+    """An answer of which the head has arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str, largest: int = _LARGEST) -> None:
         self._response = response
@@ -55,7 +56,7 @@ class Response:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The response headers to relay, in the upstream's order."""
+        """Return the headers to relay, in the upstream's order."""
         dropped = _NOT_RELAYED
         named = self._response.headers.get("connection")
         if named:
@@ -63,7 +64,8 @@ class Response:
         return [(low, value) for name, value in self._response.raw_headers if (low := name.lower()) not in dropped]
 
     async def read(self) -> bytes:
-        """The whole body; the connection goes back to the pool. Raises `UpstreamFailed` where it is too large."""
+        """Return the whole body; the connection goes back to the pool. Raise `UpstreamFailed` if the body is too
+        large."""
         try:
             declared = self._response.content_length
             if declared is None or declared > self._largest:
@@ -75,7 +77,7 @@ class Response:
             self._response.close()
 
     async def _read_some(self, declared: int) -> bytes:
-        """A body of unknown length, or of one that is too large. What is left of it is never read."""
+        """Return a body of unknown length, or refuse one that is too large without reading the rest."""
         parts: list[bytes] = []
         size = declared
         while size <= self._largest and (part := await self._response.content.readany()):
@@ -89,12 +91,12 @@ class Response:
         return b"".join(parts)
 
     def chunks(self) -> "Chunks":
-        """The body as it arrives."""
+        """Return the body as it arrives."""
         return Chunks(self._response, self._name)
 
 
 class Chunks:
-    """A body as it arrives. Closing it drops the connection, also before the first chunk was asked for."""
+    """A body as it arrives. Closing it drops the connection, also if no chunk was read."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self.broken = False
@@ -103,7 +105,7 @@ class Chunks:
         self._arriving = self._read(response, name)
 
     def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """The chunks. Raises `UpstreamFailed` or `UpstreamTimeout` where the answer breaks off."""
+        """Yield the chunks. Raise `UpstreamFailed` or `UpstreamTimeout` if the answer breaks off."""
         return self._arriving
 
     async def aclose(self) -> None:
@@ -124,12 +126,11 @@ class Chunks:
 
 
 class Transport:
-    """A connection pool. Follows no redirect, keeps no cookie, reads no proxy setting, decodes nothing."""
+    """A connection pool. It follows no redirect, keeps no cookie, reads no proxy setting, and decodes nothing."""
 
     def __init__(self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST) -> None:
-        """`name` is how errors call the server: its address is no business of a client's.
-
-        `largest` is the size in bytes of the largest answer that is read as a whole.
+        """`name` stands for the server in errors, because clients must not learn its address. `largest` is the size
+        in bytes of the largest answer that is read whole.
         """
         self._name = name
         self._largest = largest
@@ -137,10 +138,10 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
-        """Send a request and wait for the head of its answer.
+        """Send a request and wait for the head of its answer. Cancelling it closes the connection.
 
-        A connection that could not be made, or that the server closed without a byte of answer, is tried once more.
-        Raises `UpstreamFailed` or `UpstreamTimeout`. Cancelling it closes the connection.
+        Try once more if no connection could be made, or if the server closed it without a byte of answer. Raise
+        `UpstreamFailed` or `UpstreamTimeout`.
         """
         for last in (False, True):
             try:
@@ -177,10 +178,8 @@ class Transport:
 
 
 class _Bytes(aiohttp.payload.BytesPayload):
-    """A body handed to the socket in one piece, however large.
-
-    aiohttp warns of that above 1 MiB; the warning costs, the write does not block, because the transport buffers what
-    the socket does not take.
+    """A body that is written to the socket in one piece, whatever its size. aiohttp warns of that above 1 MiB. The
+    write does not block, because the transport buffers; the warning would cost time.
     """
 
     def __init__(self, value: bytes) -> None:
@@ -215,5 +214,5 @@ def _failure(error: Exception, name: str) -> UpstreamFailed:
 
 
 def _invalid(name: str) -> UpstreamFailed:
-    """For an answer that is not HTTP, or whose head has no end."""
+    """Return the error for an answer that is not HTTP, or whose head does not end."""
     return UpstreamFailed(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")

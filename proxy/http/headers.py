@@ -1,4 +1,4 @@
-"""Which headers travel on, in both directions, and what says when to try again."""
+"""Which headers are forwarded, in both directions, and the headers that say when to retry."""
 
 import math
 import re
@@ -32,12 +32,13 @@ _NOT_FORWARDED = _OF_ONE_CONNECTION | {
     "x-real-ip",
     "x-request-id",
 }
-"""Request headers that name this server, carry state, would tell the upstream about the client, or are set anew."""
+"""Request headers that are not forwarded: they name this server, carry state, tell about the client, or are set
+anew."""
 
 _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 
 _NOT_RELAYED = (b"access-control-", b"x-penstock-")
-"""How names of response headers begin that are Penstock's to send: what web pages may read, and its own."""
+"""Prefixes of response headers that only Penstock sends: its own, and those that say what web pages may read."""
 
 CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 """Request headers that hold a secret of the client's."""
@@ -45,19 +46,19 @@ CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "pro
 _IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-"""What may be echoed and logged of a client's own request id."""
+"""The form of a client's request id that is safe to echo and log."""
 
 _process = secrets.token_hex(8)
 _count = count()
-"""Together unique without asking the system for randomness on each request; ids are no secret."""
+"""A random prefix and a counter: unique without a system call per request. Ids are no secret."""
 
 Headers = list[tuple[bytes, bytes]]
 
 
 def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
-    """The client's headers that go to the upstream; its key is among them.
+    """Return the client's headers for the upstream, its key among them.
 
-    The answer is asked for uncompressed, because it is relayed and read as it passes.
+    The answer is requested uncompressed, because it is read while it is relayed.
     """
     dropped = _NOT_FORWARDED
     named = headers.get("connection")
@@ -73,17 +74,17 @@ def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def impersonal(headers: Mapping[str, str]) -> dict[str, str]:
-    """Of the client's headers those that hold no key and no account, for a server that it did not mean."""
+    """Return the client's headers without key and account, for a server that the client did not choose."""
     return {name: headers[name] for name in _IMPERSONAL if name in headers}
 
 
 def without_credentials(headers: Mapping[str, str]) -> dict[str, str]:
-    """The client's headers without its credentials."""
+    """Return the client's headers without its credentials."""
     return {name: value for name, value in headers.items() if name not in CREDENTIALS}
 
 
 def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers:
-    """The headers of an answer: the upstream's, its request id under a name of its own."""
+    """Return the headers of an answer: the upstream's, with its request id as `x-upstream-request-id`."""
     headers = [
         (b"x-upstream-request-id" if name == b"x-request-id" else name, value)
         for name, value in upstream
@@ -96,11 +97,11 @@ def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers
 
 
 def request_id(sent: str | None) -> str:
-    """The client's own request id where it is harmless to echo and log, else a new one."""
+    """Return the client's request id if it is safe to echo and log, else a new one."""
     return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else f"req_{_process}{next(_count):08x}"
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """The headers that tell a client when to try again; at least a moment from now."""
+    """Return the headers that tell a client when to retry, at least a moment from now."""
     milliseconds = max(1, math.ceil(seconds * 1000))
     return {"retry-after": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}

@@ -1,1 +1,1 @@
-"""The server: what is built at start, reloaded, told to operators, and ended."""
+"""The server: start, reload, endpoints for operators, shutdown."""

@@ -1,4 +1,4 @@
-"""What operators ask: the configuration, a reload, recent requests and a page of them, and to forget a tenant."""
+"""Endpoints for operators: configuration, reload, recent requests and a page of them, deletion of a tenant."""
 
 import asyncio
 import hmac
@@ -30,7 +30,7 @@ from proxy.telemetry.metrics import Metrics
 _PAGE = Path(proxy.__file__).parent / "data" / "ui.html"
 _NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
-"""Requests that are listed where nobody says how many."""
+"""Requests in a list without `limit`."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +50,7 @@ class Admin:
         peers.on("reload", self._reload_here)
 
     def routes(self, *, own_port: bool) -> list[BaseRoute]:
-        """Where they are. Unless they have a port of their own, `/admin` and `/ui` are there only with a key."""
+        """Return the routes. On the main port, `/admin` and `/ui` are a 404 without an admin key."""
 
         def admin(path: str, handler: Handler, method: str = "GET", *, keyed: bool = True) -> Route:
             async def guarded(request: Request) -> Response:
@@ -87,7 +87,7 @@ class Admin:
         return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
 
     def _refusal_of_page(self, request: Request) -> Response | None:
-        """Where no key is asked for, only the page that this server shows may ask."""
+        """Refuse web pages other than this server's own, where no key is asked for."""
         try:
             Browsers(self._reloading.settings.server, origins=False).check(request.method, request.headers)
         except BadRequest as error:
@@ -95,9 +95,10 @@ class Admin:
         return None
 
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
-        """Where clients are, metrics need the key; without one they are there for all, unless clients have keys.
+        """Serve the metrics. On the clients' port they need the admin key, if there is one or if clients have keys
+        of Penstock.
 
-        With keys they would tell each client the names of the others, and what those use.
+        Otherwise each client could read the names of the other keys, and what those use.
         """
         settings = self._reloading.settings
         is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
@@ -154,7 +155,7 @@ class Admin:
 
 
 def _page_headers(page: bytes) -> dict[str, str]:
-    """Only the page's own script and style run, and it talks to nobody but this server."""
+    """Return headers by which only the page's own script and style run, and it reaches only this server."""
     hashes = {tag: _inline(page, tag) for tag in ("script", "style")}
     policy = (
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; connect-src 'self'; "
@@ -174,7 +175,7 @@ def _inline(page: bytes, tag: str) -> str:
 
 
 def _seconds(date: str) -> float:
-    """A date and time of ISO 8601 in seconds since 1970; 0 for what is none."""
+    """Return an ISO 8601 date and time in seconds since 1970; 0 if it is none."""
     try:
         return datetime.fromisoformat(date).timestamp()
     except (ValueError, OverflowError, OSError):

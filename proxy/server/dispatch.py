@@ -1,4 +1,4 @@
-"""Where a connection goes: to the generation that serves clients, or to what operators ask."""
+"""Sends an exchange to the generation that serves clients, or to the endpoints for operators."""
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,24 +10,25 @@ from proxy.server.reload import Reloading
 
 CHAT = "/v1/chat/completions"
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
-"""How the paths of the API begin; all else is for operators."""
+"""Prefixes of the paths for clients; all others are for operators."""
 
 
 class App:
-    """The whole app: one path goes straight to its endpoint, all else by Starlette's router.
+    """The whole app. Chat goes straight to its endpoint, everything else through Starlette's router.
 
-    The router and its two error handlers take a tenth of the time that a small request spends here.
+    The router and its two error handlers would take a tenth of the time of a small request.
     """
 
     def __init__(self, reloading: Reloading, rest: ASGIApp, operators: ASGIApp, own_port: int | None) -> None:
-        """`operators` has what comes in on `own_port`, if there is one; `rest` what is no client's."""
+        """`operators` serves `own_port`, if there is one; `rest` serves the paths of the main port that are not for
+        clients."""
         self._reloading = reloading
         self._rest = rest
         self._operators = operators
         self._own_port = own_port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection; an exchange of a client with the generation that is current when it begins."""
+        """Serve one exchange. A client's exchange keeps the generation that is current when it begins."""
         if scope["type"] != "http":
             await self._rest(scope, receive, send)
         elif self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
@@ -41,7 +42,7 @@ class App:
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    """The framework's own 404 and 405, with OpenAI's body."""
+    """Answer the framework's own 404 and 405 with OpenAI's error body."""
     if not isinstance(error, HTTPException):
         raise error
     known = {

@@ -1,4 +1,4 @@
-"""What one configuration makes of the app: all that a reload swaps, and who still uses it."""
+"""One generation of the app: all that one configuration builds and a reload swaps, and who still uses it."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -36,11 +36,11 @@ FIXED = (
     "telemetry.service_name",
     "telemetry.sample",
 )
-"""What is settled when the process starts: sockets and their connections, stores, the model of vectors, traces."""
+"""Settings that cannot change while the process runs: sockets, connections, stores, the embedding model, traces."""
 
 
 class Generation:
-    """Serves exchanges with one configuration, and ends when it was replaced and its last exchange is over."""
+    """Serves exchanges with one configuration. It ends when it is replaced and its last exchange is over."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Generation:
         drafts: DraftService | None,
         judge: VerdictService | None = None,
     ) -> None:
-        """`headers` go out with every answer; `drafts` and a `judge` of its own work in the background."""
+        """`headers` go out with every answer. `drafts` and `judge` work in the background."""
         self.config = config
         self.upstreams = upstreams
         self._headers = headers
@@ -64,7 +64,7 @@ class Generation:
         self._unused: asyncio.Event | None = None
 
     def forget(self, tenant: str) -> int:
-        """Forget what its background work has in memory of a tenant; how much that was."""
+        """Drop what background work has in memory of a tenant. Return how much that was."""
         return sum(each.forget(tenant) for each in (self._drafts, self._judge) if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
@@ -78,7 +78,7 @@ class Generation:
                 self._unused.set()
 
     async def ended(self) -> None:
-        """Wait until nothing uses it any more; to be called once it gets no further exchange."""
+        """Wait until the last exchange is over. Call it once the generation gets no new ones."""
         if self._users:
             self._unused = asyncio.Event()
             await self._unused.wait()
@@ -88,31 +88,31 @@ class Generation:
             await self._drafts.drain()
 
     async def aclose(self) -> None:
-        """Drop what it does in the background; its upstreams may be shared and are closed by whoever knows that."""
+        """Cancel the background work. The upstreams may be shared, so the reload closes them."""
         if self._judge is not None:
             await self._judge.aclose()
         if self._drafts is not None:
             await self._drafts.aclose()
 
     def close_connections(self) -> None:
-        """From now on tell each client that its connection ends with its answer."""
+        """From now on send `connection: close` with every answer."""
         if (b"connection", b"close") not in self._headers:
             self._headers.append((b"connection", b"close"))
 
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
-    """The settings of `wanted` that only a restart brings into force."""
+    """Return the names of the settings of `wanted` that only a restart brings into force."""
     return tuple(name for name in _fixed(running, wanted) if _value(running, name) != _value(wanted, name))
 
 
 def in_force(running: Settings, wanted: Settings) -> Settings:
-    """`wanted` with what cannot change while the process runs as it is."""
+    """Return `wanted`, with the settings that cannot change taken from the present configuration."""
     names = [name for name in _fixed(running, wanted) if "." not in name]
     return wanted.model_copy(update={name: getattr(running, name) for name in names})
 
 
 def _fixed(running: Settings, wanted: Settings) -> Iterator[str]:
-    """The names of `FIXED`; a judge is one of them only where it is in this process, or is to be."""
+    """Return the names in `FIXED`, and `judge` if one runs in this process, or is to."""
     in_process = any(isinstance(each.judge, JudgeSettings) for each in (running, wanted))
     return (name for name in FIXED if name != "judge" or in_process)
 

@@ -1,4 +1,4 @@
-"""What orchestrators ask: whether the process lives, and whether it should get requests."""
+"""Probes for orchestrators: is the process alive, and should it get requests?"""
 
 import asyncio
 import logging
@@ -17,18 +17,18 @@ from proxy.state.workers import Peers, Question
 _log = logging.getLogger("penstock.health")
 
 LOOK_EVERY = 10.0
-"""Seconds between two looks at servers that no request may have asked meanwhile."""
+"""Seconds between two checks of services."""
 
 
 _PATIENCE = 1.0
-"""Seconds that other workers have to say whether they are stuck; probes wait for little more."""
+"""Seconds that other workers have to report whether they are stuck; probes wait little longer."""
 
 LONGEST_START = 30.0
-"""Seconds from the start on after which Penstock says that it is ready, whatever is still being loaded."""
+"""Seconds after the start from which Penstock is ready, even if something is still being loaded."""
 
 
 class Starting:
-    """The time from the start until what every request needs is loaded; requests that come earlier wait for that."""
+    """The time from the start until everything is loaded that all requests need; earlier requests wait for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is in seconds."""
@@ -38,11 +38,12 @@ class Starting:
 
     @property
     def is_over(self) -> bool:
-        """Whether orchestrators may send requests. It stays so: a reload loads beside what is served."""
+        """Whether orchestrators may send requests. A reload does not change it, because it loads beside what is
+        served."""
         return self._is_loaded or self._clock() >= self._latest
 
     async def until(self, loaded: Awaitable[object]) -> None:
-        """Over once this is done. Failures end it as well: what cannot be loaded is done without."""
+        """End the start once this is done, also with a failure: Penstock works without what cannot be loaded."""
         try:
             await loaded
         finally:
@@ -50,10 +51,11 @@ class Starting:
 
 
 class Stuck:
-    """Whether a thread, of this worker or of another one of this server, will probably never be done."""
+    """Whether a thread of any worker of this server is busy with one job for so long that it will probably never
+    end."""
 
     def __init__(self, pools: Iterable[Threads], reloading: Reloading, peers: Peers) -> None:
-        """The pools are those in which the work of chains is done: it waits for nothing outside of the process."""
+        """`pools` are those for the work of chains, which waits for nothing outside the process."""
         self._pools = tuple(pools)
         self._reloading = reloading
         self._peers = peers
@@ -61,7 +63,7 @@ class Stuck:
         peers.on("stuck", self._here)
 
     async def anywhere(self) -> bool:
-        """Whether one is. Workers that do not say so at once are left out: they may just have much to do."""
+        """Return whether a worker is stuck. A worker that does not answer at once is left out: it may just be busy."""
         if await self._here():
             return True
         try:
@@ -81,7 +83,7 @@ class Stuck:
 
 
 class Health:
-    """`/healthz` and `/readyz`. Neither asks an upstream or a store, or depends on how many requests there are."""
+    """`/healthz` and `/readyz`. Neither asks an upstream or a store, and neither depends on the load."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class Health:
         stuck: Stuck,
         degraded: Callable[[], Sequence[str]],
     ) -> None:
-        """`degraded` names what does not work right now, though requests go on without it."""
+        """`degraded` returns what does not work right now although requests go on without it."""
         self._reloading = reloading
         self._starting = starting
         self._draining = draining
@@ -117,15 +119,15 @@ class Health:
 
 
 def degraded(services: Mapping[str, object]) -> list[str]:
-    """Of services by name, those that say of themselves that they are: `degraded` is why, or None."""
+    """Return the names and causes of the services that report `degraded`."""
     said = {name: getattr(service, "degraded", None) for name, service in services.items()}
     return [f"{name}: {why}" for name, why in said.items() if why]
 
 
 async def watch(services: Mapping[str, object], tell: Callable[[str, bool], None]) -> None:
-    """Look at those of the services that are elsewhere, and tell of each whether it is degraded, until cancelled.
+    """Check the external services and report whether each is degraded, until cancelled.
 
-    Without this a server that is gone, or was never there, would be noticed with the first request that needs it.
+    Without this, a missing server would be noticed only by the first request that needs it.
     """
     looks = [service.look for service in services.values() if hasattr(service, "look")]
     while True:

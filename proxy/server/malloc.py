@@ -1,9 +1,9 @@
-"""How the C library keeps memory that Python has given back.
+"""Makes glibc return memory that Python has freed.
 
 glibc makes an arena for each thread that allocates, and raises the size from which a block is mapped by itself to that
 of the largest block freed so far: bodies of megabytes then lie in arenas, small objects come to stand behind them, and
-nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew. What is
-free between blocks that are in use, glibc gives back only when it is asked to.
+nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew. glibc
+gives back free memory between used blocks only when it is asked to.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from collections.abc import Mapping
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
 _OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 2)}
-"""By the variable with which an operator may choose another value; such a value stays."""
+"""By the environment variable with which an operator may set another value, which then stays."""
 
 EVERY = 60.0
-"""Seconds between two times that free memory is given back. Each holds up what allocates meanwhile: for 15 to 20 ms
-where a process has 350 MB in arenas, of which 80 are free."""
+"""Seconds between two trims. Each blocks allocations: 15 to 20 ms in a process with 350 MB in arenas, of which 80
+are free."""
 
 
 def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Have few arenas, and blocks of a MiB and more outside of them. Call it before threads are begun.
+    """Limit the number of arenas, and keep blocks of a MiB and more outside them. Call it before threads start.
 
-    Returns the options that were set; none where the C library is not glibc.
+    Return the options that were set; none if the C library is not glibc.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -35,8 +35,7 @@ def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 async def give_back_free_memory(every: float = EVERY) -> None:
-    """Go on giving back the pages in which nothing is in use, every so many seconds. Ends where the C library is not
-    glibc."""
+    """Give back unused pages every so many seconds. Return if the C library is not glibc."""
     library = ctypes.CDLL(None)  # its calls leave the interpreter to others
     if not hasattr(library, "malloc_trim"):
         return

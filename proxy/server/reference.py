@@ -1,4 +1,4 @@
-"""The configuration as JSON Schema, for editors, and as a page of documentation; both made from the classes."""
+"""Makes the JSON Schema of the configuration, for editors, and its documentation, both from the classes."""
 
 import inspect
 import json
@@ -62,7 +62,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
 
 
 def config_schema() -> str:
-    """The JSON Schema (draft 2020-12) of `config.yaml`."""
+    """Return the JSON Schema (draft 2020-12) of `config.yaml`."""
     schema = Settings.model_json_schema()
     steps: dict[str, Any] = {}
     for name in policy_names():
@@ -102,7 +102,7 @@ def _with_variables(node: Any) -> Any:
 
 
 def config_markdown() -> str:
-    """The page `docs/configuration.md`."""
+    """Return the page `docs/configuration.md`."""
     lines = [
         "# Configuration",
         "",

@@ -1,4 +1,4 @@
-"""Run the configured chains before the first request, so that it finds loaded what they need."""
+"""Runs the configured chains before the first request, so that everything they need is loaded."""
 
 from collections.abc import Iterable
 
@@ -17,10 +17,9 @@ _WAIT = 30.0
 async def rehearse(
     chains: Iterable[Steps], tokens: TokenService, once: OnceService, embedding: EmbeddingService | None
 ) -> None:
-    """Run each chain over a made-up conversation with 40 tools that needs a cut; nothing is sent, and nothing kept.
+    """Run each chain over a made-up conversation with 40 tools that needs a cut. Nothing is sent or kept.
 
-    That loads the code, tables and patterns of its steps. An embedding model is loaded, and makes the vectors that the
-    first question behind a cut is compared with.
+    This loads the code, tables and patterns of the steps, the embedding model, and its vectors of small talk.
     """
     request, counter = lifelike(), tokens.bound(profile(), _TENANT)
     window = (await counter.count(request)).total

@@ -1,4 +1,4 @@
-"""The configuration that is in force, and how another takes its place while requests run."""
+"""Holds the configuration in force, and replaces it while requests run."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ from proxy.upstreams.base import Upstream
 Outcome = Literal["applied", "unchanged", "refused"]
 
 EVERY = 2.0
-"""Seconds between two looks at the files. Contents are compared: that sees a ConfigMap's swapped link and works on
-network file systems, where nobody sends events."""
+"""Seconds between two checks of the files. Contents are compared: that notices a ConfigMap's swapped link, and works
+on network file systems, which send no events."""
 
 _SETTLE = 0.2
 """Seconds for which a file must stay as it is: an editor may still be writing it."""
@@ -28,16 +28,16 @@ _SETTLE = 0.2
 _log = logging.getLogger("penstock.config")
 
 Make = Callable[[Config, Mapping[str, Upstream], Settings | None], Generation]
-"""Builds a generation, using again the upstreams of the one before where these settings gave them the same ones."""
+"""Builds a generation. It uses the previous upstreams again whose settings did not change."""
 
 
 class Reloading:
-    """Holds the generation in force, and swaps it."""
+    """Holds the generation in force, and replaces it."""
 
     def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Config], None]) -> None:
-        """`applied` is called with the configuration that is in force from then on."""
+        """`applied` is called with each configuration that comes into force."""
         self.current = make(config, {}, None)
-        """The generation that the next exchange gets."""
+        """The generation for the next exchange."""
         self._running = config.settings
         self._make = make
         self._metrics = metrics
@@ -58,13 +58,13 @@ class Reloading:
         return self.current.config.settings
 
     def close_connections(self) -> None:
-        """From now on tell each client that its connection ends with its answer."""
+        """From now on send `connection: close` with every answer."""
         self._closing = True
         for generation in self._live:
             generation.close_connections()
 
     def brief(self) -> dict[str, Any]:
-        """The state of the configuration for everybody: no text of it."""
+        """Return the state of the configuration for everybody, without its text."""
         told: dict[str, Any] = {"version": self.current.config.version, "since": self._since}
         if self._refused is not None:
             told["refused"] = {name: self._refused[name] for name in ("when", "where")}
@@ -73,14 +73,14 @@ class Reloading:
         return told
 
     def detail(self) -> dict[str, Any]:
-        """The same for operators, with the error of a file that was refused."""
+        """Return the same for operators, with the error of a file that was refused."""
         told = self.brief()
         if self._refused is not None:
             told["refused"] = dict(self._refused)
         return {**told, "generations": len(self._live)}
 
     async def reload(self, cause: str) -> Outcome:
-        """Put into force what the file says now, unless it is wrong. `cause` is for the log."""
+        """Load the file as it is now, and put it into force unless it is wrong. `cause` is for the log."""
         async with self._one_at_a_time:
             try:
                 outcome = await self._reloaded(cause)
@@ -128,7 +128,7 @@ class Reloading:
             "error": path.name + message,
         }
         fields = {"error": self._refused["error"], "version": self.current.config.version}
-        _log.error("configuration refused; the one before stays in force", extra={"fields": fields})
+        _log.error("configuration refused; the previous one stays in force", extra={"fields": fields})
 
     def _retire(self, old: Generation) -> None:
         self._ending.begin(self._ended(old))

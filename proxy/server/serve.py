@@ -1,4 +1,4 @@
-"""Running the server: uvicorn on uvloop and httptools, one process or several."""
+"""Runs the server: uvicorn on uvloop and httptools, in one process or several."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from proxy.config.settings import Server
 
 
 def serve(config: Config, *, host: str | None = None, port: int | None = None, workers: int = 1) -> int:
-    """Serve until a stop signal. Returns the exit code; raises `OSError` where the address cannot be had."""
+    """Serve until a stop signal. Return the exit code; raise `OSError` if the address cannot be bound."""
     from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE
     from proxy.state.workers import WORKERS_VARIABLE
 
@@ -49,7 +49,8 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
 
 
 def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
-    """How uvicorn is run. It writes no access log: Penstock has its own, without prompts and queries."""
+    """Return uvicorn's configuration. uvicorn writes no access log: Penstock's own has no prompts and no query
+    strings."""
     return GuardedConfig(
         limits or LimitsSettings(),
         "proxy.server.app:create",
@@ -70,7 +71,7 @@ def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None =
 
 
 class GuardedConfig(uvicorn.Config):
-    """uvicorn's settings, and what a connection may take."""
+    """uvicorn's configuration, and the limits of a connection."""
 
     def __init__(self, limits: LimitsSettings, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -78,16 +79,16 @@ class GuardedConfig(uvicorn.Config):
 
 
 class Connection(HttpToolsProtocol):
-    """A client's connection. It ends where the client is too slow, or has too much to say before its body.
+    """A client's connection, closed if the client is too slow or sends too many headers; uvicorn bounds neither.
 
-    uvicorn bounds neither. Requests that arrive in one piece, as almost all do, start no timer.
+    Requests that arrive in one piece, as almost all do, start no timer.
     """
 
     def __init__(self, config: uvicorn.Config, *arguments: Any, **options: Any) -> None:
         super().__init__(config, *arguments, **options)
         self._limits = config.limits if isinstance(config, GuardedConfig) else LimitsSettings()
         self._part: Literal["head", "body", "none"] = "head"
-        """What of a request is awaited."""
+        """The part of a request that is awaited."""
         self._head = 0
         self._timed = "none"
         self._reading: asyncio.TimerHandle | None = None
@@ -106,7 +107,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends, and see to it that the rest of it comes."""
+        """Take what the client sends, and start a timer for the rest."""
         if self._refused:
             return
         self._head += len(data)
@@ -132,7 +133,7 @@ class Connection(HttpToolsProtocol):
                 self._ignore_upgrade(data[end.args[0] :])
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Read the request again without its wish for another protocol, with which the parser reads no body."""
+        """Parse the request again without its `upgrade` header, with which the parser would read no body."""
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
@@ -140,7 +141,8 @@ class Connection(HttpToolsProtocol):
         self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; uvicorn would say so in plain text, also in the midst of another answer."""
+        """Refuse invalid HTTP with a JSON error; uvicorn would write plain text, even in the middle of another
+        answer."""
         self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
@@ -149,7 +151,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; one behind the body (a trailer) is dropped, whatever its name."""
+        """Take a header. A trailer (a header behind the body) is dropped."""
         if self._part == "head":
             super().on_header(name, value)
 
@@ -170,18 +172,18 @@ class Connection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of its body is there."""
+        """Take a part of the body."""
         if not self._refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """End the request."""
         if not self._refused and self._part == "body":
             self._part = "none"
             super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The client leaves unread what was sent."""
+        """Start the write timer: the client does not read what was sent."""
         super().pause_writing()
         if self._writing is None:
             self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
@@ -215,7 +217,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
 
     def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
-        """Answer in the app's place and close; without an answer where another one is under way."""
+        """Answer in place of the app and close; without an answer if another one is under way."""
         self._refused = True
         self._await("none")
         cycle = self.cycle
@@ -265,13 +267,13 @@ def _run(config: uvicorn.Config, listeners: list[socket.socket]) -> int:
 
 class _Workers(Multiprocess):
     def terminate_all(self) -> None:
-        """Stop the workers; a listener left open here would take connections that nobody answers any more."""
+        """Stop the workers, and close the listener here: nobody would answer its connections."""
         for listener in self.sockets:
             listener.close()
         super().terminate_all()
 
     def handle_hup(self) -> None:
-        """Have the workers reload; by itself uvicorn would replace each, and wait for its last stream."""
+        """Tell the workers to reload. uvicorn would replace each one, and wait for its last stream."""
         for worker in self.processes:
             # one that still starts would die of the signal, and reads the file as it is now
             if worker.pid is not None and worker.is_ready(timeout=1):

@@ -1,4 +1,4 @@
-"""From a stop signal to the end: not ready at once, then no new connections, then the server's own graceful stop."""
+"""Handles a stop signal: not ready at once, then no new connections, then uvicorn's own graceful stop."""
 
 import asyncio
 import multiprocessing
@@ -14,23 +14,22 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Draining:
-    """Stands before the server's handlers of stop signals, and hears SIGHUP.
-
-    A worker whose parent is gone stops as if it had been told to: nobody else would tell it, and it holds the port.
+    """Handles stop signals before the server does, and SIGHUP. A worker whose parent is gone stops too, because it
+    holds the port and nobody else would stop it.
     """
 
     def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
-        """`begin` is called once when a stop was asked for, and says for how many seconds to go on taking connections;
+        """`begin` is called once at a stop signal, and returns for how many seconds to go on taking connections.
         `reload` is called on SIGHUP."""
         self.begun = False
-        """Whether a stop was asked for."""
+        """Whether a stop signal has come."""
         self._begin = begin
         self._reload = reload
         self._before: dict[int, Any] = {}
         self._parent: BaseProcess | None = None
 
     def install(self) -> None:
-        """Hear signals from now on. Does nothing outside the main thread, where a process cannot hear them."""
+        """Install the signal handlers. Do nothing outside the main thread, where Python allows none."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._loop = asyncio.get_running_loop()
@@ -43,7 +42,7 @@ class Draining:
             self._loop.add_reader(self._parent.sentinel, self._orphaned)
 
     def remove(self) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         self._forget_parent()
         for number, before in self._before.items():
             signal.signal(number, before)

@@ -43,7 +43,7 @@ def test_keys_stand_in_the_configuration_and_in_a_file_that_is_part_of_it(tmp_pa
         (f"file: keys.yaml, keys: [{{name: ann, hash: {_HASH}}}]", f"keys:\n\n- {{name: ann, hash: {'b' * 64}}}",
          "keys.yaml:3: keys.0.name: another key is called 'ann' already"),
         (f"file: keys.yaml, keys: [{{name: ann, hash: {_HASH}}}]", f"keys:\n- {{name: bob, hash: {_HASH}}}",
-         "keys.yaml:2: keys.0.hash: another key has this hash: each needs a key of its own"),
+         "keys.yaml:2: keys.0.hash: another key has this hash: make a new key for each client"),
         ("file: keys.yaml", f"keys:\n- {{name: ann, hash: {_HASH}, chains: [locl]}}",
          "keys.yaml:2: keys.0.chains: there is no 'locl'; known: bypass, default, local"),
     ],
@@ -76,4 +76,4 @@ def test_with_keys_of_penstock_every_upstream_has_its_own(tmp_path: Path, upstre
         loaded(tmp_path, f"{text}auth: {{kind: keys}}\n")
     else:
         told = refusal(tmp_path, f"{text}auth: {{kind: keys}}\n")
-        assert told.startswith("config.yaml:3: upstreams.main: `auth` gives clients keys of Penstock")
+        assert told.startswith("config.yaml:3: upstreams.main: with `auth: {kind: keys}` clients have no key for this upstream")

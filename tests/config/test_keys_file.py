@@ -82,8 +82,8 @@ def test_all_that_stood_there_stays(text: str, tmp_path: Path) -> None:
         (f"keys:\n- {{name: bob, hsh: {HASH}}}\n", "keys.yaml:2: keys.0.hsh: unknown key; did you mean 'hash'?"),
         ("keys:\n- [\n", "keys.yaml:3: not valid YAML"),
         ("keys: []\n...\n# over\n---\n", "keys.yaml:4: not valid YAML"),
-        (f"keys:\n- {{name: bob, hash: {HASH}}}\n...\n", "keys.yaml: its form is too unusual to add to"),
-        ("{}\n", "keys.yaml: its form is too unusual to add to"),
+        (f"keys:\n- {{name: bob, hash: {HASH}}}\n...\n", "keys.yaml: cannot add to a file of this form"),
+        ("{}\n", "keys.yaml: cannot add to a file of this form"),
         (b"keys: [] # \xff", "keys.yaml: cannot be read: it is not UTF-8"),
     ],
 )

@@ -91,5 +91,5 @@ async def test_gists_need_a_writer(tmp_path: Path) -> None:
     path.write_text(config)
     load(path, {})
     path.write_text(config.replace("writer: {model: tiny-writer, timeout: 1}", ""))
-    with pytest.raises(ConfigError, match=r"chains.default.0.compact_tool_results: wants summaries of a model"):
+    with pytest.raises(ConfigError, match=r"chains.default.0.compact_tool_results: needs a model for summaries"):
         load(path, {})

@@ -344,7 +344,7 @@ def refused(tmp_path: Path, change: Callable[[str], str]) -> str:
 
 def test_no_step_may_ask_for_a_judge_that_is_not_there(tmp_path: Path) -> None:
     said = refused(tmp_path, lambda text: re.sub("judge: {kind.*", "", text))
-    assert "chains.default.0.resolve_clashes: wants a judge" in said
+    assert "chains.default.0.resolve_clashes: needs a judge" in said
 
 
 def test_the_judges_model_must_be_routed(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) ->
         assert "penstock_config_last_reload_successful 0.0" in metrics
         assert f'penstock_config_info{{version="{version}"}} 1.0' in metrics
         said = [json.loads(line) for line in running.log]
-        told = [line for line in said if line["event"] == "configuration refused; the one before stays in force"]
+        told = [line for line in said if line["event"] == "configuration refused; the previous one stays in force"]
         assert [line["error"] for line in told] == [error]
 
         setup.path.write_text(setup.config(1))

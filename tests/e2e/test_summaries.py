@@ -277,7 +277,7 @@ async def test_no_step_may_ask_for_a_writer_that_is_not_there(tmp_path: Path) ->
     config = CONFIG.format(main="http://a", small="http://a", folder=tmp_path, timeout=1)
     path = tmp_path / "config.yaml"
     path.write_text(re.sub("writer: .*", "", config))
-    with pytest.raises(ConfigError, match=r"chains.default.0.compress_history: wants summaries of a model"):
+    with pytest.raises(ConfigError, match=r"chains.default.0.compress_history: needs a model for summaries"):
         load(path, {})
     path.write_text(
         config.replace('match: "*"', 'match: "gpt*"').replace("writer: {model: tiny-writer", "writer: {model: none")

@@ -296,7 +296,7 @@ async def test_without_the_setting_nobody_is_asked() -> None:
 def test_a_step_that_wants_a_judge_needs_one(tmp_path: Path) -> None:
     text = CONFIG.replace("{file: facts.txt}", "{judge: 0.5}")
     (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="wants a judge"):
+    with pytest.raises(ConfigError, match="needs a judge"):
         load(tmp_path / "config.yaml", {})
     (tmp_path / "config.yaml").write_text(f"{text}judge: {{model: /models/nli}}\n")
     settings = load(tmp_path / "config.yaml", {}).settings

@@ -39,6 +39,14 @@ async def test_what_a_window_dropped_comes_back_word_for_word() -> None:
     )
 
 
+async def test_what_another_message_says_word_for_word_is_not_repeated() -> None:
+    request = talk(3)
+    again = Message({"role": "user", "content": "As I said: Never charge the card."})
+    ctx = context(request.with_messages([*request.messages, again]))
+    decision = await PinContext().apply(request.with_messages([*request.messages[2:], again]), ctx)
+    assert decision == Keep("all 1 pinned texts stand in the request")
+
+
 @pytest.mark.parametrize("to_fit", [False, True])
 async def test_what_was_left_out_of_a_message_that_was_read_comes_back(to_fit: bool) -> None:
     """Of one that was shortened to fit the window, the user's own words stand."""

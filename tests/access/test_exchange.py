@@ -316,12 +316,6 @@ async def test_a_client_that_leaves_cancels_the_work_for_it() -> None:
     assert task.cancelling() == 0
 
 
-async def test_a_client_that_left_before_the_work_began_is_noticed_too() -> None:
-    with pytest.raises(ClientGone):
-        async with Server(GONE).http.watch():
-            await asyncio.Event().wait()
-
-
 async def test_the_task_goes_on_undisturbed_after_a_client_has_gone() -> None:
     with pytest.raises(ClientGone):
         async with Server(GONE).http.watch():

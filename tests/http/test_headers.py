@@ -47,13 +47,12 @@ def test_headers_that_connection_names_concern_one_connection(connection: str, k
     assert forwarded(sent) == {**kept, "accept-encoding": "identity"}
 
 
-@pytest.mark.parametrize("asked", ["gzip, deflate, br", "identity", "*"])
-def test_the_answer_is_asked_for_uncompressed(asked: str) -> None:
-    assert forwarded({"accept-encoding": asked}) == {"accept-encoding": "identity"}
-
-
-def test_even_a_client_that_names_accept_encoding_cannot_have_it_compressed() -> None:
-    assert forwarded({"connection": "accept-encoding"}) == {"accept-encoding": "identity"}
+@pytest.mark.parametrize(
+    "sent",
+    [{"accept-encoding": "gzip, deflate, br"}, {"accept-encoding": "*"}, {"connection": "accept-encoding"}],
+)
+def test_the_answer_is_asked_for_uncompressed(sent: dict[str, str]) -> None:
+    assert forwarded(sent) == {"accept-encoding": "identity"}
 
 
 def test_forwarding_leaves_the_clients_headers_alone() -> None:

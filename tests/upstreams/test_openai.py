@@ -71,6 +71,7 @@ async def test_a_body_goes_out_and_comes_back_byte_for_byte() -> None:
     assert body == BODY
     assert (request.method, request.path_qs) == ("POST", "/v1/chat/completions")
     assert (reply.status, reply.body, reply.chunks) == (200, b'{ "id" : "x" }\n', None)
+    assert (b"content-type", b"application/json") in reply.headers
 
 
 @pytest.mark.parametrize(
@@ -140,30 +141,6 @@ async def test_configured_headers_are_added_and_win() -> None:
     assert got[0][0].headers.getall("x-other") == ["1"]
 
 
-async def test_status_and_headers_are_relayed_but_for_cookies_and_the_connections_own() -> None:
-    def answer() -> web.StreamResponse:
-        response = web.Response(status=429, body=b'{"error":{}}', content_type="application/json")
-        response.headers.add("Retry-After", "7")
-        response.headers.add("x-ratelimit-limit", "1")
-        response.headers.add("link", "a")
-        response.headers.add("link", "b")
-        response.headers.add("Keep-Alive", "timeout=5")
-        response.set_cookie("session", "s")
-        return response
-
-    handle, got = recording(answer)
-    async with upstream(handle) as openai:
-        reply = await openai.send(call())
-
-    assert (reply.status, reply.body) == (429, b'{"error":{}}')
-    kept = [(name, value) for name, value in reply.headers if name not in (b"date", b"server")]
-    assert sorted(kept) == [
-        (b"content-type", b"application/json"), (b"link", b"a"), (b"link", b"b"), (b"retry-after", b"7"),
-        (b"x-ratelimit-limit", b"1"),
-    ]  # fmt: skip
-    assert len(got) == 1
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_a_redirect_is_not_followed(method: str) -> None:
     handle, got = recording(lambda: web.Response(status=307, headers={"location": "https://evil.example/v1"}))
@@ -176,15 +153,6 @@ async def test_a_redirect_is_not_followed(method: str) -> None:
                 await openai.send(asked)
 
     assert len(got) == 1
-
-
-async def test_a_large_body_goes_out_whole() -> None:
-    handle, got = recording(ok)
-    body = b'{"x":"' + b"y" * (5 * 2**20) + b'"}'
-    async with upstream(handle) as openai:
-        await openai.send(call(body=body))
-
-    assert got[0][1] == body
 
 
 @pytest.mark.parametrize("media_type", ["text/event-stream", "text/event-stream; charset=utf-8"])
@@ -228,26 +196,6 @@ def endless(ended: asyncio.Event) -> Handler:
             ended.set()
 
     return handle
-
-
-async def test_closing_a_stream_ends_the_servers_work() -> None:
-    ended = asyncio.Event()
-    async with upstream(endless(ended)) as openai:
-        reply = await openai.send(call())
-        assert reply.chunks is not None
-        await anext(aiter(reply.chunks))
-        await reply.chunks.aclose()
-        await asyncio.wait_for(ended.wait(), LONG)
-
-
-async def test_an_upstream_that_is_not_there_is_a_failure() -> None:
-    openai = OpenAI("main", OpenAIUpstream(kind="openai", base_url="http://127.0.0.1:1/v1"))
-
-    with pytest.raises(UpstreamFailed) as caught:
-        await openai.send(call(headers={"authorization": "Bearer secret"}))
-    await openai.aclose()
-
-    assert "secret" not in caught.value.message
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

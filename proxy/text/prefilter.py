@@ -1,10 +1,9 @@
 """The words that a text must have for a regular expression to find anything in it: a quick look first. Pure."""
 
-from collections.abc import Iterable
-from re import IGNORECASE
+from collections.abc import Iterable, Iterator
+from re import IGNORECASE, _parser  # type: ignore[attr-defined]
 from re import compile as compile_
-
-from proxy.text.expressions import Part, parts
+from typing import Any
 
 Needs = tuple[tuple[str, ...], ...]
 """Of each of these at least one stands in every text in which the expression finds anything."""
@@ -34,7 +33,7 @@ def may_match(needs: Needs, text: str) -> bool:
 
 def needs(pattern: str) -> Needs:
     """What a pattern needs, the rarest first as far as one can tell: the longest. Nothing, where no word is certain."""
-    every = sorted(_of(parts(pattern, IGNORECASE)), key=_weight, reverse=True)
+    every = sorted(_of(_parser.parse(pattern, IGNORECASE)), key=_weight, reverse=True)
     long = [words for words in every if _weight(words) >= _SHORT]
     return tuple(dict.fromkeys(long or every))
 
@@ -55,21 +54,30 @@ def _weight(words: tuple[str, ...]) -> int:
     return min(map(len, words))
 
 
-def _of(sequence: Iterable[Part]) -> list[tuple[str, ...]]:
-    """What each part of a pattern needs; characters that follow each other are a word."""
+def _of(sequence: Iterable[tuple[Any, Any]]) -> list[tuple[str, ...]]:
+    """What each part of a parsed pattern needs; characters that follow each other are a word."""
     found: list[tuple[str, ...]] = []
     word = ""
-    for kind, inside in sequence:
-        if kind == "LITERAL" and _is_plain(inside):
-            word += small(inside)
+    for kind, inside in _without_groups(sequence):
+        if kind == "LITERAL" and _is_plain(chr(inside)):
+            word += small(chr(inside))
             continue
         found += [(word,)] * bool(word)
         word = ""
         if kind == "BRANCH":
-            found += _of_branches(map(_of, inside))
-        elif kind == "REPEAT" and inside[0] > 0:
+            found += _of_branches(map(_of, inside[1]))
+        elif kind.endswith("_REPEAT") and inside[0] > 0:
             found += _of(inside[2])
     return found + [(word,)] * bool(word)
+
+
+def _without_groups(sequence: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
+    """The parts of a pattern with what is in a group in its place: it follows what is in front of the group."""
+    for kind, inside in sequence:
+        if str(kind) in ("SUBPATTERN", "ATOMIC_GROUP"):
+            yield from _without_groups(inside[-1] if str(kind) == "SUBPATTERN" else inside)
+        else:
+            yield str(kind), inside
 
 
 def _of_branches(branches: Iterable[list[tuple[str, ...]]]) -> list[tuple[str, ...]]:

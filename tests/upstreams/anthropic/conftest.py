@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,12 @@ class Client:
         return await self.chat(*messages, stream=True, **fields)
 
     async def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answered:
+        return await self.send(path, json.dumps(body), headers)
+
+    async def send(self, path: str, body: str, headers: dict[str, str] | None = None) -> Answered:
         given = {"authorization": f"Bearer {KEY}"} if headers is None else headers
-        async with self._session.post(self.base + path, json=body, headers=given) as response:
+        data = BytesIO(body.encode())
+        async with self._session.post(self.base + path, data=data, headers=given) as response:
             found = {key.lower(): value for key, value in response.headers.items()}
             return Answered(response.status, found, await response.text())
 

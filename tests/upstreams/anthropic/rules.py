@@ -41,8 +41,8 @@ LOOKBACK = 20
 TTLS = {"5m": 300.0, "1h": 3600.0}
 
 _ADAPTERS = (TypeAdapter(MessageCreateParamsNonStreaming), TypeAdapter(MessageCreateParamsStreaming))
-_UNKNOWN = frozenset({"context_management", "mcp_servers", "compaction", "fallbacks"})
-"""Fields of betas, which the plain types of the SDK have not."""
+_UNKNOWN = frozenset({"temperature", "top_p", "top_k", "context_management", "mcp_servers", "compaction", "fallbacks"})
+"""Fields of older models and of betas, which the plain types of the SDK have not."""
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 

@@ -153,7 +153,7 @@ async def test_a_mark_never_stands_on_thinking(client: Client, anthropic: StandI
 
 
 async def test_top_level_marks_and_fields_of_anthropics_own(client: Client, anthropic: StandIn) -> None:
-    await client.chat(cache_control=MARK, top_k=5, container=None, inference_geo="us")
+    assert (await client.chat(cache_control=MARK, top_k=5, container=None, inference_geo="us")).status == 200
 
     body = anthropic.bodies[0]
     assert (body["cache_control"], body["top_k"], body["inference_geo"]) == (MARK, 5, "us")

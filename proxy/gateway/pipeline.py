@@ -175,7 +175,7 @@ class Rewriting:
         scope = f"{identity.tenant}\0{identity.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
-            incoming = await self._services.replay.restored(sent, scope, outage)
+            incoming = await self._services.replay.restored(sent, scope, outage, signed=route.upstream.signs)
         profile = await route.upstream.profile(route.profile)
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))

@@ -84,8 +84,13 @@ class Replay:
 
         return record
 
-    async def restored(self, request: ChatRequest, scope: str, outage: Outage | None = None) -> ChatRequest:
-        """The request with everything hidden put back; the same object where there is nothing. Never fails."""
+    async def restored(
+        self, request: ChatRequest, scope: str, outage: Outage | None = None, *, signed: bool = False
+    ) -> ChatRequest:
+        """The request with everything hidden put back; the same object where there is nothing. Never fails.
+
+        Signed reasoning that the client left out comes back only for who signs it (`signed`): others refuse it.
+        """
         try:
             prints = self._keys.of(request.messages, scope)
             keys = {place: _key(scope, each) for place, each in prints.items()}
@@ -94,7 +99,7 @@ class Replay:
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
             }
-            return request.with_messages(_whole(request.messages, hidden)) if hidden else request
+            return request.with_messages(_whole(request.messages, hidden, signed=signed)) if hidden else request
         except Exception as error:
             if outage is not None:
                 outage.begun = True
@@ -127,14 +132,14 @@ def _read(kept: bytes) -> Hidden | None:
         return None
 
 
-def _whole(messages: Sequence[Message], hidden: Mapping[int, Hidden]) -> Iterator[Message]:
+def _whole(messages: Sequence[Message], hidden: Mapping[int, Hidden], *, signed: bool) -> Iterator[Message]:
     for place, message in enumerate(messages):
         if place not in hidden or _answered(messages[place + 1 :], hidden[place].results):
             yield message
         else:
             yield from hidden[place].before
             if message.get("content") or message.get("tool_calls") or message.get("refusal"):
-                yield _restored(message, hidden[place])
+                yield _restored(message, hidden[place], signed=signed)
             yield from hidden[place].results
 
 
@@ -149,7 +154,7 @@ def _answered(behind: Sequence[Message], results: Sequence[Message]) -> bool:
     return False
 
 
-def _restored(message: Message, hidden: Hidden) -> Message:
+def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
     """The client's message as the model said it: only its last round, and with the calls that were hidden."""
     last, changes = hidden.last, dict[str, Any]()
     if hidden.results:
@@ -159,9 +164,9 @@ def _restored(message: Message, hidden: Hidden) -> Message:
         return message  # without its text it would be empty, and refused
     if any(earlier.get("content") for earlier in hidden.before if earlier.get("role") == "assistant"):
         changes["content"] = last.get("content")
-    if isinstance(last.get("content"), list):
+    if signed and isinstance(last.get("content"), list):
         changes["content"] = last["content"]  # in the provider's own parts, with the reasoning in its place
-    if BLOCKS in last and BLOCKS not in message:
+    if signed and BLOCKS in last and BLOCKS not in message:
         changes[BLOCKS] = last[BLOCKS]
     joined = [key for key in (*REASONING, BLOCKS) if key in message and any(map(_with(key), hidden.before))]
     changes |= {key: last[key] for key in joined if key in last}

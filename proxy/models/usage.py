@@ -100,11 +100,16 @@ def _read(answer: Mapping[str, Any]) -> Usage:
     choices = answer.get("choices")
     reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
     details = _mapping(usage.get("prompt_tokens_details"))
+    read = written = None
+    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    if prompt is not None and "prompt_tokens" not in usage:  # Anthropic counts its cache beside the rest of the prompt
+        read, written = (_count(usage.get(f"cache_{done}_input_tokens")) for done in ("read", "creation"))
+        prompt += (read or 0) + (written or 0)
     return Usage(
-        input=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        input=prompt,
         output=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
-        cached=_count(details.get("cached_tokens")),
-        written=_count(details.get("cache_creation_tokens", details.get("cache_write_tokens"))),
+        cached=_count(details.get("cached_tokens", read)),
+        written=_count(details.get("cache_creation_tokens", details.get("cache_write_tokens", written))),
         model=_text(answer.get("model")),
         response_id=_text(answer.get("id")),
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),

@@ -234,6 +234,8 @@ class Observation:
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self._metrics.answered(facts)
+        if facts.get("ignored"):
+            self._said["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))
         if usage is not None:
             self._route.used(usage)

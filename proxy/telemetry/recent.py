@@ -24,7 +24,7 @@ class Record(NamedTuple):
     when: float
     """Its end, in seconds since 1970."""
     known: dict[str, str | None]
-    """Its route, model, upstream and chain."""
+    """Its route, model, upstream and chain, and the fields that the upstream has nothing for."""
     steps: Sequence[Step]
     before: int | None
     after: int | None
@@ -49,7 +49,7 @@ class Record(NamedTuple):
             "ended": ended,
             "tenant": self.tenant,
             "config": self.config,
-            **{name: self.known.get(name) for name in ("route", "model", "upstream", "chain")},
+            **{name: self.known.get(name) for name in ("route", "model", "upstream", "chain", "ignored")},
             "status": self.status,
             "error": self.error,
             "stream": self.stream,

@@ -283,3 +283,16 @@ async def test_a_stream_that_ends_or_breaks_off_is_closed() -> None:
 
     assert ended.closed
     assert broken.closed
+
+
+def test_anthropics_own_answers_count_their_cache_beside_the_rest() -> None:
+    used = b'"usage":{"input_tokens":5,"cache_read_input_tokens":70,"cache_creation_input_tokens":20,"output_tokens":7}'
+    expected = Usage(input=95, output=7, cached=70, written=20)
+
+    assert UsageReader().of_body(b'{"type":"message",' + used + b"}") == expected
+    assert read([b'event: message_delta\ndata: {"type":"message_delta",' + used + b"}\n\n"]) == expected
+
+
+def test_what_was_written_is_counted_where_a_stream_tells_no_usage() -> None:
+    facts = {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 3, "written_tokens": 4}
+    assert Usage().completed(facts) == Usage(input=9, output=2, cached=3, written=4)

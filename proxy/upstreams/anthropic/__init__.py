@@ -183,7 +183,9 @@ async def _translated(call: Call, request: ChatRequest) -> Translation:
     profile = call.profile
     most = room = 2**31 if profile is None else profile.max_output
     if profile is not None and request.max_output_tokens is None:
-        used = call.counted or (None if call.tokens is None else await call.tokens.count(request))
+        used = call.counted
+        if used is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
+            used = await call.tokens.count(request)  # there may be less room than the model's maximum
         if used is not None:
             room = max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
     try:

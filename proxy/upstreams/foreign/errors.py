@@ -16,20 +16,12 @@ from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamTimeout
 from proxy.upstreams.overflow import CODE, Overflow, find_overflow, sentence
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, kind_of
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"TransportError", "ClientConnectionError", "ConnectionError"})
 ANSWERED = frozenset({"HTTPStatusError", "APIStatusError"})
 CONTEXT_FULL = "ContextWindowExceededError"
-
-BY_STATUS = {
-    401: ("invalid_request_error", "invalid_api_key"),
-    403: ("invalid_request_error", "permission_denied"),
-    404: ("invalid_request_error", "model_not_found"),
-    429: ("rate_limit_error", "rate_limit_exceeded"),
-    503: ("service_unavailable_error", "server_is_overloaded"),
-}
-"""OpenAI's type and code; other statuses have a type of their hundred and no code."""
 
 EXTRAS = {"boto3": "bedrock", "botocore": "bedrock", "google": "vertex"}
 """The extra of Penstock's that brings a package which litellm wants for some providers."""
@@ -38,9 +30,6 @@ NO_FETCHING = "Image URL download is disabled"
 """litellm's words where an image is given by its address, and the provider takes only data."""
 
 RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
-LONGEST_MESSAGE = 2000
-"""Characters of a provider's text that are passed on."""
-
 LONGEST_BODY = 100_000
 """Characters of an error that are read as a literal."""
 
@@ -56,16 +45,8 @@ _TAIL = re.compile(
 _log = logging.getLogger("penstock.foreign")
 
 
-class ProviderRefused(PenstockError):
-    """The provider answered with an error."""
-
-    def __init__(self, message: str, status: int, kind: tuple[str, str | None], headers: dict[str, str]) -> None:
-        super().__init__(message, status=status, code=kind[1], headers=headers)
-        self.type = kind[0]
-
-
 def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> PenstockError:
-    """What to tell the client: `ProviderRefused`, or `UpstreamFailed` where no answer came. Hides the given texts."""
+    """What to tell the client: `Refused`, or `UpstreamFailed` where no answer came. Hides the given texts."""
     wrapper: BaseException | None = None
     for link in _chain(error):
         if type(link).__module__ == "litellm.exceptions":
@@ -99,7 +80,7 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
 
 def _refused(
     error: BaseException, wrapper: BaseException | None, answer: BaseException | None, hide: Iterable[str]
-) -> ProviderRefused:
+) -> Refused:
     """The provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be missing."""
     told = _told(wrapper or error, answer)
     status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
@@ -110,7 +91,7 @@ def _refused(
     if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
         overflow = overflow or Overflow()
         message = sentence(text, overflow.prompt, overflow.window)
-        return ProviderRefused(message, 400, ("invalid_request_error", CODE), {})
+        return Refused(message, 400, "invalid_request_error", code=CODE)
     headers = _retry_headers(answer, error) or _retry_info(told)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
@@ -118,8 +99,8 @@ def _refused(
         headers["x-should-retry"] = "false"
         text = "The request could not be translated for this provider."
     status = 503 if status == 529 else status
-    kind = BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
-    return ProviderRefused(text, status, kind, headers)
+    kind, code = kind_of(status)
+    return Refused(text, status, kind, code=code, headers=headers)
 
 
 def _classes(error: BaseException) -> set[str]:

@@ -175,6 +175,13 @@ async def test_strict_params_refuse_what_would_be_left_out(start: Start, anthrop
     assert len(anthropic.bodies) == 1
 
 
+async def test_what_was_left_out_is_a_fact_of_the_request(client: Client) -> None:
+    answered = await client.stream(n=2, seed=5)
+    explained = await client.get(f"/v1/explain/{answered.headers['x-request-id']}")
+
+    assert explained.body["ignored"] == "n,seed"
+
+
 @pytest.mark.parametrize(
     ("model", "most"), [("claude-opus-5", 128_000), ("claude-opus-9", 128_000), ("claude-haiku-4-5", 64_000)]
 )

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.servers import proxy
+from tests.e2e.servers import proxy, upstream
 from tests.upstreams.anthropic.conftest import (
     CONFIG,
     TOOL,
@@ -157,3 +157,20 @@ async def test_unsigned_blocks_are_left_out_and_told(client: Client, anthropic: 
 
     assert answered.headers["x-penstock-ignored"] == "messages[].thinking_blocks"
     assert "another provider" not in json.dumps(anthropic.bodies)
+
+
+async def test_another_kind_of_upstream_gets_no_thinking_that_the_client_left_out(
+    anthropic: StandIn, tmp_path: Path
+) -> None:
+    """The client goes on with another model: what Claude signed is none of its business, and it may refuse it."""
+    anthropic.say(thinking("Mine."), text("a"), thinking("Odd."), tool_use("toolu_1"))
+    async with upstream() as other:
+        config = CONFIG.format(url=anthropic.url, chain="[keep_notes: {}]", upstream="", model="")
+        config = config.replace("upstreams: {", f'upstreams: {{other: {{kind: openai, base_url: "{other.url}"}}, ')
+        config = config.replace("models: [", "models: [{match: gpt-5, upstream: other}, ")
+        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
+            said = await asked(Client(base, session), False, [user("Hi")])
+            await asked(Client(base, session), False, [user("Hi"), bare(said), result("toolu_1")], model="gpt-5")
+
+        assert [message.get("content") for message in json.loads(other.received[-1].body)["messages"]][1] == "a"
+        assert b"Mine." not in other.received[-1].body

@@ -16,6 +16,7 @@ from tests.e2e.servers import proxy
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs/start.md").read_text()
+JSON = {"content-type": "application/json"}
 CONFIG = (ROOT / "config.yaml").read_text().replace("kind: sentence-transformers", "kind: none")
 
 
@@ -60,3 +61,20 @@ def test_explain_prints_the_table_that_the_readme_shows(tmp_path: Path, capsys: 
 def without_times(text: str) -> str:
     """Without what varies from run to run: the times, and the spaces that make room for them."""
     return re.sub(r" +", " ", re.sub(r"\d+\.\d+( ms| +\d* )", r"T\1", text)).strip()
+
+
+async def test_shared_and_remembered_texts_reach_the_model_as_the_pages_show(tmp_path: Path) -> None:
+    chain = "version: 1\nupstreams: {e: {kind: echo}}\nmodels: [{match: '*', upstream: e, window: 8192}]\n"
+    chain += "embedding: {kind: none}\nchains: {default: [{select_memories: {}}, {include_shared: {}}]}\n"
+    agents, memories = ((ROOT / f"docs/how-to/{name}.md").read_text() for name in ("agents", "memories"))
+    names = {"x-penstock-session": "trip-7", "x-penstock-user": "ann"}
+    asked = {"model": "m", "messages": [{"role": "user", "content": "Which dishes suit a vegetarian user?"}]}
+    async with proxy(chain, tmp_path) as base, aiohttp.ClientSession(base_url=base, headers=names) as client:
+        for page, path, holding in ((memories, "/v1/memories", '"user"'), (agents, "/v1/context/share", '"to"')):
+            body = re.findall(r"-d '(.*?)'", block(page, "sh", holding))[0]
+            async with client.post(path, data=body, headers={**JSON, "x-penstock-agent": "researcher"}) as answer:
+                assert answer.status == 200
+        async with client.post("/v1/compress", json=asked, headers={"x-penstock-agent": "planner"}) as answer:
+            sent = [message["content"] for message in (await answer.json())["messages"]]
+    shown = [block(memories, "text", "<relevant_context>"), block(agents, "text", "<shared_context>")]
+    assert sorted(sent[:-1]) == sorted(text.strip() for text in shown)

@@ -235,7 +235,7 @@ class Admission:
             return
         told = "This key has used up its budget" if spent else "This key has used up its tokens"
         error = RateLimited(
-            f"{told}  for today; the next day begins at 00:00 UTC.",
+            f"{told} for today; the next day begins at 00:00 UTC.",
             "insufficient_quota",
             code="insufficient_quota",
             # a person may read when the day ends, but no SDK should wait until then

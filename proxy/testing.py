@@ -14,7 +14,7 @@ from typing import Any
 from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
 from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
 from proxy.gateway.chain import count_checked, run
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, ToolContext
 from proxy.state.cache import OnceService
 
 _ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
@@ -219,12 +219,17 @@ async def conform(kind: type[Policy], examples: Iterable[ChatRequest | Example] 
     It runs over `lifelike` conversations, with room and without, and over the examples, as they grow. In one of them it
     has to act. It must change nothing in place, decide the same twice, leave a sound request, change nothing more when
     applied again, and change what was sent before no more often than `prefix_breaks_per_turn` says, in those
-    conversations in which it acts.
+    conversations in which it acts. It builds the internal tools that it declares, and offers no others.
     """
     for name, about in kind.model_fields.items():
         _hold(about.description, f"{kind.__name__}.{name} has no docstring")
     _hold(kind.__doc__, f"{kind.__name__} has no docstring")
     request = lifelike()
+    built = kind().build_tools(ToolContext(context(request), request, 1000))
+    declared = [tool.definition for tool in kind.internal_tools]
+    _hold([tool.definition for tool in built] == declared, f"{kind.__name__} builds other tools than it declares")
+    for tool_ in built:
+        _hold(isinstance(await tool_.run("{}"), str), f"{tool_.name} has no answer to a call without arguments")
     tight = sum(await CharTokens().sizes(request.messages)) * 3 // 5
     general = [Example(context(request, window=window)) for window in (10**6, tight)]
     own = [each if isinstance(each, Example) else Example(each) for each in examples]

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import openai
 import pytest
 
-from proxy.policy import ToolContext
-from proxy.testing import chat, conform, context, tool
+from proxy.policy import InternalTool, ToolContext
+from proxy.testing import chat, check, conform, context, tool
 from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
 from tests.examples.tell_room import ContextRoom, TellRoom
 
@@ -35,14 +36,23 @@ async def test_the_tool_tells_the_room_of_its_request() -> None:
         assert await built.run("{}") == told
 
 
-async def test_a_tool_that_no_policy_declares_is_told() -> None:
+async def test_a_tool_that_is_not_declared_or_not_built_is_told() -> None:
     class Undeclared(TellRoom):
         """Offers a tool that nothing runs."""
 
         internal_tools: ClassVar[Any] = ()
 
+    class Unbuilt(TellRoom):
+        """Declares a tool that it does not build."""
+
+        def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+            return ()
+
+    request = chat("u1", tools=[tool()])
     with pytest.raises(AssertionError, match="offers context_room, which nothing runs"):
-        await conform(Undeclared, [chat("u1", tools=[tool()])])
+        await check(Undeclared(), request, context(request))
+    with pytest.raises(AssertionError, match="Unbuilt builds other tools than it declares"):
+        await conform(Unbuilt, [request])
 
 
 async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:

@@ -6,7 +6,7 @@ from policies.resolve_clashes.dialogue import Clash
 from policies.resolve_clashes.reconciling import Reconciled, reconciled
 from proxy.chat import Message
 from proxy.context.services import Pair
-from proxy.testing import context
+from proxy.testing import MemoryMemo, context
 from tests.policies.resolve_clashes.conversation import user
 
 
@@ -25,18 +25,15 @@ class Judging:
         return [self.sure] * len(pairs)
 
 
-class Remembering:
-    """A memo in memory; with `first`, another replica was faster."""
+class Remembering(MemoryMemo):
+    """A memo; with `first`, another replica was faster."""
 
     def __init__(self, first: str | None = None) -> None:
-        self.kept: dict[str, str] = {}
+        super().__init__()
         self._first = first
 
-    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
-
     async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, self._first or value)
+        return await super().settle(key, self._first or value)
 
 
 def clash(older: int, newer: int, *, solvable: bool) -> Clash:

@@ -204,7 +204,7 @@ class Api:
         try:
             headers = observed.carry(call.headers)
             reply = await send(call if headers is call.headers else replace(call, headers=headers))
-            http.own_headers += _ignored(reply)
+            http.own_headers += _told(reply)
             if http.caller is not None:
                 own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
                 reply = await http.caller.shown(reply, own)
@@ -251,10 +251,11 @@ async def _relayed(http: Exchange, observed: ObservedCall, reply: Reply, call: C
     return reader.of_stream().completed(reply.facts)
 
 
-def _ignored(reply: Reply) -> Headers:
-    """The header that names the fields of a request that its upstream has nothing for; clients choose their names."""
-    named = reply.facts.get("ignored")
-    return [(b"x-penstock-ignored", _UNPRINTABLE.sub("_", str(named)).encode())] if named else []
+def _told(reply: Reply) -> Headers:
+    """Headers that name the fields of a request that its upstream has nothing for, and those of an answer that could
+    not be kept; clients choose the names of theirs."""
+    named = [(name, reply.facts.get(name)) for name in ("ignored", "unkept")]
+    return [(f"x-penstock-{name}".encode(), _UNPRINTABLE.sub("_", str(told)).encode()) for name, told in named if told]
 
 
 def _learn(call: Call, usage: Usage, reply: Reply) -> None:

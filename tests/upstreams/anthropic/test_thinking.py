@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.state.store import MemoryStore, StoreError
 from tests.e2e.servers import proxy, upstream
 from tests.upstreams.anthropic.conftest import (
     CONFIG,
@@ -147,6 +148,20 @@ async def test_thinking_that_is_lost_is_told(client: Client, anthropic: StandIn)
     assert answered.status == 200
     assert "thinking" not in anthropic.bodies[0]
     assert answered.headers["x-penstock-ignored"] == "messages[].reasoning_content,reasoning_effort"
+
+
+async def test_thinking_that_could_not_be_kept_is_told(
+    client: Client, anthropic: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*given: object, **named: object) -> None:
+        raise StoreError("full")
+
+    monkeypatch.setattr(MemoryStore, "put", failing)
+    anthropic.say(thinking(), tool_use("toolu_1"))
+    answered = await client.chat(tools=[TOOL])
+
+    assert answered.headers["x-penstock-unkept"] == "thinking_blocks"
+    assert answered.message["thinking_blocks"]
 
 
 async def test_unsigned_blocks_are_left_out_and_told(client: Client, anthropic: StandIn) -> None:

@@ -50,7 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
     explain.add_argument("request", help="a file with the JSON body of a chat request; - reads standard input")
     explain.add_argument("--chain", help="run this chain instead of the model's own")
+    header = "a header that the request comes with, such as the client's key; may be repeated"
+    explain.add_argument("--header", action="append", default=[], type=_header, metavar="NAME:VALUE", help=header)
     explain.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    explain.add_argument("--body", action="store_true", help="print the body that would be sent, and nothing else")
     explain.add_argument("--diff", action="store_true", help="also show which messages changed, came and left")
 
     _command(commands, "models", "list the models of the configuration and what is known about them", _models)
@@ -72,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument("name", help="its name in YAML: the dotted path of its module, such as my_company.redact_names")
     policy.set_defaults(run=_new_policy)
     return parser
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition(":")
+    if not separator:
+        raise argparse.ArgumentTypeError("a header has a colon behind its name")
+    return name.strip().lower(), value.strip()
 
 
 def _key_name(text: str) -> str:
@@ -117,7 +127,11 @@ def _explain(options: argparse.Namespace) -> int:
     from proxy.server.explain import explain, render_json, render_table
 
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
-    explained = asyncio.run(explain(load(options.config), raw, chain_name=options.chain))
+    headers = dict(options.header)
+    explained = asyncio.run(explain(load(options.config), raw, chain_name=options.chain, headers=headers))
+    if options.body:
+        sys.stdout.buffer.write(explained.body or b"")
+        return 0 if explained.body is not None else 1
     print(render_json(explained, diff=options.diff) if options.json else render_table(explained, diff=options.diff))
     return 0
 

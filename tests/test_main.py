@@ -106,6 +106,30 @@ class TestExplain:
         assert data["tokens_after"] < data["tokens_before"]
         assert data["steps"][1]["facts"] == {"dropped_turns": 1, "dropped_messages": 1}
 
+    def test_prints_the_body_that_would_be_sent(self, folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        assert run(folder, "explain", str(folder / "request.json"), "--body") == 0
+        sent = json.loads(capfdbinary.readouterr().out)
+        assert [message["content"] for message in sent["messages"]] == ["say two", "say three"]
+        assert run(folder, "explain", str(folder / "request.json"), "--body", config="small.yaml") == 1
+        assert capfdbinary.readouterr().out == b""
+
+    def test_takes_headers_as_a_client_sends_them(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of('pk-1')}, models: [echo]}}]}}\n"
+        (folder / "config.yaml").write_text(CONFIG.format(window=4096) + auth)
+        arguments = ("explain", str(folder / "request.json"), "--header")
+        assert run(folder, *arguments, "Authorization: Bearer pk-1", "--header", "x-penstock-bypass: true") == 0
+        assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
+        assert run(folder, *arguments, "authorization: Bearer pk-2") == 1
+        assert "Incorrect API key" in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            run(folder, *arguments, "nothing")
+
+    def test_leaves_no_state_behind(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        state = folder / "state"
+        (folder / "config.yaml").write_text(CONFIG.format(window=4096) + f'state: {{directory: "{state}"}}\n')
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        assert not state.exists()
+
     def test_prices_the_prompt_where_prices_are_known(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "request.json")) == 0
         assert "$" not in capsys.readouterr().out

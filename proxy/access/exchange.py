@@ -27,9 +27,6 @@ _REST = 5.0
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 
-Note = Callable[[bytes], None]
-
-
 LEAST = 256 * 1024
 """The least bytes that an incomplete body counts for, because its connection takes memory too."""
 
@@ -147,11 +144,8 @@ class Exchange:
         await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
         await self._send({"type": "http.response.body", "body": body})
 
-    async def relay(
-        self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None], note: Note
-    ) -> None:
-        """Send an answer chunk by chunk, each as soon as it is there and was noted. Errors of `chunks` pass
-        through.
+    async def relay(self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None]) -> None:
+        """Send an answer chunk by chunk, each as soon as it is there. Errors of `chunks` pass through.
 
         `begun` is called once, with the first chunk. A client that disconnects after `[DONE]` has the whole answer.
         """
@@ -162,7 +156,6 @@ class Exchange:
                         self.streamed = True
                         begun()
                         await self._begin(status, [*headers, *self.own_headers])
-                    note(chunk)
                     self._last = (self._last + chunk[-32:])[-32:]
                     if b"[DONE]" in self._last and not self._done and _DONE.search(self._last):
                         self._done = True

@@ -5,7 +5,13 @@ from typing import Any
 
 from proxy.chat import Message
 
-_BLOCKS = ("thinking_blocks", "reasoning_details", "reasoning_items")
+AS_TEXT = ("reasoning_content", "reasoning")
+"""Fields in which servers put the model's reasoning as text."""
+
+AS_BLOCKS = "thinking_blocks"
+"""The field in which they put it as signed blocks."""
+
+_BLOCKS = (AS_BLOCKS, "reasoning_details", "reasoning_items")
 """Fields of a message that hold reasoning block by block."""
 
 _FIELDS = (*_BLOCKS, "encrypted_content", "reasoning", "reasoning_content", "reasoning_signature")

@@ -16,10 +16,13 @@ import orjson
 from proxy.chat import ChatRequest
 from proxy.chat.answer import read_answer
 from proxy.context import Correction, Outage
+from proxy.gateway.relay import Observer
+from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
 from proxy.state.background import BackgroundWork
 from proxy.state.store import Store, StoreError
 from proxy.state.threads import Threads
+from proxy.upstreams.base import Reply
 
 _log = logging.getLogger("penstock.corrections")
 
@@ -108,22 +111,15 @@ class BoundCorrections:
         return AnswerWatch(self._service, self, sent)
 
 
-class AnswerWatch:
+class AnswerWatch(Observer):
     """Takes a bounded copy of an answer as it passes by."""
+
+    reads = True
 
     def __init__(self, service: CorrectionService, notes: BoundCorrections, sent: ChatRequest) -> None:
         self._service, self._notes, self._sent = service, notes, sent
         self._parts: list[bytes] = []
         self._size = 0
-
-    def beside(self, feed: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """A function that feeds both."""
-
-        def both(chunk: bytes) -> None:
-            feed(chunk)
-            self.feed(chunk)
-
-        return both
 
     def feed(self, chunk: bytes) -> None:
         """Take note of the next bytes."""
@@ -133,9 +129,10 @@ class AnswerWatch:
         else:
             self._parts.clear()
 
-    def ended(self, status: int, *, streamed: bool) -> None:
+    def ended(self, reply: Reply, usage: Usage) -> None:
         """Have the answer looked at, now that the client has all of it."""
-        if status == 200 and 0 < self._size <= LARGEST:
+        if reply.status == 200 and 0 < self._size <= LARGEST:
+            streamed = reply.chunks is not None
             self._service.look(self._notes, self._sent, b"".join(self._parts), streamed=streamed)
 
 

@@ -6,16 +6,14 @@ refuses a request as too long, which fits by our count, is tried once more with 
 
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
 
 import orjson
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, Rejected, UpstreamFailed, error_body
+from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, UpstreamFailed, error_body
 from proxy.chat.sse import ByteStream
-from proxy.context import ModelProfile
-from proxy.gateway.chain import Outcome
 from proxy.http.headers import impersonal, relayed
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstreams.base import Call, Reply, Upstream
@@ -41,8 +39,6 @@ _REASONS = frozenset(
 )  # fmt: skip
 """Codes that are told as reasons; for any other it is the status. Some are the upstream's to choose."""
 
-Send = Callable[[Call], Awaitable[Reply]]
-
 
 class Refused(PenstockError):
     """An upstream's own answer that is an error, kept for the case that nothing better comes."""
@@ -52,108 +48,104 @@ class Refused(PenstockError):
         self.reply = reply
 
 
-class Detours:
-    """The models that one request may still be answered by, and the one that is tried now."""
+class Attempts:
+    """The routes by which one request may be answered, one after the other.
 
-    def __init__(self, routes: Routes, first: Route) -> None:
-        self.route = first
-        self._routes = routes
-        self._first = first
+    To be iterated over once. Each attempt that fails is told to `failed`, which decides whether there is another one.
+    """
+
+    def __init__(self, routes: Routes, first: Route, http: Exchange, seen: Observation) -> None:
+        self._routes, self._first, self._http, self._seen = routes, first, http, seen
+        self._route = first
         self._left: deque[str] = deque()
         self._tried = {_place(first)}
-        self._sent = False
+        self._call: Call | None = None
+        """What this attempt has sent."""
+        self._error: PenstockError | None = None
+        """How the attempts failed, as it is told in the end."""
+        self._reason = ""
         self._again = False
         self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
         """By model the body that it found too long, and how it said so."""
         self._open = bool(first.settings.fallbacks) or first.settings.larger is not None
+        self._own = len(http.own_headers)
 
-    async def serve(self, http: Exchange, seen: Observation, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Try one model after the other until one has begun to answer; at the end tell how the last upstream failed.
-
-        Where none failed, only refused for want of room, the first refusal is told.
-        """
-        own = len(http.own_headers)
-        told: PenstockError | None = None
+    def __iter__(self) -> Iterator[Route]:
+        """Give the routes, and say in headers and telemetry why one follows on another."""
+        own, headers = self._own, self._http.own_headers
+        yield self._route
         while True:
-            self._sent = False
-            try:
-                await attempt()
+            if self._again:
+                self._again = False
+                headers[own:] = [each for each in headers[own:] if each[0] == _HEADER]
+            elif self._turn():
+                told = f"{self._route.label}; reason={self._reason}".encode("ascii", "replace")
+                headers[own:] = [(_HEADER, told)]
+                self._seen.turned(self._route.model, self._reason, named=self._route.named)
+            else:
                 return
-            except PenstockError as error:
-                if http.status is not None or not (self._is_failure(error) or _told(error) == OVERFLOW):
-                    raise
-                if self._again:
-                    self._again = False
-                    http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] == _HEADER]
-                    continue
-                if told is None or self._is_failure(error):
-                    told = error
-                reason = _told(error)
-            if not self._turn(overflow=reason == OVERFLOW):
-                break
-            del http.own_headers[own:]
-            about = f"{self.route.label}; reason={reason}".encode("ascii", "replace")
-            http.own_headers.append((_HEADER, about))
-            seen.turned(self.route.model, reason, named=self.route.named)
-        http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
-        if not isinstance(told, Refused):
-            raise told
-        await _relay(http, told.reply)
+            self._call = None
+            yield self._route
 
     def carried(self, call: Call) -> Call:
-        """The call to the model that is tried, with what may go there of the client's headers and query.
+        """Return a call with what may go to this route of the client's headers and query.
 
         At another server than the first one nothing that may hold a key, an account or a wish for that provider.
         """
-        if same_server(self.route.upstream, self._first.upstream):
+        if same_server(self._route.upstream, self._first.upstream):
             return call
         return replace(call, headers=impersonal(call.headers), query="")
 
-    def check(self, outcome: Outcome, profile: ModelProfile) -> None:
-        """Raises `Rejected` where there is a larger model for a request that does not fit, and no step said so."""
-        if self.route.settings.larger is None or outcome.after is None:
-            return
-        usable = profile.usable(outcome.request)
-        if outcome.after.total > usable:
-            raise Rejected(
-                f"This model's maximum context length is {profile.window} tokens. However, your messages resulted in "
-                f"{outcome.after.total} tokens, of which {usable} fit. Please reduce the length of the messages. "
-                f"({OVERFLOW})",
-                code=OVERFLOW,
-                param="messages",
-            )
+    def sending(self, call: Call) -> None:
+        """Note that a call is sent now. Raises the refusal of the same body by the same model, which stands."""
+        body, refusal = self._refusals.get(_place(self._route), (b"", None))
+        if refusal is not None and body == call.body:
+            raise refusal
+        self._call = call
 
-    def through(self, send: Send) -> Send:
-        """A way to send that raises `Refused` for an answer that another model may better, and lets no other pass
-        before its first byte is here."""
+    async def check(self, reply: Reply) -> Reply:
+        """Return the answer, of a stream with its first chunk here. Raises `Refused` for one that another attempt may
+        better."""
+        is_counted = self._call is not None and self._call.counted is not None
+        if reply.chunks is not None and reply.status < 400 and (self._open or is_counted):
+            reply = await _begun_or_refused(reply, reply.chunks)
+        reason = _reason(reply)
+        if reason is not None and (self._open or reason == OVERFLOW):
+            raise Refused(await _whole(reply), reason)
+        return reply
 
-        async def sent(call: Call) -> Reply:
-            body, refusal = self._refusals.get(_place(self.route), (b"", None))
-            if refusal is not None and body == call.body:
-                raise refusal
-            self._sent = True
-            try:
-                reply = await send(call)
-            except PenstockError as error:
-                if error.code == OVERFLOW:
-                    self._learn(call, error, find_overflow(error.message))
-                raise
-            if reply.chunks is not None and reply.status < 400 and (self._open or call.counted is not None):
-                reply = await _begun_or_refused(reply, reply.chunks)
-            reason = _reason(reply)
-            if reason is not None and (self._open or reason == OVERFLOW):
-                refused = Refused(await _whole(reply), reason)
-                if reason == OVERFLOW and reply.facts.get("rounds", 1) == 1:
-                    self._learn(call, refused, read_refusal(reply.status, reply.body or b""))
-                raise refused
-            return reply
+    def failed(self, error: PenstockError) -> None:
+        """Take note of how an attempt failed. Raises the error where another attempt cannot better it."""
+        is_failure, reason = self._is_failure(error), _told(error)
+        if self._http.status is not None or not (is_failure or reason == OVERFLOW):
+            raise error
+        if error.code == OVERFLOW:
+            self._learn(error)
+        if not self._again and (self._error is None or is_failure):
+            self._error = error
+        self._reason = reason
 
-        return sent
+    async def give_up(self) -> None:
+        """Tell how the last upstream failed. Where none failed, only refused for want of room, the first refusal."""
+        http, own, error = self._http, self._own, self._error
+        http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
+        if not isinstance(error, Refused):
+            raise error or UpstreamFailed("no upstream was asked")
+        reply = error.reply
+        if http.caller is not None:
+            reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
+        await http.respond(reply.status, relayed(reply.headers, stream=False), reply.body or b"")
 
-    def _learn(self, call: Call, refusal: PenstockError, overflow: Overflow | None) -> None:
+    def _learn(self, refusal: PenstockError) -> None:
         """Take from the first refusal of a model how long the prompt was at least, and have it tried again."""
-        place = _place(self.route)
-        if place in self._refusals or call.tokens is None or call.counted is None or call.profile is None:
+        place, call = _place(self._route), self._call
+        if place in self._refusals or call is None or call.tokens is None or not call.counted or not call.profile:
+            return
+        if not isinstance(refusal, Refused):
+            overflow = find_overflow(refusal.message)
+        elif refusal.reply.facts.get("rounds", 1) == 1:
+            overflow = read_refusal(refusal.reply.status, refusal.reply.body or b"")
+        else:
             return
         told = overflow or Overflow()
         ours = call.counted.total
@@ -168,11 +160,11 @@ class Detours:
     def _is_failure(self, error: PenstockError) -> bool:
         """Whether the upstream failed, and not a step of the chain."""
         failed = isinstance(error, UpstreamFailed) or error.status == 429 or error.status >= 500
-        return self._sent and failed and error.code != OVERFLOW
+        return self._call is not None and failed and error.code != OVERFLOW
 
-    def _turn(self, *, overflow: bool) -> bool:
+    def _turn(self) -> bool:
         """Go on to the next model; whether there is one."""
-        settings = self.route.settings
+        settings, overflow = self._route.settings, self._reason == OVERFLOW
         names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
         self._left.extendleft(reversed(names))
         while self._left and len(self._tried) < _MOST:
@@ -182,15 +174,9 @@ class Detours:
                 continue
             if _place(route) not in self._tried:
                 self._tried.add(_place(route))
-                self.route = route
+                self._route = route
                 return True
         return False
-
-
-async def _relay(http: Exchange, reply: Reply) -> None:
-    if http.caller is not None:
-        reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
-    await http.respond(reply.status, relayed(reply.headers, stream=False), reply.body or b"")
 
 
 def _told(error: PenstockError) -> str:

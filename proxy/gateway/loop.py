@@ -1,16 +1,18 @@
 """The internal tool loop: calls of tools that the proxy offers are answered here, and the client never sees them."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import orjson
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed
-from proxy.gateway.dialogue import Dialogue
+from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
+from proxy.chat.sse import ByteStream
+from proxy.gateway.deltas import Deltas
+from proxy.gateway.dialogue import Dialogue, Round, heard, joined, messages_of, without_internal
 from proxy.gateway.replay import Record
-from proxy.gateway.round import REASONING, Round, heard, joined, messages_of, without_internal
-from proxy.gateway.stream import Continuation
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 
@@ -119,7 +121,7 @@ async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
 
 def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
     """Put what earlier rounds said in front of what the last one says."""
-    for key in ("content", *REASONING):
+    for key in ("content", *AS_TEXT):
         texts = [text for round_ in rounds if isinstance(text := round_.message.get(key), str) and text]
         last = message.get(key)
         if not texts or not (last is None or isinstance(last, str)):
@@ -128,3 +130,98 @@ def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
         for text in (*texts, last or ""):
             whole = joined(whole, text)
         message[key] = whole
+
+
+_PASSED_ON = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
+"""Headers of an error that tell SDKs what to do."""
+
+
+class Continuation:
+    """The rounds of a dialogue as the chunks of one answer. Closing it drops the round that is under way."""
+
+    def __init__(self, dialogue: Dialogue, reply: Reply) -> None:
+        self._dialogue = dialogue
+        self._chunks = reply.chunks
+        self._flowing = self._flow(reply)
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        """The chunks; what a later round fails with is raised."""
+        return self._flowing
+
+    async def aclose(self) -> None:
+        """Drop the rest."""
+        await self._flowing.aclose()
+        if self._chunks is not None:
+            await self._chunks.aclose()
+
+    async def _flow(self, reply: Reply) -> AsyncGenerator[bytes, None]:
+        dialogue = self._dialogue
+        head: Mapping[str, Any] | None = None
+        while True:
+            self._chunks = reply.chunks
+            thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
+            deltas = Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
+            try:
+                async with aclosing(await _events(reply)) as chunks:
+                    async for chunk in chunks:
+                        if shown := deltas.feed(chunk):
+                            yield shown
+            finally:
+                dialogue.note(reply.facts)
+            if shown := await _end(deltas, dialogue):
+                yield shown
+            if head is None and not deltas.hidden:
+                return
+            round_, usage = deltas.heard()
+            results = await dialogue.run(round_) if dialogue.runs(round_) else ()
+            if not results or round_.client:
+                break
+            head = deltas.head
+            reply = await dialogue.next(round_, results, usage)
+        dialogue.check(round_)
+        await dialogue.keep(round_, results)
+        if tail := deltas.tail():
+            yield tail
+
+
+async def _end(deltas: Deltas, dialogue: Dialogue) -> bytes:
+    """What the client gets once all of a round is known, but for its last events."""
+    shown = deltas.end()
+    if deltas.hidden:
+        round_, _ = deltas.heard()
+        shown += await deltas.hand_on(dialogue.hand(round_))
+    return shown
+
+
+async def _events(reply: Reply) -> ByteStream:
+    """The stream of a round. Raises the error that came instead of it."""
+    if reply.status == 200 and reply.chunks is not None:
+        return reply.chunks
+    body = reply.body or b""
+    if reply.chunks is not None:
+        async with aclosing(reply.chunks) as chunks:
+            body = b"".join([chunk async for chunk in chunks])
+    raise _failure(reply, body)
+
+
+def _failure(reply: Reply, body: bytes) -> UpstreamFailed:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    told = answer.get("error") if isinstance(answer, dict) and reply.status != 200 else None
+    said: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers if name in _PASSED_ON}
+    failure = UpstreamFailed(
+        _text(said.get("message")) or "the upstream did not go on with its answer",
+        param=_text(said.get("param")),
+        code=_text(said.get("code")) or "upstream_broke_off",
+        status=reply.status if reply.status >= 400 else None,
+        headers=headers,
+    )
+    failure.type = _text(said.get("type")) or failure.type
+    return failure
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

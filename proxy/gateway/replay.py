@@ -10,13 +10,16 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from proxy.chat import ChatRequest, Message, encode
+import orjson
+
+from proxy.chat import ChatRequest, Message, called_name, encode
+from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.context import Outage
-from proxy.gateway.fingerprint import AnswerKeys, next_key
-from proxy.gateway.round import BLOCKS, REASONING
 from proxy.state.cache import Cache
 
 _log = logging.getLogger("penstock.replay")
@@ -67,22 +70,15 @@ class Replay:
         self._keys = AnswerKeys()
         self._absent: Cache[str, None] = Cache(_ABSENT)
 
-    def recorder(self, request: ChatRequest, scope: str) -> Record:
-        """Keeps what is hidden of the answer to a request, which must be as the client sent it. Never fails."""
+    def recorder(self, request: ChatRequest, scope: str) -> "Recorder":
+        """Remembers what is hidden of the answer to a request, which must be as the client sent it."""
+        return Recorder(self, request, scope)
 
-        async def record(hidden: Hidden) -> bool:
-            kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
-            try:
-                key = _key(scope, next_key(request.messages, scope, hidden.shown))
-                self._absent.pop(key)
-                async with asyncio.timeout(_PATIENCE):
-                    await self._memory.put(key, encode(kept))
-            except Exception as error:
-                _log.warning("what the client does not see is not remembered", extra=_fields(error))
-                return False
-            return True
-
-        return record
+    async def keep(self, key: str, value: bytes) -> None:
+        """Keep bytes under a key. Raises where that cannot be done in time."""
+        self._absent.pop(key)
+        async with asyncio.timeout(_PATIENCE):
+            await self._memory.put(key, value)
 
     async def restored(
         self, request: ChatRequest, scope: str, outage: Outage | None = None, *, signed: bool = False
@@ -114,6 +110,28 @@ class Replay:
             if value is None:
                 self._absent.put(key, None)
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+class Recorder:
+    """Remembers what the client does not see of the answer to one request. Never fails."""
+
+    def __init__(self, replay: Replay, request: ChatRequest, scope: str) -> None:
+        self._replay, self._request, self._scope = replay, request, scope
+
+    async def __call__(self, hidden: Hidden) -> bool:
+        """Remember what was hidden; whether that worked."""
+        kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
+        try:
+            key = _key(self._scope, next_key(self._request.messages, self._scope, hidden.shown))
+            await self._replay.keep(key, encode(kept))
+        except Exception as error:
+            _log.warning("what the client does not see is not remembered", extra=_fields(error))
+            return False
+        return True
+
+    async def keep(self, message: Message) -> bool:
+        """Remember an answer of one round with signed reasoning, which clients do not send back."""
+        return await self(Hidden(message, (), message))
 
 
 def _key(scope: str, print_: str) -> str:
@@ -166,9 +184,9 @@ def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
         changes["content"] = last.get("content")
     if signed and isinstance(last.get("content"), list):
         changes["content"] = last["content"]  # in the provider's own parts, with the reasoning in its place
-    if signed and BLOCKS in last and BLOCKS not in message:
-        changes[BLOCKS] = last[BLOCKS]
-    joined = [key for key in (*REASONING, BLOCKS) if key in message and any(map(_with(key), hidden.before))]
+    if signed and AS_BLOCKS in last and AS_BLOCKS not in message:
+        changes[AS_BLOCKS] = last[AS_BLOCKS]
+    joined = [key for key in (*AS_TEXT, AS_BLOCKS) if key in message and any(map(_with(key), hidden.before))]
     changes |= {key: last[key] for key in joined if key in last}
     lost = [key for key in joined if key not in last]
     kept = message.without(*lost) if lost else message
@@ -181,3 +199,105 @@ def _with(key: str) -> Callable[[Message], bool]:
 
 def _fields(error: Exception) -> dict[str, Any]:
     return {"fields": {"error": type(error).__name__}}
+
+
+_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+"""Marks that clients move from message to message while the conversation grows."""
+
+
+class Trail:
+    """The prints of a conversation's answers: each stands for the whole conversation up to it, and for its scope.
+
+    Of the answer itself only that is part of it which survives clients that re-write it, its white space and the JSON
+    of its arguments included.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self._running = blake2b(_framed([scope]), digest_size=32)
+
+    def add(self, message: Message) -> None:
+        """Go on with a message."""
+        content = message.get("content")
+        texts = [str(message.get("role")), str(message.get("tool_call_id", ""))]
+        if isinstance(content, str):
+            texts.append(content)
+        else:
+            for part in message.parts:
+                texts += [part["text"]] if isinstance(part.get("text"), str) else _flat(part)
+        if message.get("tool_calls"):
+            texts += [*message.call_ids, *message.called_tools]
+        self._running.update(_framed([str(len(texts)), *texts]))
+
+    def here(self) -> str:
+        """The print of what was added so far."""
+        return self._running.hexdigest()
+
+    def key(self, answer: Message) -> str:
+        """The key of an answer to what was added."""
+        texts = ["answer", "".join(answer.text.split())]
+        for call in answer.get("tool_calls") or ():
+            inner = call.get("function") or call.get("custom") or {}
+            arguments = _normal(inner.get("arguments", inner.get("input", "")))
+            texts += [str(call.get("id", "")), called_name(call), arguments]
+        made = self._running.copy()
+        made.update(_framed(texts))
+        return made.hexdigest()
+
+
+class AnswerKeys:
+    """Works out the keys of the answers in conversations; of one that has grown, only what is new is read.
+
+    It goes on where the last request with the same beginning ended. A beginning is known by a hash of its bytes in this
+    process, under its scope.
+    """
+
+    def __init__(self, most: int = 100_000) -> None:
+        """`most` bounds the keys that are remembered, of all conversations: each takes about 200 bytes."""
+        self._known: Cache[tuple[str, int, int], tuple[Trail, dict[int, str]]] = Cache(most)
+
+    def of(self, messages: Sequence[Message], scope: str) -> dict[int, str]:
+        """The keys of the answers in a conversation, by their places."""
+        raws = [message.raw for message in messages]
+        hashes = list(accumulate(map(hash, raws), lambda *both: hash(both), initial=0))
+        starts = ((scope, place, hashes[place]) for place in range(len(messages), 0, -1))
+        found = next((start for start in starts if start in self._known), None)
+        trail, keys = (found and self._known.pop(found)) or (Trail(scope), {})
+        start = found[1] if found else 0
+        for place, message in enumerate(messages[start:], start):
+            if message.get("role") == "assistant":
+                keys[place] = trail.key(message)
+            trail.add(message)
+        self._known.put((scope, len(messages), hashes[-1]), (trail, keys), 1 + len(keys))
+        return dict(keys)
+
+
+def next_key(messages: Sequence[Message], scope: str, answer: Message) -> str:
+    """The key of the answer to a conversation."""
+    trail = Trail(scope)
+    for message in messages:
+        trail.add(message)
+    return trail.key(answer)
+
+
+def _framed(texts: Sequence[str]) -> bytes:
+    """Texts as bytes, each set apart from the next whatever is in it."""
+    return "".join([f"{len(text)}:{text}" for text in texts]).encode(errors="surrogatepass")
+
+
+def _flat(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key in sorted(value.keys() - _MARKS):
+            yield key
+            yield from _flat(value[key])
+    elif isinstance(value, list):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value if isinstance(value, str) else repr(value)
+
+
+def _normal(arguments: Any) -> str:
+    try:
+        return orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS).decode()
+    except (TypeError, ValueError):
+        return str(arguments)

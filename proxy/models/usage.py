@@ -1,7 +1,7 @@
 """What an answer cost, read from its bytes as they pass by."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -136,16 +136,15 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def without_usage(chunks: ByteStream, note: Callable[[bytes], None]) -> AsyncGenerator[bytes, None]:
+async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
     """A stream as a client expects it that did not ask for usage, while the upstream was asked for it.
 
     Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
-    passed on whole, as soon as each is complete. `note` is given each chunk as it came.
+    passed on whole, as soon as each is complete.
     """
     pending = b""
     async with aclosing(chunks):
         async for chunk in chunks:
-            note(chunk)
             check_held(len(pending) + len(chunk))
             *parts, pending = _BOUNDARY.split(pending + chunk)
             events = zip(parts[::2], parts[1::2], strict=True)

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import proxy
+from proxy.access.browsers import Browsers
 from proxy.chat.errors import BadRequest, error_body
 from proxy.config.access_settings import KeysAuth
-from proxy.gateway.browsers import Browsers
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.requests import Records
 from proxy.server.reload import Reloading

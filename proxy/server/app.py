@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route as HttpRoute
 
+from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
 from proxy.access.gate import Gate, Handler, Places, is_needed
 from proxy.access.limits import Limits
@@ -20,15 +21,11 @@ from proxy.access.metering import Meter
 from proxy.config.access_settings import KeysAuth
 from proxy.config.load import Config, load
 from proxy.config.settings import Settings
-from proxy.gateway.answer_notes import CorrectionService
-from proxy.gateway.browsers import Browsers, open_to
-from proxy.gateway.pipeline import Rewriting, Services
-from proxy.gateway.replay import Replay
-from proxy.gateway.settled import Prefixes
+from proxy.gateway.pipeline import Pipeline
+from proxy.gateway.prepare import Services
 from proxy.llm.local_judge import JudgeService
 from proxy.memories.service import MemoryService
 from proxy.models import Models
-from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
 from proxy.server.api.chat import Api
 from proxy.server.api.compress import Sidecar
@@ -40,10 +37,8 @@ from proxy.server.api.share import Sharing
 from proxy.server.api.usage import UsageApi
 from proxy.server.build import (
     build_counters,
-    build_embedding,
     build_index,
-    build_judge,
-    build_memories,
+    build_services,
     build_shared_records,
     build_small_judge,
     build_store,
@@ -60,14 +55,9 @@ from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.rehearsal import rehearse
 from proxy.server.reload import Reloading
 from proxy.server.shutdown import Draining
-from proxy.state.archive import Archives
 from proxy.state.background import BackgroundWork
-from proxy.state.cache import OnceService
 from proxy.state.counters import Counters
-from proxy.state.decisions import Memos, StoredMemory
-from proxy.state.inbox import Shares
 from proxy.state.store import Store
-from proxy.state.threads import Threads
 from proxy.state.workers import Peers
 from proxy.telemetry import Telemetry, logs
 from proxy.upstreams.base import Upstream
@@ -82,9 +72,6 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 
 ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 """Tells them the port for operators that was bound."""
-
-_COUNTS = 2000
-"""Counts of tokens that are remembered for each MiB of remembered work."""
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -109,33 +96,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
     """
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
-    tokens = TokenService(entries=settings.server.remember_mib * _COUNTS)
-    store = build_store(settings.state)
-    archives = Archives(store, ttl=settings.state.ttl, wrote=telemetry.metrics.scratchpad.wrote)
-    replay = Replay(StoredMemory(store, ttl=settings.state.ttl))
-    prefixes = Prefixes(StoredMemory(store, ttl=settings.state.ttl, kind="prefix"))
-    once = OnceService(settings.server.remember_mib * 2**20)
-    recalls = Threads("recall", 2)
-    memos, index = Memos(store, ttl=settings.state.ttl), build_index(settings, telemetry)
-    shares = Shares(store, ttl=settings.state.ttl)
-    embedding = build_embedding(settings, index)
-    judge = build_judge(settings, telemetry)
-    corrections = CorrectionService(store)
-    memories = build_memories(settings.memories, store, embedding, index, recalls, telemetry.metrics.memories)
-    services = Services(
-        tokens,
-        archives,
-        replay,
-        once,
-        memos,
-        shares,
-        prefixes,
-        recalls,
-        embedding=embedding,
-        judge=judge,
-        corrections=corrections,
-        memories=memories,
-    )
+    store, index = build_store(settings.state), build_index(settings, telemetry)
+    services = build_services(settings, store, index, telemetry)
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
@@ -161,13 +123,12 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         return reloading.settings.server.drain_delay
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
-    outside = {"state": store, "vectors": index, "embedding": embedding}
-    stuck = Stuck((*once.lanes.threads, *tokens.lanes.threads, recalls, corrections.threads), reloading, peers)
+    outside = {"state": store, "vectors": index, "embedding": services.embedding}
+    stuck = Stuck(services.threads, reloading, peers)
     health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
-    here = [once.forget, archives.forget_seen, memories.forget_read, lambda tenant: reloading.current.forget(tenant)]
-    here += [each.forget for each in (embedding, judge) if each is not None]
+    here = [services.forget, lambda tenant: reloading.current.forget(tenant)]
     requests = telemetry.recent.forget
-    forgetting = Forgetting(store, archives, memories, index, peers, requests=requests, here=here)
+    forgetting = Forgetting(store, services.archives, services.memories, index, peers, requests=requests, here=here)
     admin = Admin(reloading, records, peers, telemetry.metrics, forgetting)
 
     @asynccontextmanager
@@ -188,21 +149,12 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await background.aclose()
             await records.aclose()
             await reloading.aclose()
-            await corrections.aclose()
-            await prefixes.aclose()
-            await memories.aclose()
-            if embedding is not None:
-                await embedding.aclose()
-            if judge is not None:
-                await judge.aclose()
+            await services.aclose()
             if index is not None:
                 await index.aclose()
             await meter.aclose()
             await counters.aclose()
             await store.aclose()
-            tokens.close()
-            once.close()
-            recalls.shutdown(wait=False, cancel_futures=True)
             await telemetry.aclose()
 
     own_port = admin_port or settings.server.admin_port
@@ -233,7 +185,7 @@ def _apply(
         services.embedding.warm()
     if isinstance(services.judge, JudgeService) and any(step.needs_judge for step in steps):
         services.judge.warm()
-    if services.memories is not None and any(step.needs_memories for step in steps):
+    if any(step.needs_memories for step in steps):
         background.begin(_warm(services.memories, index))
 
 
@@ -283,9 +235,9 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     waits = patience(settings.state)
     limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
-    rewriting = Rewriting(settings, services)
-    api, sidecar = Api(settings, routes, rewriting, services), Sidecar(settings, routes, rewriting, services)
-    memories = None if services.memories is None else MemoriesApi(settings, services.memories)
+    pipeline = Pipeline(settings, routes, services)
+    api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)
+    memories = MemoriesApi(settings, services.memories)
     sharing = Sharing(settings, services)
     # only where clients have keys of Penstock: with others the path is an upstream's
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
@@ -335,7 +287,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
-            *(() if memories is None else _of_memories(memories, endpoint)),
+            *_of_memories(memories, endpoint),
             *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
             endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
         ],

@@ -26,8 +26,11 @@ from proxy.config.settings import (
 )
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import ModelProfile
-from proxy.gateway.pipeline import Writing
-from proxy.llm.drafts import DEADLINES, DraftService
+from proxy.gateway.answer_notes import CorrectionService
+from proxy.gateway.prepare import Services, Writing
+from proxy.gateway.replay import Replay
+from proxy.gateway.signed import Prefixes
+from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.judge import UpstreamJudge
 from proxy.llm.local_judge import JudgeService
 from proxy.llm.writer import Writer
@@ -36,8 +39,14 @@ from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
 from proxy.models import Models
+from proxy.models.tokens import TokenService
+from proxy.state.archive import Archives
+from proxy.state.cache import OnceService
 from proxy.state.counters import Counters, DiskCounters, MemoryCounters
+from proxy.state.decisions import Memos, StoredMemory
+from proxy.state.inbox import Shares
 from proxy.state.store import MemoryStore, Store
+from proxy.state.threads import Threads
 from proxy.telemetry import Telemetry
 from proxy.telemetry.replicas import TTL, SharedRecords
 from proxy.upstreams.base import Upstream
@@ -50,6 +59,9 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.points import Bounds
 
+_COUNTS = 2000
+"""Counts of tokens that are remembered for each MiB of remembered work."""
+
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
     """Where originals are kept. Nothing is opened before it is needed. Raises `ConfigError` without its library."""
@@ -60,6 +72,26 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
     from proxy.state.sqlite import DiskStore
 
     return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+
+
+def build_services(settings: Settings, store: Store, index: VectorIndex | None, telemetry: Telemetry) -> Services:
+    """What requests are prepared with and outlives a configuration: all but what an upstream's model does."""
+    ttl, threads = settings.state.ttl, Threads("recall", 2)
+    embedding = build_embedding(settings, index)
+    return Services(
+        tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
+        archives=Archives(store, ttl=ttl, wrote=telemetry.metrics.scratchpad.wrote),
+        replay=Replay(StoredMemory(store, ttl=ttl)),
+        once=OnceService(settings.server.remember_mib * 2**20),
+        memos=Memos(store, ttl=ttl),
+        shares=Shares(store, ttl=ttl),
+        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
+        corrections=CorrectionService(store),
+        memories=build_memories(settings.memories, store, embedding, index, threads, telemetry.metrics.memories),
+        recalls=threads,
+        embedding=embedding,
+        judge=build_judge(settings, telemetry),
+    )
 
 
 def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
@@ -104,13 +136,15 @@ def _redis_store(settings: RedisStateSettings) -> Store:
     return RedisStore(server, largest=int(settings.largest_mib * 2**20))
 
 
-def build_writing(settings: Settings, routes: Routes, store: Store, telemetry: Telemetry) -> Writing | None:
-    """What writes summaries in the background, if a model is configured for it."""
+def build_writing(
+    settings: Settings, routes: Routes, store: Store, telemetry: Telemetry, write: Write | None = None
+) -> Writing | None:
+    """What writes summaries in the background, if a model is configured for it, or `write` in its place."""
     if settings.writer is None:
         return None
     writer = Writer(settings.writer, routes, telemetry.metrics.writer)
     deadline = DEADLINES * settings.writer.timeout
-    return Writing(writer, DraftService(store, writer.write, ttl=settings.state.ttl, deadline=deadline))
+    return Writing(writer, DraftService(store, write or writer.write, ttl=settings.state.ttl, deadline=deadline))
 
 
 def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:

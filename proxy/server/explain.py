@@ -2,30 +2,38 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
+from proxy import __version__
+from proxy.access.callers import Callers, without_account
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
 from proxy.config.load import Config
-from proxy.config.settings import Chain
-from proxy.context import Context, ModelProfile, TokenCount
-from proxy.context.services import Pair
+from proxy.config.settings import Settings
+from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.context import Material, ModelProfile, TokenCount
+from proxy.context.services import Pair, Question
 from proxy.economics import money, prompt_cost
-from proxy.gateway import bound
-from proxy.gateway.chain import Outcome, with_guards
-from proxy.identity import ANONYMOUS
+from proxy.gateway.chain import Outcome
+from proxy.gateway.prepare import Asked, Chosen, Preparation, Rewritten, Services
+from proxy.llm.verdicts import Asker, VerdictService
 from proxy.models import Models
-from proxy.models.tokens import TokenService
-from proxy.server.build import build_embedding, build_upstreams, profiles
-from proxy.state.archive import Archives
-from proxy.state.store import MemoryStore
+from proxy.server.build import build_index, build_services, build_store, build_upstreams, build_writing, profiles
+from proxy.state.overlay import Overlay
 from proxy.step import Step
+from proxy.telemetry import Telemetry
 from proxy.telemetry.bill import Bills, Estimate, estimated
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.routing import Route, Routes
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +42,40 @@ class Explained:
 
     incoming: ChatRequest
     route: Route
+    profile: ModelProfile
     chain: str
     outcome: Outcome
-    usable: int
+    body: bytes | None
+    """What would go to the upstream; None where the chain refuses the request."""
     seconds: float
     estimate: Estimate | None = None
     """What the prompt costs where the provider has the request before it in its cache; None without prices."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
 
+    @property
+    def usable(self) -> int:
+        """The tokens of the window that the prompt may have."""
+        return self.profile.usable(self.incoming)
 
-class _SilentJudge:
+
+class _SilentJudge(VerdictService):
     """Stands for the judge: it knows no answer, and notes how much it was asked, and when."""
 
     def __init__(self) -> None:
+        super().__init__(batch=1, most=0, most_of_one=0)
         self._asked: list[tuple[float, int]] = []
 
-    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+    async def of(
+        self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
+    ) -> list[float | None]:
         """None for each."""
         self._asked.append((perf_counter(), len(pairs)))
         return [None] * len(pairs)
 
-    replacements = contradictions
+    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
+        """None for each."""
+        return [None] * len(pairs)
 
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
         """How many pairs each step asked about; steps run one after the other."""
@@ -65,57 +85,100 @@ class _SilentJudge:
         return dict(found)
 
 
-async def explain(config: Config, raw: bytes, *, chain_name: str | None = None) -> Explained:
-    """Run the chain over a request body. Raises `PenstockError` for a body or model that the proxy would refuse."""
+async def explain(
+    config: Config, raw: bytes, *, chain_name: str | None = None, headers: Mapping[str, str] = _NO_HEADERS
+) -> Explained:
+    """Prepare a request as it would be served, and send nothing. `headers` are the client's, names in lower case.
+
+    The state is read as it is configured and nothing in it is changed; no model is asked, and the steps have all the
+    time that they need. Raises `PenstockError` for what the proxy would refuse before the chain runs.
+    """
     settings = config.settings
-    routes = Routes(settings, build_upstreams(settings), profiles(Models()))
-    incoming = Body(raw).parse()
-    route = routes.of(incoming.model)
+    server = settings.server.model_copy(update={"chain_deadline": float("inf"), "may_choose_chain": True})
+    settings = settings.model_copy(update={"server": server, "state": _existing(settings.state)})
+    caller = Callers(settings.auth).of(headers) if headers else None
+    body, routes = Body(raw), Routes(settings, build_upstreams(settings), profiles(Models()))
+    route = routes.of(body.model, caller)
     name = chain_name or route.chain
     if name not in settings.chains:
         raise BadRequest(f"there is no chain {name!r}; known: {', '.join(settings.chains)}")
-    steps = with_guards(settings.chains[name], settings.chains[route.chain])
-    service = TokenService()
-    tokens = service.bound(route.profile, ANONYMOUS.tenant)
-    await tokens.count(incoming)  # loading a vocabulary is not the chain's time
-    embedding = build_embedding(settings, None)
-    embedder = None if embedding is None else embedding.bound(ANONYMOUS.tenant)
-    if embedding is not None and any(step.needs_embedding for _, step in steps):
-        await embedding.ready()  # nor is loading a model
-    started = perf_counter()
-    # what a step archives here is forgotten: nothing is sent that could refer to it
-    archive = Archives(MemoryStore(2**28)).bound(ANONYMOUS.tenant, "explain")
+    kept = without_account(headers) if caller is not None and caller.key is not None else headers
+    asked = Asked({**kept, "x-penstock-chain": chain_name} if chain_name else kept, caller=caller)
     judge = None if settings.judge is None else _SilentJudge()
-    ctx = Context(incoming, route.profile, ANONYMOUS, tokens, float("inf"), archive, embedder=embedder, judge=judge)
-    outcome = await bound.run(steps, ctx)
-    seconds = perf_counter() - started
-    estimate = await _estimate(settings.chains[name], replace(ctx, judge=None), outcome)
-    service.close()
-    if embedding is not None:
-        await embedding.aclose()
-    unasked = {} if judge is None else judge.by_step(outcome.steps)
-    return Explained(incoming, route, name, outcome, route.profile.usable(incoming), seconds, estimate, unasked)
+    async with _reading(settings, routes, judge) as (services, store):
+        preparation = Preparation(settings, services)
+        chosen = preparation.chain_of(route, asked)
+        incoming = body.parse(server.max_messages)
+        await services.tokens.bound(route.profile, "").count(incoming)  # loading a vocabulary is not the chain's time
+        if services.embedding is not None and any(step.needs_embedding for _, step in chosen.steps):
+            await services.embedding.ready()  # nor is loading a model
+        started = perf_counter()
+        prepared = await preparation.prepare(body, route, chosen, asked)
+        seconds = perf_counter() - started
+        done = prepared.rewritten
+        if done is None:
+            outcome = Outcome(incoming, (), None, None)
+            return Explained(incoming, route, route.profile, name, outcome, prepared.call.body, seconds)
+        unasked = {} if judge is None else judge.by_step(done.outcome.steps)
+        await store.clear()
+        estimate = await _estimate(preparation, done, route, chosen, asked)
+    sent = prepared.call.body if done.outcome.rejected is None else None
+    return Explained(done.sent, route, done.ctx.model, name, done.outcome, sent, seconds, estimate, unasked)
 
 
-async def _estimate(steps: Chain, ctx: Context, outcome: Outcome) -> Estimate | None:
+@asynccontextmanager
+async def _reading(
+    settings: Settings, routes: Routes, judge: VerdictService | None
+) -> AsyncGenerator[tuple[Services, Overlay]]:
+    """The services of a configuration, over state of which nothing is changed; no model writes or judges for them."""
+    telemetry, store, index = (
+        Telemetry(Metrics(__version__)),
+        Overlay(build_store(settings.state)),
+        build_index(settings),
+    )
+    writing = build_writing(settings, routes, store, telemetry, _write_nothing)
+    services = replace(build_services(settings, store, index, telemetry), writing=writing, judge=judge)
+    try:
+        yield services, store
+    finally:
+        drafts = None if writing is None else writing.drafts
+        for each in (drafts, services, index, *routes.upstreams, store, telemetry):
+            if each is not None:
+                await each.aclose()
+
+
+def _existing(state: StateSettings | RedisStateSettings) -> StateSettings | RedisStateSettings:
+    """The settings of the state, but in memory where its directory is not there yet: reading must not make it."""
+    if isinstance(state, StateSettings) and not Path(state.directory).expanduser().exists():
+        return state.model_copy(update={"kind": "memory"})
+    return state
+
+
+async def _write_nothing(material: Material, headers: Mapping[str, str]) -> None:
+    """Stands for the writer: what it has not written yet is not there."""
+
+
+async def _estimate(
+    preparation: Preparation, done: Rewritten, route: Route, chosen: Chosen, asked: Asked
+) -> Estimate | None:
     """What the prompt costs if the request before it, up to the last answer, was sent a moment ago."""
-    bills, came = Bills(), ctx.incoming
+    bills, came, model = Bills(), done.sent, done.ctx.model
     answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
-    if outcome.rejected is not None or not ctx.model.prices.known:
+    if done.outcome.rejected is not None or not model.prices.known:
         return None
     if answers and answers[-1]:
         before = came.with_messages(came.messages[: answers[-1]])
-        sent = (await bound.run(steps, replace(ctx, incoming=before))).request
-        known = await bills.estimate("", before, sent, ctx.model, ctx.tokens)
+        earlier = await preparation.rewrite(Body(before.encode()), route, chosen, asked)
+        known = await bills.estimate("", before, earlier.outcome.request, model, done.tokens)
         if known is not None:
             bills.sent(known)
-    return await bills.estimate("", came, outcome.request, ctx.model, ctx.tokens)
+    return await bills.estimate("", came, done.outcome.request, model, done.tokens)
 
 
 def render_table(explained: Explained, *, diff: bool = False) -> str:
     """A table for people: each step, its verdict, tokens before and after, and why."""
-    about = "" if explained.route.profile.exact else "about "
-    profile = explained.route.profile
+    profile = explained.profile
+    about = "" if profile.exact else "about "
     lines = [
         f"model {explained.incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain "
         f"{explained.chain}; window {profile.window} ({profile.source}), usable {explained.usable}",
@@ -134,7 +197,7 @@ def render_table(explained: Explained, *, diff: bool = False) -> str:
 
 def render_json(explained: Explained, *, diff: bool = False) -> str:
     """The same for machines."""
-    outcome, profile = explained.outcome, explained.route.profile
+    outcome, profile = explained.outcome, explained.profile
     data: dict[str, Any] = {
         "model": explained.incoming.model,
         "upstream": explained.route.upstream.name,
@@ -212,7 +275,7 @@ def _conclusion(explained: Explained, about: str) -> str:
 
 
 def _cost(explained: Explained) -> list[str]:
-    profile, outcome = explained.route.profile, explained.outcome
+    profile, outcome = explained.profile, explained.outcome
     before, after = (_prompt_usd(profile, count) for count in (outcome.before, outcome.after))
     if outcome.rejected is not None or before is None or after is None:
         return []

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from proxy.gateway.bound import Steps
 from proxy.gateway.chain import run
+from proxy.gateway.signed import Steps
 from proxy.models.tokens import TokenService
 from proxy.state.cache import OnceService
 from proxy.testing import context, lifelike, profile

@@ -43,23 +43,8 @@ class Call:
     """The tokens of `request`, where they were counted."""
     tokens: "Counter | None" = None
     """Counts tokens of `request`, for upstreams that report or check them."""
-    watch: "Watch | None" = None
-    """What looks at the answer as the client gets it."""
     keep: "Callable[[Message], Awaitable[bool]] | None" = None
     """Remembers an answer with signed reasoning, before the client has its end; whether that worked."""
-
-
-class Watch(Protocol):
-    """Looks at an answer. Nothing here may take time, or raise."""
-
-    def beside(self, feed: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """A function that gives the bytes of a stream to both."""
-
-    def feed(self, chunk: bytes) -> None:
-        """The next bytes, or all of them."""
-
-    def ended(self, status: int, *, streamed: bool) -> None:
-        """The client has got all of it."""
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ def rounds(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
 
 READERS: dict[str, Callable[[ByteStream], AsyncGenerator[object, None]]] = {
     "a line of Ollama's": lines,
-    "an event without usage": lambda chunks: without_usage(chunks, lambda chunk: None),
+    "an event without usage": without_usage,
     "a round": rounds,
 }
 

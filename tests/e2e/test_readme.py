@@ -52,7 +52,7 @@ async def test_the_sdk_example_prints_what_the_page_shows(tmp_path: Path) -> Non
 
 def test_explain_prints_the_table_that_the_readme_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
+    path.write_text(f'{CONFIG}\nstate: {{directory: "{tmp_path}/state"}}\n')
     assert main(["explain", str(ROOT / "docs/request.json"), "--diff", "--config", str(path)]) == 0
     shown = block(README, "", "penstock explain").split("\n", 1)[1]
     assert without_times(capsys.readouterr().out) == without_times(shown)

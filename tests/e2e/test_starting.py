@@ -48,7 +48,7 @@ class Loading:
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Generator[Loading, None, None]:
     made = Loading()
-    monkeypatch.setattr("proxy.server.app.TokenService", partial(TokenService, load=made))
+    monkeypatch.setattr("proxy.server.build.TokenService", partial(TokenService, load=made))
     yield made
     made.go.set()
 

@@ -3,9 +3,11 @@
 import pytest
 
 from proxy.gateway.answer_notes import LARGEST, BoundCorrections, CorrectionService
+from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat
+from proxy.upstreams.base import Reply
 
 EMPTY = b'{"choices":[{"index":0,"message":{"content":""},"finish_reason":"stop"}]}'
 KINDS = ("empty", "json")
@@ -74,7 +76,7 @@ async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionServi
     watch.feed(EMPTY[30:])
     await service.settled()
     assert await names(bound) == []
-    watch.ended(200, streamed=False)
+    watch.ended(Reply(200), Usage())
     await service.settled()
     assert len(await names(bound)) == 1
     await service.aclose()
@@ -85,7 +87,7 @@ async def test_each_observer_leaves_notes_of_its_own(service: CorrectionService)
     bound = service.bound("t", "s", [OBSERVER, always])
     watch = bound.watch(chat("u1"))
     watch.feed(EMPTY)
-    watch.ended(200, streamed=False)
+    watch.ended(Reply(200), Usage())
     await service.settled()
     assert [each.text for each in await bound.pending(["empty", "always"])] == ["u1", "It was empty."]
     await service.aclose()
@@ -105,10 +107,9 @@ async def test_errors_and_what_is_too_large_are_not(
     service: CorrectionService, chunks: list[bytes], status: int
 ) -> None:
     watch = notes(service).watch(chat("u1"))
-    feed = watch.beside(lambda chunk: None)
     for chunk in chunks:
-        feed(chunk)
-    watch.ended(status, streamed=False)
+        watch.feed(chunk)
+    watch.ended(Reply(status), Usage())
     await service.settled()
     assert await names(notes(service)) == []
     await service.aclose()
@@ -122,7 +123,7 @@ async def test_what_the_store_cannot_do_is_done_without(
     assert await bound.pending(KINDS) == ()
     watch = bound.watch(chat("u1"))
     watch.feed(EMPTY)
-    watch.ended(200, streamed=False)
+    watch.ended(Reply(200), Usage())
     await service.settled()
     assert "correction not kept" in caplog.text
     with pytest.raises(StoreError):
@@ -134,5 +135,5 @@ async def test_closing_drops_what_waits(service: CorrectionService) -> None:
     watch = notes(service).watch(chat("u1"))
     watch.feed(EMPTY)
     for _ in range(100):
-        watch.ended(200, streamed=False)
+        watch.ended(Reply(200), Usage())
     await service.aclose()

@@ -181,7 +181,7 @@ class Source:
 
 
 async def hidden(chunks: Sequence[bytes]) -> list[bytes]:
-    async with aclosing(without_usage(Source(chunks)(), lambda chunk: None)) as passed:
+    async with aclosing(without_usage(Source(chunks)())) as passed:
         return [chunk async for chunk in passed]
 
 
@@ -236,12 +236,10 @@ async def test_hiding_usage_does_not_depend_on_how_a_stream_is_cut(data: st.Data
 
 
 async def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
-    seen: list[bytes] = []
     source = Source([CHUNK + b"\n", b"\n" + LAST + b"\n\n" + USED[:30], USED[30:] + b"\n\n" + DONE, b"\n\n"])
 
-    async with aclosing(without_usage(source(), seen.append)) as passed:
+    async with aclosing(without_usage(source())) as passed:
         assert await anext(passed) == stream(CHUNK, LAST)
-        assert len(seen) == 2
         assert await anext(passed) == stream(DONE)
 
 
@@ -249,20 +247,9 @@ async def test_what_stands_behind_the_last_blank_line_is_passed_on() -> None:
     assert b"".join(await hidden([stream(CHUNK), DONE])) == stream(CHUNK) + DONE
 
 
-async def test_raw_chunks_are_noted_so_that_usage_is_known_all_the_same() -> None:
-    reader = UsageReader()
-    chunks = [stream(CHUNK), stream(LAST, USED)[:150], stream(LAST, USED)[150:], stream(DONE)]
-
-    async with aclosing(without_usage(Source(chunks)(), reader.feed)) as passed:
-        told = b"".join([chunk async for chunk in passed])
-
-    assert b"usage" not in told
-    assert reader.of_stream() == FOUND
-
-
 async def test_closing_the_stream_closes_the_upstreams() -> None:
     source = Source([stream(CHUNK)] * 3)
-    passed = without_usage(source(), lambda chunk: None)
+    passed = without_usage(source())
 
     await anext(passed)
     assert not source.closed
@@ -274,9 +261,9 @@ async def test_closing_the_stream_closes_the_upstreams() -> None:
 async def test_a_stream_that_ends_or_breaks_off_is_closed() -> None:
     ended, broken = Source([stream(CHUNK)]), Source([stream(CHUNK)], ConnectionError("gone"))
 
-    async with aclosing(without_usage(ended(), lambda chunk: None)) as passed:
+    async with aclosing(without_usage(ended())) as passed:
         assert [chunk async for chunk in passed] == [stream(CHUNK)]
-    async with aclosing(without_usage(broken(), lambda chunk: None)) as passed:
+    async with aclosing(without_usage(broken())) as passed:
         assert await anext(passed) == stream(CHUNK)
         with pytest.raises(ConnectionError, match="gone"):
             await anext(passed)

@@ -13,8 +13,10 @@ from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import TokenCount
-from proxy.gateway.pipeline import Rewriting, Rewritten, Services
+from proxy.gateway.pipeline import Pipeline
+from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
+from proxy.server.api.endpoint import not_allowed
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -31,10 +33,10 @@ _NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
 class Sidecar:
     """`/v1/compress` and `/v1/retrieve`. Nothing of either reaches an upstream."""
 
-    def __init__(self, settings: Settings, routes: Routes, rewriting: Rewriting, services: Services) -> None:
+    def __init__(self, settings: Settings, routes: Routes, pipeline: Pipeline, services: Services) -> None:
         self._limit = int(settings.server.max_body_mib * 2**20)
         self._routes = routes
-        self._rewriting = rewriting
+        self._pipeline = pipeline
         self._archives: Archives = services.archives
         self._threads: Executor = services.recalls
 
@@ -44,8 +46,7 @@ class Sidecar:
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
-            name, steps = self._rewriting.chain_of(route, http, seen)
-            rewritten = await self._rewriting.run(body, route, steps, http, seen, sends=False)
+            name, rewritten = await self._pipeline.rewrite(body, route, http, seen)
             outcome = rewritten.outcome
             before = outcome.before or await rewritten.tokens.count(outcome.request)
             answer = _compressed(rewritten, name, before, outcome.after or before)
@@ -95,12 +96,7 @@ class Sidecar:
 def _only(method: str, http: Exchange) -> None:
     used = http.scope["method"]
     if used != method and (method, used) != ("GET", "HEAD"):
-        raise BadRequest(
-            f"{used} is not allowed here: use {method}",
-            status=405,
-            code="method_not_allowed",
-            headers={"allow": method},
-        )
+        raise not_allowed(http, method)
 
 
 def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:

@@ -6,10 +6,10 @@ from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
+from proxy.access.browsers import Browsers
 from proxy.access.exchange import ClientGone, Exchange, Intake, is_gone
 from proxy.access.gate import Gate, Handler
-from proxy.chat.errors import PenstockError
-from proxy.gateway.browsers import Browsers
+from proxy.chat.errors import BadRequest, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
@@ -103,6 +103,12 @@ class Endpoint:
                 await answer_error(http, fault)
             finally:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+
+
+def not_allowed(http: Exchange, use: str, allow: str = "") -> BadRequest:
+    """The 405 for a method that a path does not have; `use` names those that it has."""
+    told = f"{http.scope['method']} is not allowed here: use {use}"
+    return BadRequest(told, status=405, code="method_not_allowed", headers={"allow": allow or use})
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -18,6 +18,7 @@ from proxy.memories.change import Added
 from proxy.memories.reading import Bounds, Entry, Names, entries, lines, names_of
 from proxy.memories.search import Hit
 from proxy.memories.service import MemoryService
+from proxy.server.api.endpoint import not_allowed
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
@@ -60,9 +61,7 @@ class MemoriesApi:
         method = http.scope["method"]
         handler = handlers.get("GET" if method == "HEAD" else method)
         if handler is None:
-            allowed = ", ".join(handlers)
-            told = f"{method} is not allowed here: use {allowed}"
-            raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": allowed})
+            raise not_allowed(http, ", ".join(handlers))
         try:
             answer = await handler(http)
         except StoreError as error:

@@ -5,8 +5,9 @@ from typing import Any
 
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, NotFound
+from proxy.chat.errors import NotFound
 from proxy.identity import tenant_of
+from proxy.server.api.endpoint import not_allowed
 from proxy.state.workers import Answer, Peers, Question
 from proxy.telemetry.observation import Observation
 from proxy.telemetry.recent import MOST, Recent
@@ -85,12 +86,7 @@ class Records:
     async def explain(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/explain/{request-id}`: what was done to a request, for the key that it came with."""
         if http.scope["method"] not in ("GET", "HEAD"):
-            raise BadRequest(
-                f"{http.scope['method']} is not allowed here: use GET",
-                status=405,
-                code="method_not_allowed",
-                headers={"allow": "GET"},
-            )
+            raise not_allowed(http, "GET")
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
         tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
         found = await self.find(request_id, tenant)

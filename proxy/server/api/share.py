@@ -10,8 +10,9 @@ from proxy.chat.names import LONGEST, key_of, may_be_shown
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import Identity
-from proxy.gateway.pipeline import Services
+from proxy.gateway.prepare import Services
 from proxy.identity import session_key, tenant_of
+from proxy.server.api.endpoint import not_allowed
 from proxy.state.inbox import Given, TooMany
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -25,7 +26,6 @@ LONGEST_NOTE = 500
 
 _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 _NAMES = ("session", "agent", "task")
-_METHODS = "GET, POST, DELETE"
 
 
 class Sharing:
@@ -46,8 +46,7 @@ class Sharing:
             elif method == "DELETE" and id_:
                 answer = await self._taken_back(http, id_)
             else:
-                told = f"{method} is not allowed here: use {_METHODS}"
-                raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": _METHODS})
+                raise not_allowed(http, "GET, POST, DELETE")
         except StoreError:
             raise NotKept("what is shared cannot be kept or read now; try again") from None
         await http.respond(200, _JSON, encode(answer))

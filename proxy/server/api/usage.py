@@ -10,9 +10,10 @@ from proxy.access.limits import DAY, Limits, Terms, day_key, minute_key
 from proxy.access.metering import ALL, Meter
 from proxy.access.windows import MINUTE, Window
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, Overloaded
+from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
+from proxy.server.api.endpoint import not_allowed
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
@@ -33,8 +34,7 @@ class UsageApi:
     async def serve(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/usage`, for the key that it came with."""
         if http.scope["method"] not in ("GET", "HEAD"):
-            told = f"{http.scope['method']} is not allowed here: use GET"
-            raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": "GET, HEAD"})
+            raise not_allowed(http, "GET", "GET, HEAD")
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
         async with http.watch():

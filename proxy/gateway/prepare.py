@@ -1,0 +1,357 @@
+"""From a body to the call that goes upstream: whose request it is, which chain it gets, and what the chain makes of it.
+
+The only place that builds the `Context` of a request: the same for those that are served, for `/v1/compress` and for
+`penstock explain`. Nothing is sent here, and nothing is told to the client or to telemetry.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from proxy.access.callers import Caller
+from proxy.chat import ChatRequest
+from proxy.chat.cache_marks import find_marks, write_marks
+from proxy.chat.errors import BadRequest
+from proxy.chat.names import TAG, untagged
+from proxy.chat.parse import Body
+from proxy.chat.reasoning import may_be_signed, signed_places
+from proxy.config.access_settings import BYPASS
+from proxy.config.settings import Chain, Settings
+from proxy.context import CacheRules, Context, Identity, Outage
+from proxy.economics import UNCACHED
+from proxy.gateway import signed
+from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
+from proxy.gateway.chain import Outcome, guards, with_guards
+from proxy.gateway.replay import Recorder, Replay
+from proxy.gateway.signed import Prefixes
+from proxy.gateway.wire import CHAT
+from proxy.http.headers import forwarded, without_credentials
+from proxy.identity import identify
+from proxy.llm.drafts import BoundDrafts, DraftService
+from proxy.llm.verdicts import BoundJudge, VerdictService
+from proxy.llm.writer import Writer
+from proxy.memories.service import BoundMemories, MemoryService
+from proxy.models.tokens import BoundTokens, TokenService
+from proxy.policy import InternalTool, ToolContext
+from proxy.state.archive import Archives, BoundArchive
+from proxy.state.cache import OnceService
+from proxy.state.decisions import Memos
+from proxy.state.inbox import Shares
+from proxy.state.threads import Threads
+from proxy.upstreams.base import Call
+from proxy.upstreams.routing import Route
+from proxy.vectors.embedding import EmbeddingService
+
+
+class Asked(NamedTuple):
+    """How a request came."""
+
+    headers: Mapping[str, str]
+    """The client's, names in lower case."""
+    query: str = ""
+    """Without the question mark."""
+    caller: Caller | None = None
+    """Who asks, where that was asked at the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What has summaries written."""
+
+    writer: Writer
+    drafts: DraftService
+
+    def bound(self, tenant: str, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
+        """The drafts of a request's context."""
+        return self.drafts.bound(tenant, self.writer.authorization(route.upstream, headers), outage)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the steps of a chain, and the loop behind it, need to do their work."""
+
+    tokens: TokenService
+    archives: Archives
+    replay: Replay
+    once: OnceService
+    memos: Memos
+    shares: Shares
+    prefixes: Prefixes
+    """What was sent in front of the answers of conversations."""
+    corrections: CorrectionService
+    memories: MemoryService
+    recalls: Threads
+    """Threads in which the parts of archived texts are looked for."""
+    embedding: EmbeddingService | None = None
+    judge: VerdictService | None = None
+    writing: Writing | None = None
+
+    def drafts(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts | None:
+        """The drafts of a request's context, if a model is configured to write them."""
+        return None if self.writing is None else self.writing.bound(who.tenant, route, headers, outage)
+
+    def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
+        """The judge of a request's context, if a model is configured for it."""
+        if self.judge is None:
+            return None
+        return self.judge.bound(who.tenant, self.judge.authorization(route.upstream, headers))
+
+    def notes(self, steps: Chain, who: Identity, outage: Outage) -> BoundCorrections | None:
+        """The notes on earlier answers, if a step wants to know what was wrong with them."""
+        observers = [each for _, policy in steps if (each := policy.observer) is not None]
+        return self.corrections.bound(who.tenant, who.scope, observers, outage) if observers else None
+
+    def remembered(self, who: Identity, outage: Outage) -> BoundMemories:
+        """What a request may see of memories; a conversation without a name has none of its own."""
+        session = who.session if who.is_named else ""
+        return self.memories.bound(who.tenant, who.user, session, who.agent, who.task, outage)
+
+    @property
+    def threads(self) -> tuple[Threads, ...]:
+        """All threads in which they work."""
+        return (*self.once.lanes.threads, *self.tokens.lanes.threads, self.recalls, self.corrections.threads)
+
+    def forget(self, tenant: str) -> int:
+        """Forget what this process has in memory of a tenant; how much that was."""
+        forget = [self.once.forget, self.archives.forget_seen, self.memories.forget_read]
+        forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
+        return sum(each(tenant) for each in forget)
+
+    async def aclose(self) -> None:
+        """Stop what they do in the background, but for writing, and give back their threads."""
+        for service in (self.corrections, self.prefixes, self.memories, self.embedding, self.judge):
+            if service is not None:
+                await service.aclose()
+        self.tokens.close()
+        self.once.close()
+        self.recalls.shutdown(wait=False, cancel_futures=True)
+
+
+class Chosen(NamedTuple):
+    """The chain that a request gets."""
+
+    name: str | None
+    """None where the request skips its chain."""
+    steps: Chain
+    """The guards of the model's own chain are among them in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A request, and what its chain made of it."""
+
+    sent: ChatRequest
+    """As the client sent it."""
+    outcome: Outcome
+    ctx: Context
+    """What its last step saw."""
+    tokens: BoundTokens
+    archive: BoundArchive
+    tools: Sequence[InternalTool]
+    """The internal tools that the model may call."""
+    recorder: Recorder
+    """Remembers what the client does not see of the answer."""
+    watch: AnswerWatch | None = None
+    """What looks at the answer, where a step wants to know what was wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request, ready to be sent."""
+
+    route: Route
+    call: Call
+    rewritten: Rewritten | None
+    """None where the client's bytes pass through and nobody reads the messages."""
+
+    @property
+    def watch(self) -> AnswerWatch | None:
+        """What looks at the answer, where a step wants to know what was wrong with it."""
+        return None if self.rewritten is None else self.rewritten.watch
+
+
+class Preparation:
+    """Prepares requests with one configuration."""
+
+    def __init__(self, settings: Settings, services: Services) -> None:
+        self._server = settings.server
+        self._chains = settings.chains
+        self._services = services
+
+    def chain_of(self, route: Route, asked: Asked) -> Chosen:
+        """Return the chain of a request: its model's, that of its own choice, or none at all.
+
+        Raises `BadRequest` where the request asks for what it may not: a client must know that its words were not
+        followed.
+        """
+        chosen, skips = self._chosen(asked), self._skips(asked)
+        name = None if skips else chosen or route.chain
+        return Chosen(name, with_guards(() if name is None else self._chains[name], self._chains[route.chain]))
+
+    def guards_of(self, route: Route) -> Chain:
+        """The steps of a model's own chain that no request may skip."""
+        return guards(self._chains[route.chain])
+
+    def _chosen(self, asked: Asked) -> str | None:
+        """The chain that a request names, if it names one."""
+        chosen = asked.headers.get("x-penstock-chain")
+        if chosen is None:
+            return None
+        if not self._server.may_choose_chain:
+            raise BadRequest("x-penstock-chain is not allowed here; leave it out", code="chain_not_allowed")
+        known_to = [each for each in self._chains if asked.caller is None or asked.caller.may_choose(each)]
+        if chosen not in known_to:
+            known = ", ".join(sorted(known_to))
+            raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
+        return chosen
+
+    def _skips(self, asked: Asked) -> bool:
+        """Whether a request skips its chain."""
+        if asked.headers.get("x-penstock-bypass", "").lower() != "true":
+            return False
+        if not self._server.may_bypass or not (asked.caller is None or asked.caller.may_choose(BYPASS)):
+            raise BadRequest("x-penstock-bypass is not allowed here; leave it out", code="bypass_not_allowed")
+        return True
+
+    def _must_hold(self, body: Body, route: Route, chosen: Chosen) -> bool:
+        """Whether even a request without a chain has to be read, because signed reasoning is bound to what was sent.
+
+        So is every one that skips its chain: what was sent without it must stay so in the requests behind it.
+        """
+        return route.profile.binds_reasoning and (chosen.name is None or may_be_signed(body.raw))
+
+    async def prepare(self, body: Body, route: Route, chosen: Chosen, asked: Asked) -> Prepared:
+        """Return the call that goes upstream, and what the chain did. Raises `BadRequest` for a body that is none.
+
+        A request that its chain rejects is prepared all the same: `Outcome.rejected` says so, and it must not be sent.
+        """
+        if not (chosen.steps or route.upstream.translates or self._must_hold(body, route, chosen)):
+            return Prepared(route, _untouched(body, route, asked), None)
+        done = await self.rewrite(body, route, chosen, asked)
+        request = write_marks(done.outcome.request).with_model(route.model)
+        messages = untagged(request.messages)
+        if messages is not request.messages:
+            request = request.with_messages(messages)
+        ask = request.stream and _must_ask(route, request.rest.get("stream_options"))
+        if ask:
+            request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
+        call = Call(
+            CHAT,
+            route.model,
+            body.raw if request is done.sent else request.encode(),
+            forwarded(asked.headers),
+            query=asked.query,
+            request=request,
+            profile=done.ctx.model,
+            counted=done.outcome.after,
+            tokens=done.tokens,
+            hide_usage=ask,
+            keep=done.recorder.keep,
+        )
+        return Prepared(route, call, done)
+
+    async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
+        """Run the steps over a body. Raises `BadRequest` for one that is none.
+
+        With `sends`, what the client does not send back of earlier turns is put back first. Without, nothing runs
+        these tools, and the steps are told so.
+        """
+        steps, services, server = chosen.steps, self._services, self._server
+        sent = incoming = body.parse(server.max_messages)
+        outage = Outage()
+        who = identify(asked.headers, sent, None if asked.caller is None else asked.caller.tenant)
+        scope = f"{who.tenant}\0{who.scope}"
+        brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
+        if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
+            incoming = await services.replay.restored(sent, scope, outage, signed=route.upstream.signs)
+        profile = await route.upstream.profile(route.profile)
+        if profile.cache.marked:
+            profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
+        tokens = services.tokens.bound(profile, who.tenant)
+        archive = services.archives.bound(who.tenant, who.scope, own=not who.is_named, outage=outage)
+        once = services.once.bound(who.tenant)
+        corrections = services.notes(steps, who, outage)
+        ctx = Context(
+            incoming,
+            profile,
+            who,
+            tokens,
+            asyncio.get_running_loop().time() + server.chain_deadline,
+            archive,
+            once,
+            services.memos.bound(who.tenant, who.scope, outage),
+            services.drafts(who, route, asked.headers, outage),
+            None if services.embedding is None else services.embedding.bound(who.tenant),
+            without_credentials(asked.headers),
+            runs_tools=sends and sent.rest.get("n") in (None, 1),
+            judge=services.judging(who, route, asked.headers),
+            now=time.time() // 60 * 60,
+            corrections=corrections,
+            memories=services.remembered(who, outage),
+            inbox=services.shares.inbox(who, outage),
+            outage=outage,
+        )
+        try:
+            outcome = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))
+        except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
+            once.give_up()
+            raise
+        watch = corrections.watch(sent) if corrections is not None and sends else None
+        ctx = replace(ctx, incoming=outcome.incoming or incoming)
+        tools = self._tools(steps, outcome, ctx) if sends else ()
+        return Rewritten(sent, outcome, ctx, tokens, archive, tools, services.replay.recorder(sent, scope), watch)
+
+    def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
+        """The internal tools that a request offers, ready to run."""
+        request = outcome.request
+        # what is held may offer more than the chain does now
+        chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)
+        names = {tool.name for tool in request.tools}
+        bringing = [
+            policy
+            for chain in chains
+            for _, policy in chain
+            if any(kind.definition.name in names for kind in policy.internal_tools)
+        ]
+        free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
+        made = ToolContext(ctx, request, free, self._services.recalls)
+        return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
+
+
+def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:
+    """How the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
+    marked = (policy.marked_cache(rules) for _, policy in steps)
+    return next((each for each in marked if each is not None), rules if find_marks(request) else UNCACHED)
+
+
+def _untouched(body: Body, route: Route, asked: Asked) -> Call:
+    """The call that an empty chain makes: the client's bytes, but for another name of the model."""
+    body.check_messages()
+    body = _untagged(body)
+    changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
+    ask = body.stream and _must_ask(route, body.get("stream_options"))
+    if ask:
+        changes["stream_options"] = _asking(body.get("stream_options"))
+    raw = body.encoded(changes) if changes else body.raw
+    headers = forwarded(asked.headers)
+    return Call(CHAT, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=ask)
+
+
+def _untagged(body: Body) -> Body:
+    """The body without the tags of tasks, which are for Penstock alone."""
+    if TAG.encode() not in body.raw:
+        return body
+    request = body.parse()
+    messages = untagged(request.messages)
+    return body if messages is request.messages else Body(request.with_messages(messages).encode())
+
+
+def _must_ask(route: Route, options: Any) -> bool:
+    """Whether usage has to be asked for that the client did not ask for."""
+    return route.upstream.ask_usage and not (isinstance(options, dict) and options.get("include_usage") is True)
+
+
+def _asking(options: Any) -> dict[str, Any]:
+    return {**(options if isinstance(options, dict) else {}), "include_usage": True}

@@ -1,0 +1,162 @@
+"""One pipe from the upstream to the client, and the observers of what passes through it."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import ClassVar
+
+from proxy.access.exchange import Exchange
+from proxy.access.limits import Admission
+from proxy.chat.errors import PenstockError
+from proxy.chat.parse import Body
+from proxy.chat.sse import ByteStream
+from proxy.gateway.wire import Wire
+from proxy.http.headers import relayed
+from proxy.models.usage import Usage, UsageReader
+from proxy.step import usage_header
+from proxy.telemetry.attributes import operation_of
+from proxy.telemetry.observation import Observation, ObservedCall
+from proxy.upstreams.base import Call, Reply, Upstream
+
+_UNPRINTABLE = re.compile(r"[^!-~]")
+
+
+class Observer:
+    """Watches one answer on its way to the client. Nothing here may take time, or raise."""
+
+    reads: ClassVar[bool] = False
+    """Whether it is given the bytes of the answer."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take note of the next bytes, which may be all of them."""
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        """Take note that the client has all of the answer; `usage` is what all its rounds used."""
+
+
+class Observers:
+    """Those who observe one call, from what is reserved for it to the end of its answer.
+
+    Whatever ends the block ends the observation as well: an answer, an error, or a client that leaves.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        upstream: Upstream,
+        http: Exchange,
+        seen: Observation,
+        body: Body | None = None,
+        watch: Observer | None = None,
+    ) -> None:
+        """`body` is the client's; `watch` looks at the answer on behalf of a policy."""
+        self.call = call
+        """The call as it is to be sent: it carries the trace."""
+        self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
+        self._watch = watch
+
+    async def __aenter__(self) -> "Observers":
+        """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""
+        call, http, seen = self.call, self._http, self._seen
+        if http.admission is not None:
+            await http.admission.reserve(call, http.own_headers)
+        fields: Mapping[str, object] = {}
+        if seen.trace_id is not None:
+            fields = call.request.rest if call.request is not None else self._body.rest() if self._body else {}
+        self.observed = seen.call(
+            provider=self._upstream.provider,
+            model=call.model,
+            operation=operation_of(call.path),
+            address=self._upstream.address,
+            fields=fields,
+        )
+        headers = self.observed.carry(call.headers)
+        if headers is not call.headers:
+            self.call = replace(call, headers=headers)
+        learning = _Learning(call, translates=self._upstream.translates)
+        observers = (self._watch, _Telling(self.observed), _Metering(http.admission, seen), learning)
+        self.all: Sequence[Observer] = [each for each in observers if each is not None]
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PenstockError):
+            if self._http.admission is not None and self._http.status is None:
+                self._http.admission.note(None, None)  # unless another model is tried, nothing was used
+            self.observed.end(error=error)
+        self.observed.end()
+
+
+class _Telling(Observer):
+    """Tells telemetry how the call ended."""
+
+    def __init__(self, observed: ObservedCall) -> None:
+        self._observed = observed
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        broken = reply.facts.get("error") or usage.error
+        self._observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+
+
+class _Metering(Observer):
+    """Counts what was used against the caller's limits; telemetry has priced it before."""
+
+    def __init__(self, admission: Admission | None, seen: Observation) -> None:
+        self._admission, self._seen = admission, seen
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        if self._admission is not None:
+            self._admission.note(usage if reply.status < 400 else None, self._seen.cost)
+
+
+class _Learning(Observer):
+    """Compares our count of the prompt with the upstream's, unless it cut the prompt or was asked more than once."""
+
+    def __init__(self, call: Call, *, translates: bool) -> None:
+        self._call, self._translates = call, translates
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        call = self._call
+        if reply.facts.get("rounds", 1) != 1 or reply.facts.get("truncated"):
+            return
+        reported = (Usage().completed(reply.facts) if self._translates else usage).input
+        if reported and call.request and call.counted and call.tokens:
+            call.tokens.observe(call.request, call.counted, reported)
+
+
+async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) -> None:
+    """Give the client an answer, as its wire writes it. Errors of a stream pass through."""
+    for name in ("ignored", "unkept"):  # fields of the request or the answer; clients choose the names of theirs
+        if told := reply.facts.get(name):
+            http.own_headers.append((f"x-penstock-{name}".encode(), _UNPRINTABLE.sub("_", str(told)).encode()))
+    if http.caller is not None:
+        own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
+        reply = await http.caller.shown(reply, own)
+    reader, feeds = UsageReader(), [each.feed for each in observers.all if each.reads]
+    if reply.chunks is None:
+        body = reply.body or b""
+        observers.observed.first_chunk()
+        usage = reader.of_body(body).completed(reply.facts)
+        if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
+            http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
+        shown = wire.write(observers.call, reply)
+        await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
+        for feed in feeds:
+            feed(body)
+    else:
+        passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
+        shown = wire.write(observers.call, passing)
+        headers = relayed(shown.headers, stream=True)
+        await http.relay(shown.status, headers, shown.chunks or reply.chunks, observers.observed.first_chunk)
+        usage = reader.of_stream().completed(reply.facts)
+    for observer in observers.all:
+        observer.ended(reply, usage)
+
+
+async def noted(chunks: ByteStream, feeds: Sequence[Callable[[bytes], None]]) -> AsyncGenerator[bytes, None]:
+    """The chunks, each of which is given to all who read."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for feed in feeds:
+                feed(chunk)
+            yield chunk

@@ -40,7 +40,7 @@ test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads
 hashes: ## constraints.hashes.txt again, after a change of constraints.txt or pyproject.toml; asks the package index
 	$(PYTHON) -m venv $(VENV)-uv
 	$(VENV)-uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.8'
-	$(VENV)-uv/bin/uv pip compile pyproject.toml --extra dev --constraints constraints.txt --python-version 3.11 \
+	$(VENV)-uv/bin/uv pip compile pyproject.toml --extra dev --extra bedrock --extra vertex --constraints constraints.txt --python-version 3.11 \
 		--universal --generate-hashes --no-annotate --custom-compile-command 'make hashes' --quiet \
 		--output-file constraints.hashes.txt
 

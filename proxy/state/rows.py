@@ -1,72 +1,91 @@
-"""The rows of the embedded store, in one SQLite file: a write is one transaction, whole or absent whenever the process
-dies. Reading a row that somebody else wrote unpickles nothing and opens no file.
+"""The rows of the embedded store: diskcache's table, without its pickles, its files and its eviction.
+
+Every value is a row of one SQLite file, none is a file of its own: so a write is one transaction, whole or absent
+whenever the process dies, and no row can name a path. Nothing is ever unpickled.
 """
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from threading import local
+from typing import Any
+
+import diskcache  # type: ignore[import-untyped]
 
 from proxy.state.store import FULL, StoreError
-from proxy.state.wal import connect
 
-DATABASE = "cache.db"
+DATABASE: str = diskcache.core.DBNAME
 """The name of the file that holds everything."""
 
 _RAW = 1
-"""The mode of a value that is in the row itself, as it is."""
+"""diskcache's mode of a value that is in the row itself, as it is."""
 _PAGES = 3 * 4096
 """Bytes that a row takes at most besides its value: parts of pages, and its place in the indices."""
 _AT_ONCE = 64
 """Expired rows that one write removes."""
 _MEASURES = ("page_count", "freelist_count", "page_size")
-_SCHEMA = """
-PRAGMA cache_size = 1024;
-PRAGMA journal_size_limit = 16777216;
-CREATE TABLE IF NOT EXISTS Cache (
-  rowid INTEGER PRIMARY KEY, key BLOB, raw INTEGER, store_time REAL, expire_time REAL, access_time REAL,
-  access_count INTEGER DEFAULT 0, tag BLOB, size INTEGER DEFAULT 0, mode INTEGER DEFAULT 0, filename TEXT, value BLOB
-);
-CREATE UNIQUE INDEX IF NOT EXISTS Cache_key_raw ON Cache (key, raw);
-CREATE INDEX IF NOT EXISTS Cache_expire_time ON Cache (expire_time);
-CREATE INDEX IF NOT EXISTS Cache_access_time ON Cache (access_time);
-"""
-"""The table of diskcache, which kept the rows before: its files are read on."""
+_OPTIONS: dict[str, Any] = {
+    "eviction_policy": "least-recently-used",  # makes the index; the eviction is ours
+    "cull_limit": 0,
+    "sqlite_synchronous": 2,
+    "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
+    "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
+    "sqlite_journal_size_limit": 2**24,
+}
 
 
-class Rows:
-    """The rows, in transactions. Any thread may call; each has a connection of its own."""
+class BytesDisk(diskcache.Disk):  # type: ignore[misc]
+    """Text as keys, bytes as values, both as they are. Any other row is refused, whoever wrote it."""
 
-    def __init__(self, file: Path, busy: float) -> None:
-        """Open or make the database. `busy` is in seconds. Raises `sqlite3.Error` and `OSError`."""
-        self._file, self._busy = file, busy
-        self._mine, self._made = local(), list[sqlite3.Connection]()
-        self._connection()
+    def put(self, key: object) -> tuple[str, bool]:
+        """A key for the database. Raises `TypeError` for anything but text."""
+        if type(key) is not str:
+            raise TypeError("a key is text")
+        return key, True
 
-    def close(self) -> None:
-        """Close the connections, which no thread may be using any more."""
-        for each in self._made:
-            each.close()
+    def get(self, key: object, raw: object) -> str:
+        """A key from the database. Raises `StoreError`."""
+        if raw != 1 or type(key) is not str:
+            raise StoreError("corrupted")
+        return key
 
-    def _sql(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        return self._connection().execute(statement, values)
+    def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, bytes]:
+        """A value for the database. Raises `TypeError` for anything but bytes."""
+        if read or type(value) is not bytes:
+            raise TypeError("a value is bytes")
+        return 0, _RAW, None, value
 
-    def _connection(self) -> sqlite3.Connection:
-        if not hasattr(self._mine, "connection"):
-            made = connect(self._file, busy=self._busy, synchronous="FULL", schema=_SCHEMA, shrinks=True)
-            self._mine.connection = made
-            self._made.append(made)
-        known: sqlite3.Connection = self._mine.connection
-        return known
+    def fetch(self, mode: object, filename: object, value: object, read: bool) -> bytes:
+        """A value from the database. Raises `StoreError`."""
+        if mode != _RAW or filename is not None or read or type(value) is not bytes:
+            raise StoreError("corrupted")
+        return value
+
+    def remove(self, file_path: object) -> None:
+        """Remove no file: no value has one."""
+
+
+class Rows(diskcache.Cache):  # type: ignore[misc]
+    """The rows of diskcache's table, in transactions of ours.
+
+    diskcache's own eviction may take the row that was just written, and its `touch` does not count as a use.
+    """
+
+    def __init__(self, directory: str, max_bytes: int, busy: float) -> None:
+        """Open or make the database, waiting up to a minute for others who do so. `busy` is in seconds."""
+        super().__init__(directory, timeout=busy, disk=BytesDisk, size_limit=max_bytes, **_OPTIONS)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other writer interrupts; undone if anything is raised."""
-        connection = self._connection()
+        connection: sqlite3.Connection = self._con
         connection.execute("BEGIN IMMEDIATE")
-        with connection:
+        try:
             yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
     def read(self, key: str, now: float, ttl: float | None) -> bytes | None:
         """A value, used if `ttl` says so and its last use is not of this very moment."""
@@ -77,11 +96,10 @@ class Rows:
         if row is None:
             return None
         mode, filename, stored, used = row
-        if mode != _RAW or filename is not None or type(stored) is not bytes:
-            raise StoreError("corrupted")
+        value: bytes = self.disk.fetch(mode, filename, stored, read=False)
         if ttl is not None and now - used > min(60.0, ttl / 10):
             self._use_at_once(key, now, ttl)
-        return stored
+        return value
 
     def _use_at_once(self, key: str, now: float, ttl: float) -> None:
         # what can be read is worth more than its next day: no lock is waited for, no failure reported
@@ -90,7 +108,7 @@ class Rows:
             with suppress(sqlite3.OperationalError):
                 self.use((key,), now, ttl)
         finally:
-            self._sql(f"PRAGMA busy_timeout = {int(self._busy * 1000)}")
+            self._sql(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
 
     def write(self, values: Mapping[str, bytes], now: float, ttl: float, room: tuple[int, float]) -> None:
         """Set values, all or none, where `room` is the bound in bytes and the protected time in seconds."""
@@ -118,17 +136,19 @@ class Rows:
         ttl: float,
         room: tuple[int, float],
     ) -> None:
+        size, mode, filename, stored = self.disk.store(value, False)
         connection.execute(
             "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)",
             (now, _AT_ONCE),
         )
         self._make_room(connection, key, len(value) + _PAGES, now, room)
         connection.execute(
-            "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, mode, value)"
-            " VALUES (?, 1, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET store_time = excluded.store_time,"
-            " expire_time = excluded.expire_time, access_time = excluded.access_time, mode = excluded.mode,"
-            " filename = NULL, value = excluded.value",
-            (key, now, now + ttl, now, _RAW, value),
+            "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
+            " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
+            " store_time = excluded.store_time, expire_time = excluded.expire_time,"
+            " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
+            " filename = excluded.filename, value = excluded.value",
+            (key, now, now + ttl, now, size, mode, filename, stored),
         )
 
     def _make_room(
@@ -179,7 +199,4 @@ class Rows:
             f"SELECT key, raw FROM Cache WHERE key >= ? AND key < ? AND expire_time > ? ORDER BY {order} LIMIT ?",  # noqa: S608
             (prefix, prefix + chr(0x10FFFF), now, limit),
         )
-        found = tuple(rows)
-        if any(raw != 1 or type(key) is not str for key, raw in found):
-            raise StoreError("corrupted")
-        return tuple(key for key, _ in found)
+        return tuple(self.disk.get(key, raw) for key, raw in rows)

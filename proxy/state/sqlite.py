@@ -6,10 +6,12 @@ The directory must be on a local disk: SQLite's locks do not hold on a network's
 import asyncio
 import errno
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -139,9 +141,7 @@ class DiskStore:
         """End the threads, and with them the connections; what is being written is finished first."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        if self._rows is not None:
-            await asyncio.to_thread(self._rows.close)
-            self._rows = None
+        self._rows = None
 
     async def _run(self, work: Callable[[Rows], T]) -> T:
         if self._closed:
@@ -177,7 +177,7 @@ class DiskStore:
             # a database whose file was removed or replaced takes writes as before, and loses them
             if self._rows is None or self._doubtful or _identity(self._directory) != self._file:
                 try:
-                    self._rows = Rows(self._directory / DATABASE, self._busy)
+                    self._rows = _open(self._directory, self._room[0], self._busy)
                     before, self._file, self._doubtful = self._file, _identity(self._directory), False
                     self.losses += before not in (None, self._file)
                 except (sqlite3.Error, OSError):
@@ -193,6 +193,18 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
+    database = directory / DATABASE
+    if database.exists():  # opening repeats itself for a minute where another process holds the lock
+        with closing(sqlite3.connect(database, timeout=busy, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    return Rows(os.fspath(directory.absolute()), max_bytes, busy)
 
 
 def cause_of(error: Exception) -> Cause:

@@ -18,16 +18,11 @@ _AGAIN = 0.005
 
 
 def connect(
-    file: Path | None,
-    *,
-    busy: float,
-    synchronous: Literal["OFF", "NORMAL", "FULL"],
-    schema: str = "",
-    shrinks: bool = False,
+    file: Path | None, *, busy: float, synchronous: Literal["OFF", "NORMAL"], schema: str = ""
 ) -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use; its directory is made if it is missing (0700).
 
-    The `schema` is made where it is missing. A new file that `shrinks` gives back the room of what is deleted.
+    The `schema` is made where it is missing.
 
     Statements wait `busy` seconds for another process's lock. Without a file the database is in memory. Raises
     `sqlite3.Error` and `OSError`.
@@ -38,7 +33,7 @@ def connect(
     if file.parent.stat().st_mode & 0o077:
         file.parent.chmod(0o700)
     with _held(file, fcntl.LOCK_SH):
-        return _connect(os.fspath(file), busy, synchronous, schema, shrinks=shrinks and not file.exists())
+        return _connect(os.fspath(file), busy, synchronous, schema)
 
 
 def set_aside(file: Path, *, busy: float) -> bool:
@@ -71,11 +66,9 @@ def _held(file: Path, kind: int) -> Iterator[None]:
         yield
 
 
-def _connect(name: str, busy: float, synchronous: str, schema: str, *, shrinks: bool = False) -> sqlite3.Connection:
+def _connect(name: str, busy: float, synchronous: str, schema: str) -> sqlite3.Connection:
     database = sqlite3.connect(name, timeout=busy, isolation_level=None, check_same_thread=False)
     try:
-        if shrinks:  # SQLite takes this before anything else alone
-            database.execute("PRAGMA auto_vacuum = FULL")
         _turn(database, busy)
         database.execute(f"PRAGMA synchronous = {synchronous}")
         database.executescript(schema)

@@ -1,5 +1,6 @@
 """No row that somebody else wrote is unpickled, read from a file or removes one."""
 
+import os
 import pickle
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.rows import DATABASE
+from proxy.state.rows import DATABASE, BytesDisk
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 
@@ -61,3 +62,13 @@ async def test_no_planted_key_is_unpickled(store: DiskStore, tmp_path: Path) -> 
     with pytest.raises(StoreError, match="corrupted"):
         await store.keys("")
     assert not Bomb.fired
+
+
+def test_only_text_and_bytes_are_stored(tmp_path: Path) -> None:
+    made = BytesDisk(os.fspath(tmp_path))
+    for key in (b"a", 1, 1.0, True, None, ("a",)):
+        with pytest.raises(TypeError):
+            made.put(key)
+    for value in ("a", 1, True, None, ("a",), bytearray(b"a")):
+        with pytest.raises(TypeError):
+            made.store(value, False)

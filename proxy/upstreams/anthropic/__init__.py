@@ -17,7 +17,7 @@ from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.context import ModelProfile
 from proxy.http.client import Response
-from proxy.upstreams.anthropic.answer import Answer, Facts, kept_message, nonsense
+from proxy.upstreams.anthropic.answer import Answer, Facts, nonsense
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
@@ -103,7 +103,7 @@ class Anthropic:
     async def _keep(self, answer: Answer, call: Call) -> None:
         """Have an answer remembered that clients may not send back as it was. Not those that were cut off: a client
         drops their calls, and nobody goes on with them."""
-        message = kept_message(answer.content)
+        message = answer.kept()
         if message is not None and call.keep is not None and not await call.keep(Message(message)):
             answer.facts["unkept"] = "thinking_blocks"
 

@@ -1,7 +1,7 @@
 """Anthropic's answers, whole or as events, in OpenAI's exact form."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from proxy.chat import encode
 from proxy.chat.errors import UpstreamFailed
@@ -9,6 +9,7 @@ from proxy.upstreams.anthropic.content import THOUGHTS, Block
 from proxy.upstreams.completion import DONE, Completion, usage
 from proxy.upstreams.json_types import parsed_arguments
 
+Made = TypeVar("Made")
 Facts = dict[str, str | int | float | bool]
 
 FINISH = {
@@ -146,7 +147,18 @@ class Answer:
     def whole(self) -> bytes:
         """The body of what was read."""
         extra = {} if self._tier is None else {"service_tier": self._tier}
-        return self._completion.whole(message_of(self.content), self._finish_reason, self._used(), **extra)
+        return self._completion.whole(self._sound(message_of), self._finish_reason, self._used(), **extra)
+
+    def kept(self) -> dict[str, Any] | None:
+        """What has to be remembered of it; None for an answer that any client sends back as it was."""
+        return self._sound(kept_message)
+
+    def _sound(self, make: Callable[[Sequence[Block]], Made]) -> Made:
+        """What is made of the blocks. Raises `UpstreamFailed` for blocks that make no sense."""
+        try:
+            return make(self.content)
+        except (KeyError, TypeError, AttributeError):
+            raise nonsense() from None
 
     def end(self) -> bytes:
         """The last events of a stream."""

@@ -94,7 +94,10 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
     if data["media_type"].startswith("image/"):
         return {"type": "image", "source": {"type": "base64", **data}}
     if data["media_type"].startswith("text/"):
-        text = b64decode(data["data"]).decode(errors="replace")
+        try:
+            text = b64decode(data["data"]).decode(errors="replace")
+        except ValueError:
+            wrong(f"{place}.file_data", "must be a data: URL with base64")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
     return {"type": "document", "source": {"type": "base64", **data}, **title}
 

@@ -39,7 +39,11 @@ class Messages:
         self._end_turn()
         if self.system and not self.said:
             self.system, self.said = [], [{"role": "user", "content": self.system}]
-        if self.said and self.said[-1]["role"] == "assistant" and (text := self.said[-1]["content"][-1]).get("text"):
+        if (
+            self.said
+            and self.said[-1]["role"] == "assistant"
+            and (text := self.said[-1]["content"][-1])["type"] == "text"
+        ):
             # the wire refuses white space at the end of what the model is to go on with
             self.said[-1]["content"][-1] = {**text, "text": text["text"].rstrip()}
 
@@ -101,7 +105,7 @@ class Messages:
             self.ignored.add("messages[].audio")
         if not thoughts and any(map(message.get, _UNSIGNED)) and not any(b["type"] in THOUGHTS for b in content):
             self.ignored |= {f"messages[].{name}" for name in _UNSIGNED if message.get(name)}
-        stand = {block.get("id") for block in content if block["type"] == "tool_use"}
+        stand = [block.get("id") for block in content if block["type"] == "tool_use"]
         calls = [call for call in self._calls(message, place) if call["id"] not in stand]
         return marked([*thoughts, *content, *calls], message)
 

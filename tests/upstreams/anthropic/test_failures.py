@@ -6,6 +6,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.chat.errors import UpstreamFailed
+from proxy.upstreams.anthropic.answer import Answer
 from tests.upstreams.anthropic.conftest import MODEL, Client, text, user
 from tests.upstreams.anthropic.stand_in import KEY, Scripted, StandIn
 
@@ -83,3 +85,32 @@ async def test_a_body_that_is_nested_too_deeply_is_a_400(client: Client) -> None
 
 async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None:
     assert ": ping" in (await client.stream()).text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text"},
+        {"type": ["text"]},
+        {"type": "tool_use"},
+        {"type": "thinking", "thinking": 5},
+        {"type": "text", "text": 5},
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block: dict[str, Any], stream: bool) -> None:
+    lines: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "content_block_start", "index": 1, "content_block": block},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": block}},
+        {"type": "message_stop"},
+    ]
+    answer = Answer("m", {}, show_usage=False)
+    with pytest.raises(UpstreamFailed):
+        if stream:
+            for line in lines:
+                answer.events(line)
+            answer.kept()
+        answer.read({"content": [block]})
+        answer.whole()

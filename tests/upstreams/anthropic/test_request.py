@@ -152,6 +152,8 @@ async def test_tools_of_anthropics_own_and_fields_of_its_tools(client: Client, a
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"messages": [user([{"type": "image_url", "image_url": {"url": "data:image/png,x"}}])]},
          "messages[0].content[0].image_url.url"),
+        ({"messages": [user([{"type": "file", "file": {"file_data": "data:text/plain;base64,a"}}])]},
+         "messages[0].content[0].file.file_data"),
         ({"messages": [user("a"), {"role": "assistant", "content": "b", "thinking_blocks": 5}]},
          "messages[1].thinking_blocks"),
     ],
@@ -163,6 +165,14 @@ async def test_values_of_a_wrong_type_are_a_400_that_names_them(
 
     assert (answered.status, answered.error["param"]) == (400, param)
     assert anthropic.bodies == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "tool_use", "id": {}, "name": "x", "input": {}}, {"type": "document", "text": 5}, {"type": "text"}],
+)
+async def test_parts_of_a_wrong_shape_are_no_fault_of_ours(client: Client, part: dict[str, Any]) -> None:
+    assert (await client.chat(user("a"), assistant([part]))).status == 400
 
 
 async def test_strict_params_refuse_what_would_be_left_out(start: Start, anthropic: StandIn) -> None:

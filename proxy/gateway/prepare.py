@@ -33,6 +33,7 @@ from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
 from proxy.memories.service import BoundMemories, MemoryService
+from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.policy import InternalTool, ToolContext
 from proxy.state.archive import Archives, BoundArchive
@@ -84,6 +85,8 @@ class Services:
     memories: MemoryService
     recalls: Threads
     """Threads in which the parts of archived texts are looked for."""
+    cache_use: CacheUse
+    """Whether the upstreams' prompt caches are used."""
     embedding: EmbeddingService | None = None
     judge: VerdictService | None = None
     writing: Writing | None = None
@@ -266,7 +269,7 @@ class Preparation:
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
             incoming = await services.replay.restored(sent, scope, outage, signed=route.upstream.signs)
-        profile = await route.upstream.profile(route.profile)
+        profile = services.cache_use.applied(route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
         tokens = services.tokens.bound(profile, who.tenant)

@@ -89,6 +89,7 @@ def build_services(settings: Settings, store: Store, index: VectorIndex | None, 
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, embedding, index, threads, telemetry.metrics.memories),
         recalls=threads,
+        cache_use=telemetry.cache_use,
         embedding=embedding,
         judge=build_judge(settings, telemetry),
     )

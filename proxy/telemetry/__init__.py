@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.config.settings import TelemetrySettings
+from proxy.models.cache_use import CacheUse
 from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
@@ -65,6 +66,11 @@ class Telemetry:
             self.metrics.retries.inc()
         known = request_id, self.recent, tenant, config, self._bills, self._warn_at, self._unshortened
         return Observation(self.metrics, span, route, *known)
+
+    @property
+    def cache_use(self) -> CacheUse:
+        """Whether the upstreams' prompt caches are used, by what they report."""
+        return self._bills.use
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

@@ -12,6 +12,7 @@ from time import monotonic
 from proxy.chat import ChatRequest
 from proxy.context import CacheRules, ModelProfile, Tokens
 from proxy.economics import cached_tokens, money, prompt_cost
+from proxy.models.cache_use import CacheUse
 from proxy.state.cache import Cache
 
 MOST_PREFIXES = 200_000
@@ -66,6 +67,7 @@ class Bills:
         """At most so many prefixes are remembered; `clock` is in seconds."""
         self._clock = clock
         self._used: Cache[int, float] = Cache(most)
+        self.use = CacheUse()
 
     async def estimate(
         self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens

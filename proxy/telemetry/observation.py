@@ -273,6 +273,8 @@ class Observation:
             self._route.expected(estimate.usd, estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
             self._route.cached(estimate.cached, usage.cached)
+            if self._profile is not None:
+                self._bills.use.note(self._said["upstream"] or "", self._profile.name, estimate.cached, usage.cached)
 
     def _remember(self, status: int, seconds: float, error: str | None, stream: bool) -> None:
         self._recent.add(

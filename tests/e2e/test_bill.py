@@ -1,5 +1,6 @@
 """What the proxy says that its chain saves, against an independent count of the requests that reached the upstream."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import aiohttp
 import pytest
 
 from proxy.models.encodings import load_encoder
-from tests.e2e.servers import proxy, upstream
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, proxy, send, upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -116,3 +117,29 @@ async def test_what_is_saved_is_net(
         assert (sent.cost < unchanged.cost) is is_cheaper
         assert (usd["sent"] < usd["unchanged"]) is is_cheaper
     assert record["usd_saved"] == pytest.approx(record["usd_unchanged"] - record["usd_estimated"])
+
+
+@pytest.mark.parametrize("reported", [0, None], ids=["never read", "not told"])
+async def test_a_cache_that_is_never_read_is_not_counted_on(tmp_path: Path, reported: int | None) -> None:
+    """An upstream that reports no reads charges for each prompt in full; one that does not tell is believed."""
+
+    async def answer(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        told = {} if reported is None else {"prompt_tokens_details": {"cached_tokens": reported}}
+        usage = {"prompt_tokens": 3000, "completion_tokens": 1, **told}
+        await send(writer, 200, json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
+
+    costs = []
+    async with upstream() as behind, aiohttp.ClientSession() as session:
+        behind.respond = answer
+        config = CONFIG.format(url=behind.url, chain="{compact_tool_results: {}}", read=0.1, write=1.0)
+        async with proxy(config, tmp_path) as base:
+            for body in chat(14):
+                async with session.post(f"{base}/v1/chat/completions", json=body) as response:
+                    request_id = response.headers["x-request-id"]
+                async with session.get(f"{base}/v1/explain/{request_id}") as response:
+                    record = await response.json()
+                costs.append(record["usd_estimated"] * 1e6 / 5 / record["tokens_after"])
+
+    assert costs[0] == pytest.approx(1.0, rel=0.01)
+    assert costs[5] < 0.5
+    assert costs[-1] == pytest.approx(1.0, rel=0.01) if reported == 0 else costs[-1] < 0.5

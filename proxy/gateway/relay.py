@@ -126,9 +126,10 @@ class _Learning(Observer):
 
 async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) -> None:
     """Give the client an answer, as its wire writes it. Errors of a stream pass through."""
-    for name in ("ignored", "unkept"):  # fields of the request or the answer; clients choose the names of theirs
+    for name in ("ignored", "unkept", "truncated"):  # of a stream, the last is known at its end only
         if told := reply.facts.get(name):
-            http.own_headers.append((f"x-penstock-{name}".encode(), _UNPRINTABLE.sub("_", str(told)).encode()))
+            value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
+            http.own_headers.append((f"x-penstock-{name}".encode(), value.encode()))
     if http.caller is not None:
         own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
         reply = await http.caller.shown(reply, own)

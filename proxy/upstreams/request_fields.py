@@ -74,9 +74,13 @@ NEUTRAL: Mapping[str, Any] = {
     "frequency_penalty": 0,
     "logit_bias": {},
     "logprobs": False,
+    "modalities": ["text"],
     "n": 1,
+    "parallel_tool_calls": True,
     "presence_penalty": 0,
+    "tool_choice": "auto",
     "top_logprobs": 0,
+    "verbosity": "medium",
 }
 """Values that ask for what an answer is without the field (OpenAI's defaults)."""
 

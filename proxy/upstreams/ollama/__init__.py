@@ -14,16 +14,16 @@ from typing import Any
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed
 from proxy.config.settings import OllamaUpstream
-from proxy.context import ModelProfile
+from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
-from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse
+from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse, used
 from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import Translation, translate
 from proxy.upstreams.ollama.server import Server
-from proxy.upstreams.ollama.truncation import ran_full, was_truncated
+from proxy.upstreams.ollama.truncation import may_be_truncated, ran_full, was_truncated
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, tokens
 from proxy.upstreams.request_fields import ignored_fact
 
@@ -80,8 +80,8 @@ class Ollama:
         error = broken(line, call)
         if error is not None:
             raise error
+        await self._check(line, call, translation, facts)
         body = answer.whole(line)
-        self._check(call, translation, facts)
         return Reply(200, list(JSON_HEADERS), body=body, facts=facts)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
@@ -153,29 +153,27 @@ class Ollama:
                 error = broken(line, call)
                 if error is not None:
                     raise error
-                events = answer.events(line)
-                if events and answer.done:
-                    self._check(call, translation, answer.facts)
-                if events:
+                if line.get("done") is True and not answer.done:
+                    await self._check(line, call, translation, answer.facts)
+                if events := answer.events(line):
                     yield events
                 # What may follow the last line is read as well, so that the connection can be used again.
         if not answer.done:
             raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
 
-    def _check(self, call: Call, translation: Translation, facts: Facts) -> None:
+    async def _check(self, line: Mapping[str, Any], call: Call, translation: Translation, facts: Facts) -> None:
         """Note that the server has answered, and whether it has cut the prompt."""
         self._windows.answered(call.model)
         window = self._num_ctx(call.model)
         if call.profile is not None and (window is None or call.profile.source == "ollama"):
             window = call.profile.window
-        evaluated, answered = int(facts.get("prompt_tokens", 0)), int(facts.get("completion_tokens", 0))
-        comparable = call.counted if translation.countable else None
+        evaluated, answered = used(line)
+        counted = await _counted(call, window) if translation.countable else None
         limit = translation.body.get("options", {}).get("num_predict")
-        if was_truncated(comparable, evaluated, window) or ran_full(evaluated, answered, window, limit):
+        if was_truncated(counted, evaluated, window) or ran_full(evaluated, answered, window, limit):
             facts["truncated"] = True
-            counted = call.counted.total if call.counted else None
-            fields = {"model": call.model, "counted": counted, "evaluated": evaluated, "window": window}
-            _log.warning("prompt was truncated by the server", extra={"fields": fields})
+            fields = {"model": call.model, "counted": counted and counted.total, "evaluated": evaluated}
+            _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
 
     def _described(self, model: Any, running: Mapping[str, int]) -> dict[str, Any] | None:
         name = model.get("name") or model.get("model") if isinstance(model, dict) else None
@@ -186,6 +184,13 @@ class Ollama:
         trained = tokens(details.get("context_length")) if isinstance(details, dict) else None
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
+
+
+async def _counted(call: Call, window: int | None) -> TokenCount | None:
+    """Our count of the prompt; without a chain it is made here, where the prompt is long enough to be cut."""
+    if call.counted is not None or call.tokens is None or call.request is None:
+        return call.counted
+    return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

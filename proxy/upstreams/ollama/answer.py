@@ -115,8 +115,8 @@ class Answer:
         return {"index": index, "id": known, "type": "function", "function": called}
 
     def _finish_reason(self, line: Mapping[str, Any]) -> str:
-        """`length` even behind a tool call: another one may have been cut off."""
-        if line.get("done_reason") == "length":
+        """`length` even behind a tool call: another one may have been cut off. So it is where the prompt was cut."""
+        if line.get("done_reason") == "length" or self.facts.get("truncated"):
             return "length"
         return "tool_calls" if self._calls else "stop"
 
@@ -126,7 +126,7 @@ class Answer:
         Ollama leaves out what is zero, as older servers did with a prompt that was still in their cache. The prompt is
         then reported as we counted it, if we did, but not noted as a fact: facts are what the server said.
         """
-        prompt, answer = _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
+        prompt, answer = used(line)
         if prompt:
             self.facts["prompt_tokens"] = prompt
         self.facts["completion_tokens"] = answer
@@ -134,6 +134,11 @@ class Answer:
             if nanoseconds := _count(line.get(source)):
                 self.facts[name] = round(nanoseconds / 1e6, 3)
         return usage(prompt or self._counted or 0, answer)
+
+
+def used(line: Mapping[str, Any]) -> tuple[int, int]:
+    """The tokens of prompt and answer that the last line tells; 0 for what it leaves out."""
+    return _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
 
 
 def parse(text: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
 from proxy.upstreams.ollama.messages import Messages
+from proxy.upstreams.request_fields import NEUTRAL, is_neutral
 
 OPTIONS = {
     "temperature": number, "top_p": number, "min_p": number, "typical_p": number, "repeat_penalty": number,
@@ -41,15 +42,6 @@ BOOKKEEPING = frozenset({
     "service_tier", "store", "user",
 })  # fmt: skip
 """Fields that do not concern the answer, so that nothing is lost without them."""
-
-NEUTRAL: Mapping[str, Any] = {
-    "modalities": ["text"],
-    "n": 1,
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "verbosity": "medium",
-}
-"""Values that ask for what happens anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +194,9 @@ def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
 def _ignored(rest: Mapping[str, Any]) -> set[str]:
     if "n" in rest:
         integer(rest["n"], "n")
-    fields = {name for name, value in rest.items() if name not in READ | BOOKKEEPING and _asks(name, value)}
+    asked = {name for name, value in rest.items() if (value or name in NEUTRAL) and not is_neutral(name, value)}
+    fields = asked - READ - BOOKKEEPING
     if rest.get("tool_choice") == "none":
         fields.discard("tool_choice")
     own = {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS and name != "stop"}
     return fields | own
-
-
-def _asks(name: str, value: Any) -> bool:
-    """Whether a value asks for anything that would not happen anyway."""
-    return bool(value != NEUTRAL[name]) if name in NEUTRAL else bool(value)

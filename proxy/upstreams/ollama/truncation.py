@@ -14,6 +14,11 @@ SMALLEST = 1024
 """The same in tokens where the window is not known: no Ollama runs a model with less than 2048 unless told to."""
 
 
+def may_be_truncated(size: int, window: int | None) -> bool:
+    """Whether a body of so many bytes can be a prompt that is suspected: no token has less than a byte."""
+    return size > _suspected(window)
+
+
 def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None) -> bool:
     """Whether far fewer tokens were evaluated than were sent.
 
@@ -22,7 +27,7 @@ def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None
     """
     if counted is None or not evaluated:
         return False
-    suspected = counted.total > (SMALLEST if window is None else window * LIKELY)
+    suspected = counted.total > _suspected(window)
     return suspected and evaluated < counted.total * (SURE if counted.exact else UNSURE)
 
 
@@ -32,3 +37,8 @@ def ran_full(evaluated: int, answered: int, window: int | None, limit: int | Non
     Then the prompt left too little room: the answer broke off, or pushed the beginning of the prompt out.
     """
     return bool(evaluated and answered) and evaluated + answered == window and answered != limit
+
+
+def _suspected(window: int | None) -> float:
+    """The tokens from which on a prompt is suspected."""
+    return SMALLEST if window is None else window * LIKELY

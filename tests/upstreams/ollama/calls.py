@@ -21,7 +21,7 @@ def ollama(url: str, num_ctx: int | None = None, **settings: Any) -> Ollama:
 def call(request: ChatRequest | None = None, **fields: Any) -> Call:
     headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "cookie": "c=1", "traceparent": "00-1-2-01"}
     request = request or ask()
-    return Call("/chat/completions", request.model, b"", headers, request=request, **fields)
+    return Call("/chat/completions", request.model, fields.pop("body", b""), headers, request=request, **fields)
 
 
 def ask(conversation: str = "u1", **rest: Any) -> ChatRequest:

@@ -1,13 +1,16 @@
 """Prompts that Ollama cuts without a word: noticed, and without false alarms."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from proxy.context import TokenCount
-from proxy.testing import profile
+from proxy.testing import CharTokens, profile
 from proxy.upstreams.ollama import Ollama
+from tests.e2e.servers import proxy
 from tests.upstreams.ollama.calls import MODEL, ask, call, counted, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama, size_of
 from tests.upstreams.streams import read
@@ -25,9 +28,11 @@ async def test_a_cut_prompt_is_noticed(
         reply = await upstream.send(call(ask(LONG, stream=stream), counted=counted(4000), profile=profile(2048)))
         if stream:
             assert "truncated" not in reply.facts
-            await read(reply)
+        said = await read(reply) if stream else reply.body or b""
 
     assert reply.facts["truncated"] is True
+    assert b'"finish_reason":"length"' in said
+    assert b'"finish_reason":"stop"' not in said
     (record,) = caplog.records
     assert record.getMessage() == "prompt was truncated by the server"
     evaluated = reply.facts["prompt_tokens"]
@@ -53,6 +58,16 @@ async def test_no_false_alarm(
     assert (await upstream.send(call(ask(LONG), counted=count, **fields))).facts.get("truncated") is is_cut
 
 
+@pytest.mark.parametrize(("window", "told"), [(2048, True), (32768, None)])
+async def test_a_prompt_that_no_chain_has_counted_is_counted_where_it_may_be_cut(
+    fake: FakeOllama, upstream: Ollama, window: int, told: bool | None
+) -> None:
+    fake.window = 2048
+    seen = call(ask(LONG), body=ask(LONG).encode(), tokens=CharTokens(), profile=profile(window, source="ollama"))
+
+    assert (await upstream.send(seen)).facts.get("truncated") is told
+
+
 async def test_an_unknown_count_and_images_prove_nothing(fake: FakeOllama, upstream: Ollama) -> None:
     fake.window = 2048
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -75,3 +90,26 @@ async def test_a_window_filled_to_the_last_token(fake: FakeOllama, limited: bool
 
     assert reply.facts.get("truncated", False) is not limited
     await upstream.aclose()
+
+
+@pytest.mark.parametrize("bypass", ["false", "true"])
+async def test_the_client_is_told_that_its_prompt_was_cut(fake: FakeOllama, tmp_path: Path, bypass: str) -> None:
+    fake.window = 2048
+    config = f"""
+upstreams: {{local: {{kind: ollama, base_url: "{fake.url}"}}}}
+models: [{{match: "*", upstream: local, num_ctx: 2048}}]
+chains: {{default: [{{consolidate_system: {{}}}}]}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+"""
+    async with proxy(config, tmp_path) as base, aiohttp.ClientSession(base) as session:
+        headers = {"x-penstock-bypass": bypass}
+        said = [{"role": "user", "content": f"Note {n}: the quick brown fox jumps. " * 12} for n in range(40)]
+        async with session.post(
+            "/v1/chat/completions", json={"model": MODEL, "messages": said}, headers=headers
+        ) as response:
+            answer = await response.json()
+            told = response.headers.get("x-penstock-truncated")
+
+    assert (response.status, told) == (200, "true")
+    assert answer["choices"][0]["finish_reason"] == "length"

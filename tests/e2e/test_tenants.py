@@ -27,7 +27,7 @@ auth:
 """
 OWN_KEYS = [
     ("    kind: openai  ", "    kind: openai\n    api_key: sk-own  "),
-    ("    provider: anthropic", "    provider: anthropic\n    api_key: sk-own"),
+    ("    kind: anthropic  ", "    kind: anthropic\n    api_key: sk-own  "),
 ]
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, UpstreamFailed, error_body
+from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
 from proxy.telemetry.observation import OVERFLOW, Observation
@@ -32,6 +33,9 @@ _ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:erro
 """A stream's first event that is an error."""
 
 _HEADER = b"x-penstock-fallback"
+
+_REASONING = ("reasoning_content", "thinking_blocks")
+"""Fields of messages that hold the reasoning of one provider's models."""
 
 _REASONS = frozenset(
     {OVERFLOW, "upstream_unreachable", "upstream_broke_off", "upstream_timeout", "upstream_unavailable",
@@ -88,13 +92,29 @@ class Attempts:
             yield self._route
 
     def carried(self, call: Call) -> Call:
-        """Return a call with what may go to this route of the client's headers and query.
+        """Return a call with what may go to this route of the client's headers, query and messages.
 
-        At another server than the first one nothing that may hold a key, an account or a wish for that provider.
+        At another server than the first one nothing that may hold a key, an account or a wish for that provider; at
+        another provider no reasoning of the first one's models, which it may refuse.
         """
         if same_server(self._route.upstream, self._first.upstream):
             return call
-        return replace(call, headers=impersonal(call.headers), query="")
+        call = replace(call, headers=impersonal(call.headers), query="")
+        return call if self._route.upstream.provider == self._first.upstream.provider else self._unreasoned(call)
+
+    def _unreasoned(self, call: Call) -> Call:
+        """The call without reasoning in its messages; a header names the fields that were left out."""
+        named = [name for name in _REASONING if f'"{name}"'.encode() in call.body]
+        if not named:
+            return call
+        request = call.request or Body(call.body).parse()
+        request = request.with_messages(
+            message.without(*named) if any(name in message for name in named) else message
+            for message in request.messages
+        )
+        told = ",".join(f"messages[].{name}" for name in named)
+        self._http.own_headers.append((b"x-penstock-ignored", told.encode()))
+        return replace(call, body=request.encode(), request=None if call.request is None else request)
 
     def sending(self, call: Call) -> None:
         """Note that a call is sent now. Raises the refusal of the same body by the same model, which stands."""

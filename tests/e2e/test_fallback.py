@@ -30,12 +30,17 @@ upstreams:
   same: {{kind: openai, base_url: "{main}", breaker: {{failures: 0}}}}
   mine: {{kind: openai, base_url: "{main}", api_key: sk-of-main, breaker: {{failures: 0}}}}
   other: {{kind: openai, base_url: "{other}", api_key: sk-of-other, breaker: {{failures: 0}}}}
+  strange: {{kind: openai, base_url: "{other}", provider: deepseek, api_key: sk-of-other, breaker: {{failures: 0}}}}
   dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}
   echo: {{kind: echo}}
 models:
   - {{match: first, upstream: main, fallbacks: [second, third]}}
   - {{match: second, upstream: other, model: second-there, fallbacks: [second]}}
   - {{match: third, upstream: echo}}
+  - {{match: thinking, upstream: main, fallbacks: [stranger]}}
+  - {{match: stranger, upstream: strange}}
+  - {{match: thinking-fitting, upstream: main, fallbacks: [stranger-fitting]}}
+  - {{match: stranger-fitting, upstream: strange, chain: fitting}}
   - {{match: round, upstream: mine, fallbacks: [about]}}
   - {{match: about, upstream: other, fallbacks: [round]}}
   - {{match: dead, upstream: dead, fallbacks: [second]}}
@@ -206,6 +211,27 @@ async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None
     whole = f"{second.path} {second.headers} {second.body!r}"
     assert "of-client" not in whole
     assert "sk-of-other" not in f"{first.headers}"
+
+
+@pytest.mark.parametrize("model", ["thinking", "thinking-fitting"])
+async def test_another_provider_gets_no_reasoning_of_the_first_ones_models(world: World, model: str) -> None:
+    """It may refuse it; what is left out is told."""
+    world.main.respond = error(503)
+    thought = {
+        "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}],
+        "reasoning_content": "Hm.",
+    }
+    said = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "go"},
+    ]
+    answer = await world.ask(model, messages=[said[0], {**said[1], **thought}, said[2]])
+
+    (first,), (second,) = world.main.received, world.other.received
+    assert json.loads(first.body)["messages"][1] == {**said[1], **thought}
+    assert json.loads(second.body)["messages"] == said
+    assert answer.headers["x-penstock-ignored"] == "messages[].reasoning_content,messages[].thinking_blocks"
 
 
 async def test_the_same_server_gets_the_clients_key_again(world: World) -> None:

@@ -43,12 +43,14 @@ def members(clause: str, *, alone: bool = False) -> tuple[Value, ...]:
     found: list[Value] = []
     for group, pattern, names, beside in map(_READ.__getitem__, sorted(named)):
         for match in pattern.finditer(clause):
-            weak = beside is not None and not (
-                beside.search(clause[: match.start()] + "~" + clause[match.end() :]) or beside.search(match[0], 1)
-            )
+            within = beside and beside.search(match[0], 1)
+            rest = clause[: match.start()] + "~" + clause[match.end() :]
+            weak = beside is not None and within is None and beside.search(rest) is None
             if weak and not alone and len(said) > _SHORT:
                 break
             if not _NON.search(clause[max(0, match.start() - 32) : match.start()]):
                 part = "weak" if weak and not alone else ""
-                found.append(Value(group, part, "", names[match[0].replace("-", " ")], match.start(), match.end()))
+                # of `budget hotels` the hotels are what it is about
+                end = match.start() + within.start() if within else match.end()
+                found.append(Value(group, part, "", names[match[0].replace("-", " ")], match.start(), end))
     return tuple(found)

@@ -24,6 +24,8 @@ TYPED = NUMBERS | {"date", "time", "place", "email", "rate"}
 """Kinds of values that are no members of a group."""
 _EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
 """Groups of which one asks for a member only to have it, whatever else is said."""
+_OF_ONESELF = frozenset({"diet"})
+"""Groups of which one is a member: `I'm vegan`, `I eat meat`."""
 _NUMBERED = re.compile(r"(?:m\d+)?d(\d+)")
 
 
@@ -84,6 +86,8 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     mine, theirs = old.about - unit, new.about - unit
     changed = new.correcting or new.updated
     if not mine and not theirs:
+        if value.kind in _OF_ONESELF:
+            return old.first and new.first
         return bool(value.unit) and not (old.about or new.about).isdisjoint(unit)
     if mine.isdisjoint(theirs):
         return changed and bool(value.unit) and not (mine and theirs)

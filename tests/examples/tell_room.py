@@ -34,6 +34,8 @@ class TellRoom(Policy):
         offered = ContextRoom.definition
         if not request.tools or any(tool.name == offered.name for tool in request.tools):
             return Keep("no tools, or one of this name")
+        if not ctx.runs_tools:
+            return Keep("no internal tool is run for this request")
         return Rewrite(request.with_tools([*request.tools, offered]), f"offered {offered.name!r}")
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:

@@ -2,16 +2,50 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from proxy.chat import encode
+from proxy.chat.errors import PenstockError
 
 DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
+
+
+async def hold_back(
+    spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool] = lambda: False
+) -> AsyncGenerator[bytes, None]:
+    """Return the events of a stream once there is one, so that an error before it keeps its status. Raises that error.
+
+    A later error is the last event, and the fact `error` its code; unless the answer `is_over` by then.
+    """
+    events = _events(spoken, facts, is_over)
+    await anext(events)  # a generator that was never begun ignores its closing
+    return events
+
+
+async def _events(
+    spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool]
+) -> AsyncGenerator[bytes, None]:
+    """The events, after an empty chunk once it is known that there will be any."""
+    begun = False
+    try:
+        async with aclosing(spoken):
+            async for event in spoken:
+                if not begun:
+                    begun = True
+                    yield b""
+                yield event
+    except PenstockError as error:
+        if not begun:
+            raise
+        if not is_over():
+            facts["error"] = error.code or error.type
+            yield b"data: " + error.body() + b"\n\n"
 
 
 def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import ChatRequest, Message, encode
-from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed
+from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.context import ModelProfile
@@ -22,7 +22,7 @@ from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 MARGIN = 1.1
@@ -70,9 +70,7 @@ class Anthropic:
         answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
         headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
         if translation.body.get("stream"):
-            events = self._events(response, answer, call, translation)
-            # A generator that was never begun ignores its closing: the first step waits for the first event.
-            await anext(events)
+            events = await hold_back(self._spoken(response, answer, call, translation), facts)
             return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=facts)
         answer.read(_object(await response.read()))
         while self._goes_on(answer, translation):
@@ -132,24 +130,6 @@ class Anthropic:
         if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
         return Reply(response.status, response.headers, body=await response.read())
-
-    async def _events(
-        self, response: Response, answer: Answer, call: Call, translation: Translation
-    ) -> AsyncGenerator[bytes, None]:
-        """The events of a stream, after an empty chunk once it is known that there will be any."""
-        begun = False
-        try:
-            async with aclosing(self._spoken(response, answer, call, translation)) as spoken:
-                async for events in spoken:
-                    if not begun:
-                        begun = True
-                        yield b""
-                    yield events
-        except PenstockError as error:
-            if not begun:
-                raise
-            answer.facts["error"] = error.code or error.type
-            yield b"data: " + error.body() + b"\n\n"
 
     async def _spoken(
         self, response: Response, answer: Answer, call: Call, translation: Translation

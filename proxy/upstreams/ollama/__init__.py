@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed
+from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.config.settings import OllamaUpstream
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
 from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse, used
 from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import Translation, translate
@@ -72,9 +72,7 @@ class Ollama:
         counted = call.counted.total if call.counted else None
         answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
         if translation.body["stream"]:
-            events = self._events(response, answer, call, translation)
-            # A generator that was never begun ignores its closing: the first step waits for the first line.
-            await anext(events)
+            events = await hold_back(self._spoken(response, answer, call, translation), facts, lambda: answer.done)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
         line = parse(await response.read())
         error = broken(line, call)
@@ -124,25 +122,6 @@ class Ollama:
         if response.is_event_stream:
             return Reply(response.status, response.headers, chunks=response.chunks())
         return Reply(response.status, response.headers, body=await response.read())
-
-    async def _events(
-        self, response: Response, answer: Answer, call: Call, translation: Translation
-    ) -> AsyncGenerator[bytes, None]:
-        """The events of a stream, after an empty chunk once it is known that there will be any."""
-        begun = False
-        try:
-            async with aclosing(self._spoken(response, answer, call, translation)) as spoken:
-                async for events in spoken:
-                    if not begun:
-                        begun = True
-                        yield b""
-                    yield events
-        except PenstockError as error:
-            if not begun:
-                raise
-            if not answer.done:
-                answer.facts["error"] = error.code or error.type
-                yield b"data: " + error.body() + b"\n\n"
 
     async def _spoken(
         self, response: Response, answer: Answer, call: Call, translation: Translation

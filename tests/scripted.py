@@ -81,6 +81,9 @@ class Scripted:
         assert request is not None
         return request
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        return ()
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
         return known
 

@@ -184,6 +184,16 @@ class TestExplain:
             assert (told in shown) is bool(asked)
             assert ("judge" in shown) is bool(asked)
 
+    def test_says_what_the_upstream_has_nothing_for(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        config = "upstreams: {main: {kind: ollama}}\nmodels: [{match: m, upstream: main}]\nchains: {default: []}\n"
+        (folder / "config.yaml").write_text(config)
+        request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "seed": 1, "stop": "."}
+        (folder / "request.json").write_text(json.dumps(request))
+        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
+        assert json.loads(capsys.readouterr().out)["ignored"] == ["n"]
+        assert run(folder, "explain", str(folder / "request.json")) == 0
+        assert "the upstream has nothing for n\n" in capsys.readouterr().out
+
     def test_of_another_chain(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
         assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out

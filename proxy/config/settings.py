@@ -173,6 +173,10 @@ class ForeignUpstream(Guarded, Translated):
     timeout: Seconds = 600.0
     """Seconds for a whole answer."""
 
+    process: bool = True
+    """Run litellm in a process of its own, which all upstreams of this kind share: its streams cost ten times the CPU
+    of other kinds, and would hold up the requests beside them. Without, it runs in Penstock's own process."""
+
     @property
     def has_own_key(self) -> bool:
         """Return whether requests go out with the operator's key or account, and never with the client's key."""

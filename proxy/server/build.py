@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
@@ -58,6 +60,9 @@ from proxy.vectors.base import VectorIndex
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.points import Bounds
+
+if TYPE_CHECKING:
+    from proxy.upstreams.foreign.process import LitellmProcess
 
 _COUNTS = 2000
 """Counts of tokens that are remembered for each MiB of remembered work."""
@@ -223,8 +228,14 @@ def build_upstreams(
     The code of a kind is only loaded if it is configured.
     """
 
+    @cache
+    def litellm() -> "LitellmProcess":
+        from proxy.upstreams.foreign.process import LitellmProcess
+
+        return LitellmProcess()
+
     def made(name: str, bounds: UpstreamSettings) -> Upstream:
-        upstream = _upstream(name, bounds, settings.models)
+        upstream = _upstream(name, bounds, settings.models, litellm)
         if telemetry is None or isinstance(bounds, EchoUpstream):  # the echo cannot fail
             return upstream
         return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
@@ -244,7 +255,9 @@ def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str
     }
 
 
-def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> Upstream:
+def _upstream(
+    name: str, settings: object, models: Iterable[ModelSettings], litellm: Callable[[], "LitellmProcess"]
+) -> Upstream:
     match settings:
         case OpenAIUpstream():
             from proxy.upstreams.openai import OpenAI
@@ -260,8 +273,9 @@ def _upstream(name: str, settings: object, models: Iterable[ModelSettings]) -> U
             return Ollama(name, settings, _num_ctx(name, models))
         case ForeignUpstream():
             from proxy.upstreams.foreign import Foreign
+            from proxy.upstreams.foreign.process import SeparateForeign
 
-            return Foreign(name, settings)
+            return SeparateForeign(name, settings, litellm()) if settings.process else Foreign(name, settings)
         case EchoUpstream():
             from proxy.upstreams.echo import Echo
 

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +13,7 @@ from typing import Any
 from proxy import __version__
 from proxy.access.callers import Callers, without_account
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import BadRequest
+from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.config.load import Config
 from proxy.config.settings import Settings
@@ -50,6 +50,8 @@ class Explained:
     seconds: float
     estimate: Estimate | None = None
     """What the prompt costs where the provider has the request before it in its cache; None without prices."""
+    ignored: Sequence[str] = ()
+    """The fields that the upstream has nothing for."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
 
@@ -122,8 +124,11 @@ async def explain(
         unasked = {} if judge is None else judge.by_step(done.outcome.steps)
         await store.clear()
         estimate = await _estimate(preparation, done, route, chosen, asked)
+        ignored: Sequence[str] = ()
+        with suppress(UpstreamFailed):  # what reads the request is not installed here
+            ignored = await route.upstream.ignored(prepared.call)
     sent = prepared.call.body if done.outcome.rejected is None else None
-    return Explained(done.sent, route, done.ctx.model, name, done.outcome, sent, seconds, estimate, unasked)
+    return Explained(done.sent, route, done.ctx.model, name, done.outcome, sent, seconds, estimate, ignored, unasked)
 
 
 @asynccontextmanager
@@ -186,6 +191,7 @@ def render_table(explained: Explained, *, diff: bool = False) -> str:
         *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
         *_findings(explained.outcome.steps),
         *_unasked(explained.unasked),
+        *(["", f"the upstream has nothing for {', '.join(explained.ignored)}"] if explained.ignored else []),
         "",
         _conclusion(explained, about),
         *_cost(explained),
@@ -213,6 +219,7 @@ def render_json(explained: Explained, *, diff: bool = False) -> str:
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [step.shown() for step in outcome.steps],
         "judge_not_asked": dict(explained.unasked),
+        "ignored": list(explained.ignored),
     }
     if diff:
         data["diff"] = _diff(explained.incoming.messages, outcome.request.messages)

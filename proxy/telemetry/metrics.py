@@ -138,8 +138,10 @@ class Metrics:
         gauge.set(0)
         return lambda state: gauge.set(_BREAKER[state])
 
-    def answered(self, facts: Mapping[str, Fact]) -> None:
-        """Count the calls of internal tools that an answer took."""
+    def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
+        """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""
+        if seconds := facts.get("cpu_seconds"):
+            self._series.upstream_cpu.labels(upstream).inc(float(seconds))
         for name, calls in facts.items():
             if name.startswith(_CALLS) and isinstance(calls, int):
                 tool = name.removeprefix(_CALLS)

@@ -233,7 +233,7 @@ class Observation:
             self._route.first_chunk(perf_counter() - self._started)
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
-        self._metrics.answered(facts)
+        self._metrics.answered(facts, self._said.get("upstream") or NONE)
         if facts.get("ignored"):
             self._said["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))

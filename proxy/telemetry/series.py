@@ -48,6 +48,9 @@ class Series:
         self.key_tokens = counter("key_tokens", "Tokens of each key, as upstreams report them.", "key", "kind")
         self.key_cost = counter("key_cost_usd", "Cost of each key's answers, where prices are known.", "key")
         self.errors = counter("upstream_errors", "Calls that an upstream failed.", "upstream", "reason")
+        self.upstream_cpu = counter(
+            "upstream_cpu_seconds", "CPU time of the process in which litellm runs, by whom it worked for.", "upstream"
+        )
         self.fallbacks = counter("fallbacks", "Requests that went on to another model.", "model", "to", "reason")
         self.written = counter("writer_summaries", "Summaries asked of the small model.", "outcome")
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")

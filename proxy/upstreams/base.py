@@ -59,7 +59,7 @@ class Reply:
     """The body as it arrives; closing it drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """What the upstream noticed, for spans and logs: `truncated`, `ignored` fields, an
-    `error` in mid-stream, and where the bytes do not show them,
+    `error` in mid-stream, the `cpu_seconds` of a process that worked on it, and where the bytes do not show them,
     `prompt_tokens`, `completion_tokens` and `cached_tokens`. May be filled until the body ends."""
 
 
@@ -92,6 +92,9 @@ class Upstream(Protocol):
 
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamFailed` only before the first byte; cancelling it drops the request."""
+
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """The fields of a call that it has nothing for, without sending it. Raises `BadRequest` as `send` does."""
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """What is known of a model, with what the server itself says about it; never raises."""

@@ -40,6 +40,10 @@ class Echo:
             200, STREAM_HEADERS, chunks=_stream(answer, text, used if wants_usage(call.request.rest) else None)
         )
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """None: the bytes go on as they are."""
+        return ()
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Nothing more is known."""
         return known

@@ -150,6 +150,10 @@ class GuardedUpstream:
             self._slots.free()
             raise
 
+    def ignored(self, call: Call) -> Coroutine[Any, Any, tuple[str, ...]]:
+        """The fields of a call that the upstream has nothing for."""
+        return self._upstream.ignored(call)
+
     def profile(self, known: ModelProfile) -> Coroutine[Any, Any, ModelProfile]:
         """What the upstream knows of a model."""
         return self._upstream.profile(known)

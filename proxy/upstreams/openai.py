@@ -79,6 +79,10 @@ class OpenAI:
         headers.append((b"content-type", b"application/json"))
         return Reply(400, headers, body=openai_body(reply.body or b"", overflow))
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """None: the bytes go on as they are."""
+        return ()
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """What is known, with a smaller window where the server told one in a refusal."""
         window = self._windows.get(known.name)

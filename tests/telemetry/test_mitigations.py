@@ -92,7 +92,7 @@ def test_calls_of_internal_tools_are_counted_by_tool() -> None:
     metrics = Metrics("1")
     for policy in ("offer_recall", "keep_notes"):
         metrics.declare(policy, policy_class(policy))
-    metrics.answered({"rounds": 3, "calls_note": 2, "calls_search_tools": 1, "calls_recall": 4})
+    metrics.answered({"rounds": 3, "calls_note": 2, "calls_search_tools": 1, "calls_recall": 4}, "main")
     found = scraped(metrics)
     assert found['penstock_internal_calls_total{tool="search_tools"}'] == 1
     assert found['penstock_internal_calls_total{tool="note"}'] == 2

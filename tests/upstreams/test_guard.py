@@ -43,6 +43,9 @@ class Scripted:
             return Reply(answer, [(b"x-should-retry", b"false")] if answer == 599 else [], b"")
         return Reply(200, chunks=Stream(answer))
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        return ()
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
         return known
 

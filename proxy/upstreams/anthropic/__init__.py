@@ -78,6 +78,10 @@ class Anthropic:
         await self._keep(answer, call)
         return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """The fields that Anthropic has nothing for. Raise `BadRequest` for what cannot be translated."""
+        return () if call.request is None else (await _translated(call, call.request)).ignored
+
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """The answer to a request. Raises what Anthropic refuses it with."""
         response = await self._server.ask(call.headers, _encoded(body))

@@ -93,6 +93,14 @@ class Foreign:
         headers = [(key.encode(), value.encode()) for key, value in refusal.headers.items()]
         return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
 
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """The fields that the provider has nothing for. Raise `BadRequest` for those that are wrong."""
+        if call.request is None:
+            return ()
+        check_fields(call.request.rest)
+        _, left_out = arguments(call.request, self._settings.provider)
+        return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, call.request)))
+
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Nothing more is known."""
         return known

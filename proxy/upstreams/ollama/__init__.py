@@ -11,7 +11,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
-from proxy.chat import encode
+from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.config.settings import OllamaUpstream
 from proxy.context import ModelProfile, TokenCount
@@ -64,7 +64,7 @@ class Ollama:
         """
         if call.request is None:
             return await self._pass(call)
-        translation = translate(call.request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
+        translation = self._translated(call, call.request)
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
         if response.status != 200:
@@ -81,6 +81,13 @@ class Ollama:
         await self._check(line, call, translation, facts)
         body = answer.whole(line)
         return Reply(200, list(JSON_HEADERS), body=body, facts=facts)
+
+    async def ignored(self, call: Call) -> tuple[str, ...]:
+        """The fields that Ollama has nothing for. Raise `BadRequest` for what cannot be translated."""
+        return () if call.request is None else self._translated(call, call.request).ignored
+
+    def _translated(self, call: Call, request: ChatRequest) -> Translation:
+        return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """The profile with the window that the server gives the model; waits for its word for a second at most.

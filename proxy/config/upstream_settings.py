@@ -46,6 +46,11 @@ class Translated(Base):
     """Refuse a request with fields that the upstream has nothing for. Without it they are left out, and the header
     `x-penstock-ignored` names them: `n,seed,logprobs`."""
 
+    fetch_images_from: tuple[str, ...] = ()
+    """Hosts from which Penstock fetches images that a request names by their addresses, where the provider takes only
+    their bytes. `public` stands for all hosts on the public internet, at ports 80 and 443. A host that is named, with
+    its port where that is another one, may have any address. Without, such a request gets a 400."""
+
 
 class Connected(Guarded):
     """An upstream that Penstock itself connects to."""

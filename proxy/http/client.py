@@ -90,6 +90,10 @@ class Response:
             )
         return b"".join(parts)
 
+    def close(self) -> None:
+        """Drop what has not arrived yet."""
+        self._response.close()
+
     def chunks(self) -> "Chunks":
         """Return the body as it arrives."""
         return Chunks(self._response, self._name)
@@ -137,8 +141,18 @@ class Transport:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
         self._session: aiohttp.ClientSession | None = None
 
-    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
+    async def request(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        server_name: str | None = None,
+    ) -> Response:
         """Send a request and wait for the head of its answer. Cancelling it closes the connection.
+
+        `server_name` is whose certificate the server must have, where `url` has its IP address.
 
         Try once more if no connection could be made, or if the server closed it without a byte of answer. Raise
         `UpstreamFailed` or `UpstreamTimeout`.
@@ -147,7 +161,13 @@ class Transport:
             try:
                 data = None if body is None else _Bytes(body)
                 response = await self._open().request(
-                    method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
+                    method,
+                    url,
+                    headers=headers,
+                    data=data,
+                    allow_redirects=False,
+                    skip_auto_headers=_NOT_ADDED,
+                    server_hostname=server_name,
                 )
                 if not 200 <= response.status < 600:
                     response.close()

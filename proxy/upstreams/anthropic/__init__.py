@@ -23,6 +23,7 @@ from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
+from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 MARGIN = 1.1
@@ -54,6 +55,7 @@ class Anthropic:
         self.address = settings.base_url
         self._strict = settings.strict_params
         self._server = Server(name, settings)
+        self._images = Images(settings, ["http"])
 
     async def send(self, call: Call) -> Reply:
         """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
@@ -64,7 +66,7 @@ class Anthropic:
         """
         if call.request is None:
             return await self._pass(call)
-        translation = await _translated(call, call.request)
+        translation = await _translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._ask(call, translation.body)
         answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
@@ -127,6 +129,7 @@ class Anthropic:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._server.aclose()
+        await self._images.aclose()
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Anthropic's own API, and relay its answer as it is."""

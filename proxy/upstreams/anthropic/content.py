@@ -68,16 +68,17 @@ def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
 
 
 def _image(image: Any, place: str) -> Block:
-    """The source of an image. Penstock fetches none: Anthropic itself reads `https:` addresses."""
+    """The source of an image. Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at all."""
     url = string(image.get("url") if isinstance(image, Mapping) else image, f"{place}.url")
     if url.lower().startswith("https://"):
         return {"type": "url", "url": url}
-    return {"type": "base64", **_data(url, "images as https: and data: URLs", f"{place}.url")}
+    hint = ", and fetch_images_from is not set"
+    return {"type": "base64", **_data(url, f"images as https: and data: URLs{hint}", f"{place}.url")}
 
 
 def _data(url: str, takes: str, place: str) -> Block:
     if not url.lower().startswith("data:"):
-        raise unsupported(f"Anthropic takes {takes}, and Penstock fetches none", place)
+        raise unsupported(f"Anthropic takes {takes}", place)
     found = _DATA.fullmatch(url)
     if found is None:
         wrong(place, "must be a data: URL with base64")

@@ -18,6 +18,7 @@ from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.ending import Ending
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import knows, lacked, load, misroutes, release
+from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 PROVIDERS = {
@@ -55,6 +56,7 @@ class Foreign:
         self.address = settings.base_url
         self.provider = PROVIDERS.get(settings.provider, settings.provider)
         self._settings = settings
+        self._images = Images(settings, ["http", "https"])
         self._library: Any = None
         self._loading = asyncio.Lock()
 
@@ -63,7 +65,8 @@ class Foreign:
         if call.request is None or call.path != "/chat/completions":
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
         check_fields(call.request.rest)
-        asked, left_out = arguments(call.request, self._settings.provider)
+        request = await self._images.inlined(call.request)
+        asked, left_out = arguments(request, self._settings.provider)
         asked |= self._orders(call.headers)
         library = await self._loaded()
         if misroutes(library, self._settings.provider, call.request.model):
@@ -112,6 +115,7 @@ class Foreign:
 
     async def aclose(self) -> None:
         """Close litellm's connections, unless another upstream still uses them."""
+        await self._images.aclose()
         self._open.discard(self)
         if self._library is not None and not self._open:
             await release(self._library)

@@ -86,7 +86,7 @@ def _refused(
     status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
     text = _hidden(_words(wrapper or error, told), hide) or f"The provider answered with status {status}."
     if text.startswith(NO_FETCHING):
-        text = "This provider takes images as data only: send them as data: URLs, because addresses are not fetched."
+        text = "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
     overflow = find_overflow(text) if status in (400, 413, 422) else None
     if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
         overflow = overflow or Overflow()

@@ -19,6 +19,7 @@ from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
+from proxy.upstreams.images import Images
 from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse, used
 from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import Translation, translate
@@ -53,6 +54,7 @@ class Ollama:
         self._keep_alive = _duration(settings.keep_alive)
         self._strict = settings.strict_params
         self._server = Server(name, settings)
+        self._images = Images(settings, ["http", "https"])
         self._windows = Windows(self._server.ask)
 
     async def send(self, call: Call) -> Reply:
@@ -64,7 +66,7 @@ class Ollama:
         """
         if call.request is None:
             return await self._pass(call)
-        translation = self._translated(call, call.request)
+        translation = self._translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
         if response.status != 200:
@@ -121,6 +123,7 @@ class Ollama:
         """Close all connections."""
         await self._windows.aclose()
         await self._server.aclose()
+        await self._images.aclose()
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""

@@ -122,7 +122,7 @@ def _image(image: Any, place: str) -> str:
     url = string(image.get("url") if isinstance(image, dict) else image, f"{place}.url")
     head, comma, data = url.partition(",")
     if not head.lower().startswith("data:"):
-        raise unsupported("Ollama takes images only as data: URLs, and Penstock fetches none", f"{place}.url")
+        raise unsupported("Ollama takes images only as data: URLs, and fetch_images_from is not set", f"{place}.url")
     if not comma or not head.lower().endswith(";base64") or not data:
         wrong(f"{place}.url", "must be a data: URL with base64")
     return data

@@ -1,0 +1,78 @@
+"""Images that a request names by their addresses, for providers that take only their bytes."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.errors import BadRequest
+from proxy.config.settings import OllamaUpstream
+from proxy.upstreams.images import Images
+
+PNG = b"\x89PNG\r\n\x1a\n and so on"
+DATA = f"data:image/png;base64,{b64encode(PNG).decode()}"
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[str]:
+    """A server with one picture and one text; its `host:port`."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=PNG if request.path == "/cat.png" else b"<html>")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+def asking(*urls: str) -> ChatRequest:
+    parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in urls]
+    return ChatRequest("m", (
+        Message({"role": "user", "content": "Hi"}),
+        Message({"role": "user", "content": [{"type": "text", "text": "What is it?"}, *parts]}),
+    ))  # fmt: skip
+
+
+async def inlined(request: ChatRequest, *hosts: str, schemes: tuple[str, ...] = ("http", "https")) -> ChatRequest:
+    images = Images(OllamaUpstream(kind="ollama", fetch_images_from=hosts), schemes)
+    try:
+        return await images.inlined(request)
+    finally:
+        await images.aclose()
+
+
+async def test_addresses_become_data_and_nothing_else_changes(host: str) -> None:
+    request = asking(f"http://{host}/cat.png", DATA, f"http://{host}/cat.png")
+    made = await inlined(request, host)
+
+    assert made.messages[0] is request.messages[0]
+    text, *images = made.messages[1].parts
+    assert text == {"type": "text", "text": "What is it?"}
+    assert images == [{"type": "image_url", "image_url": {"url": DATA, "detail": "low"}}] * 3
+
+
+async def test_nothing_is_fetched_that_the_provider_reads_itself_or_that_is_not_allowed(host: str) -> None:
+    request = asking("https://example.com/cat.png")
+    assert await inlined(request, host, schemes=("http",)) is request
+    assert await inlined(request) is request
+
+
+@pytest.mark.parametrize(("path", "hosts", "told"), [
+    ("page", None, "it is no PNG, JPEG, GIF or WebP"),
+    ("cat.png", ["public"], "its host is not one that images are fetched from"),
+])  # fmt: skip
+async def test_a_refusal_names_its_place(host: str, path: str, hosts: list[str] | None, told: str) -> None:
+    with pytest.raises(BadRequest, match=told) as caught:
+        await inlined(asking(DATA, f"http://{host}/{path}"), *(hosts or [host]))
+    assert (caught.value.param, caught.value.code) == ("messages[1].content[2].image_url.url", "image_not_fetched")
+
+
+async def test_too_many_are_refused(host: str) -> None:
+    with pytest.raises(BadRequest, match="more than 20 images"):
+        await inlined(asking(*[f"http://{host}/{n}.png" for n in range(21)]), host)

@@ -1,0 +1,217 @@
+"""What streams cost, and how long a health check takes beside them, for each kind of upstream.
+
+    python -m benchmarks.streams --streams 200 --rate 20 --seconds 20
+
+Each kind in turn: a proxy alone on the first core, and on the second a stand-in for the provider, clients that read all
+streams, and one that asks `/healthz` fifty times a second. It prints the share of a core that the proxy takes, CPU per
+chunk in ms (for `foreign` also that of the process in which litellm runs), and latencies of `/healthz` in ms.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+
+ROOT = Path(__file__).parent.parent
+CONFIG = """
+upstreams: {{main: {{kind: {kind}, base_url: "{url}"{more}}}}}
+models: [{{match: "*", upstream: main, chain: empty, window: 100000}}]
+chains: {{empty: []}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+telemetry: {{log_level: error}}
+"""
+KINDS = {"openai": "", "ollama": "", "anthropic": "", "foreign": ", provider: anthropic"}
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _sse(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def _openai(delta: dict[str, str], reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    chunk = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _ollama(text: str, **more: Any) -> bytes:
+    message = {"role": "assistant", "content": text}
+    return json.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "message": message, **more}).encode() + b"\n"
+
+
+def answer_of(path: str) -> tuple[str, list[bytes], bytes, list[bytes]]:
+    """The media type of a streamed answer, how it begins, a chunk of it, and how it ends."""
+    if path.endswith("/api/chat"):
+        figures = {"done": True, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 9}
+        return "application/x-ndjson", [], _ollama("word ", done=False), [_ollama("", **figures)]
+    if path.endswith("/chat/completions"):
+        ending = [_openai({}, "stop"), b"data: [DONE]\n\n"]
+        return "text/event-stream", [], _openai({"content": "word "}), ending
+    message: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    used = {"input_tokens": 9, "output_tokens": 9}
+    begin = [
+        _sse("message_start", message={**message, "usage": used}),
+        _sse("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    ]
+    delta = _sse("content_block_delta", index=0, delta={"type": "text_delta", "text": "word "})
+    ending = [
+        _sse("content_block_stop", index=0),
+        _sse("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 9}),
+        _sse("message_stop"),
+    ]
+    return "text/event-stream", begin, delta, ending
+
+
+class StandIn:
+    """A provider that streams at a rate."""
+
+    def __init__(self, rate: float, chunks: int) -> None:
+        self._pause, self._chunks = 1 / rate, chunks
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of a connection."""
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+                await reader.readexactly(int(length[1]) if length else 0)
+                path = head.split(b" ", 2)[1].decode().partition("?")[0]
+                if head.startswith(b"GET") or path.endswith("/api/show"):
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+                    continue
+                await self._stream(writer, path)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _stream(self, writer: asyncio.StreamWriter, path: str) -> None:
+        media, begin, chunk, ending = answer_of(path)
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {media}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        for each in begin:
+            _chunk(writer, each)
+        for _ in range(self._chunks):
+            _chunk(writer, chunk)
+            await asyncio.sleep(self._pause)
+        for each in (*ending, b""):
+            _chunk(writer, each)
+        await writer.drain()
+
+
+def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+async def _read(port: int, until: float) -> int:
+    """Read streams one after the other; return how many events they had."""
+    body = json.dumps({"model": "claude-x", "messages": [{"role": "user", "content": "Hi"}], "stream": True}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+    head += "authorization: Bearer sk-none\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    events = 0
+    while perf_counter() < until:
+        writer.write(request)
+        ended = b""
+        while b"data: [DONE]" not in ended:
+            data = await reader.read(2**16)
+            if not data:
+                raise ConnectionError("the proxy broke off a stream")
+            events += data.count(b"data: ")
+            ended = ended[-20:] + data
+    writer.close()
+    return events
+
+
+async def _look(http: aiohttp.ClientSession, base: str, until: float) -> list[float]:
+    seconds = []
+    while perf_counter() < until:
+        begun = perf_counter()
+        async with http.get(f"{base}/healthz") as response:
+            await response.read()
+        seconds.append(perf_counter() - begun)
+        await asyncio.sleep(0.02)
+    return sorted(seconds)
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def measure(kind: str, options: argparse.Namespace, folder: Path) -> None:
+    """Measure one kind, and print it."""
+    chunks = round(options.rate * 5)
+    server = await asyncio.start_server(StandIn(options.rate, chunks).serve, "127.0.0.1", 0, backlog=1000)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" + ("/v1" if kind == "openai" else "")
+    config = folder / f"{kind}.yaml"
+    config.write_text(CONFIG.format(kind=kind, url=url, more=KINDS[kind]))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: os.sched_setaffinity(0, _cores()[:1]),
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", (await process.stdout.readline()).decode())
+    assert found is not None
+    port = int(found[1])
+    try:
+        await _read(port, perf_counter() + 0.1)  # loads what it needs
+        for child in _children(process.pid):
+            os.sched_setaffinity(child, _cores()[-1:])  # litellm, beside the load
+        async with aiohttp.ClientSession() as http:
+            pids = [process.pid, *_children(process.pid)]
+            before, begun = [_cpu(pid) for pid in pids], perf_counter()
+            until = begun + options.seconds
+            reading = [asyncio.ensure_future(_read(port, until)) for _ in range(options.streams)]
+            health = await _look(http, found[0], until)
+            events = sum(await asyncio.gather(*reading))
+            spent, seconds = [_cpu(pid) - old for pid, old in zip(pids, before, strict=True)], perf_counter() - begun
+    finally:
+        process.terminate()
+        await process.wait()
+        server.close()
+    p50, p99 = (1000 * health[int(len(health) * share)] for share in (0.5, 0.99))
+    beside = f", litellm {1000 * spent[1] / events:.3f}" if len(spent) > 1 else ""
+    cost = f"{spent[0] / seconds:.2f} of a core   {1000 * spent[0] / events:.3f} ms a chunk{beside}"
+    looked = f"health p50 {p50:.1f} p99 {p99:.1f} most {1000 * health[-1]:.1f}"
+    print(f"{kind:10} {events / seconds:7.0f} chunks/s   {cost}   {looked}", flush=True)
+
+
+def _cores() -> Sequence[int]:
+    return sorted(_ALL_CORES)
+
+
+_ALL_CORES = os.sched_getaffinity(0)
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--streams", type=int, default=200, help="at once")
+    parser.add_argument("--rate", type=float, default=20, help="chunks a second of each")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    options = parser.parse_args()
+    os.sched_setaffinity(0, _cores()[-1:])
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in options.kinds.split(","):
+            asyncio.run(measure(kind, options, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

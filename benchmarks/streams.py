@@ -57,7 +57,14 @@ def answer_of(path: str) -> tuple[str, list[bytes], bytes, list[bytes]]:
     if path.endswith("/chat/completions"):
         ending = [_openai({}, "stop"), b"data: [DONE]\n\n"]
         return "text/event-stream", [], _openai({"content": "word "}), ending
-    message: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
     used = {"input_tokens": 9, "output_tokens": 9}
     begin = [
         _sse("message_start", message={**message, "usage": used}),

@@ -24,7 +24,7 @@ from proxy.memories.vectors import MemoryVectors
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import DiskStore
 from proxy.testing import context
-from proxy.text.bm25 import counted, fits
+from proxy.text.bm25 import fits, index
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
@@ -119,7 +119,7 @@ async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
         found = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
         (vector,) = await vectors.of("t", [question], 60)
         assert vector is not None
-        shares = [fit.share for fit in fits(question, [counted(memory) for memory in memories])]
+        shares = [fit.share for fit in fits(question, [index(memories)])]
         for at, figure in enumerate(calibration.figures(vector, found, shares)):
             (right if at == place else wrong).append(calibration.score(figure))
     for bar in (0.7, 0.5):

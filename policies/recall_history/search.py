@@ -9,7 +9,7 @@ from proxy.chat import Message, digest
 from proxy.chat.blocks import passages_block
 from proxy.chat.passages import Passage, passages
 from proxy.context import Context
-from proxy.text.bm25 import Counted, Fit, counted, fits
+from proxy.text.bm25 import Fit, Index, fits, index
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -68,14 +68,15 @@ class Search:
         if asks_nothing(question):
             return Answer((), "nothing is asked")
         sizes = await self._ctx.tokens.sizes(self._gone)
-        parts = await self._ctx.once.of_each(_indexed, self._gone)
+        read = await self._ctx.once.of_each(_indexed, self._gone)
+        parts = [each.entries for each in read]
         entries = [entry for each in parts for entry in each]
         candidates = [
             Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // entry.total)
             for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
             for part, entry in enumerate(each)
         ]
-        words = fits(question, [entry.counted for entry in entries])
+        words = fits(question, [each.terms for each in read])
         meaning = await self._meaning(question, candidates, entries, words, wait)
         known = [cosine for cosine in meaning if cosine is not None]
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
@@ -98,8 +99,8 @@ class Search:
         """Passages as a message, in the order of time; those that are not there are left out."""
         wanted: dict[int, list[Passage]] = {}
         for message, part in sorted(place for place in places if place[0] < len(self._gone)):
-            (entries,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
-            wanted.setdefault(message, []).extend(entry.passage for entry in entries[part : part + 1])
+            (read,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
+            wanted.setdefault(message, []).extend(entry.passage for entry in read.entries[part : part + 1])
         return passages_block(self._gone, wanted)
 
     async def _meaning(
@@ -129,7 +130,9 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
     keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
     new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
     parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
-    texts = [entry.passage.of(messages[place].text) for place, each in zip(new, parts, strict=True) for entry in each]
+    texts = [
+        entry.passage.of(messages[place].text) for place, each in zip(new, parts, strict=True) for entry in each.entries
+    ]
     if texts:
         ctx.embedder.prepare(texts)
     for place in new:
@@ -137,20 +140,27 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
 
 
 class _Entry(NamedTuple):
-    """A passage of a message, ready to be ranked."""
+    """A passage of a message."""
 
     passage: Passage
-    counted: Counted
     chars: int
     total: int
     """Characters of the whole message."""
 
 
-def _indexed(message: Message) -> tuple[_Entry, ...]:
-    known: dict[str, list[str]] = {}
+class _Indexed(NamedTuple):
+    """A message, ready to be searched."""
+
+    entries: tuple[_Entry, ...]
+    terms: Index
+    """Of the texts of the entries."""
+
+
+def _indexed(message: Message) -> _Indexed:
     text = message.text
     parts = passages(text)
-    return tuple(_Entry(part, counted(part.of(text), known), part.end - part.start, len(text)) for part in parts)
+    entries = tuple(_Entry(part, part.end - part.start, len(text)) for part in parts)
+    return _Indexed(entries, index(part.of(text) for part in parts))
 
 
 def _is_asked(words: Sequence[Fit], nearest: float | None, *, is_question: bool, is_partial: bool) -> bool:

@@ -11,7 +11,7 @@ from proxy.memories import Memory, Owner, is_over
 from proxy.memories.calibration import WORDS, Calibration
 from proxy.memories.shelves import Shelf
 from proxy.memories.vectors import MemoryVectors
-from proxy.text.bm25 import Counted, counted, fits
+from proxy.text.bm25 import Index, fits, index
 from proxy.vectors.base import Near
 
 How = Literal["meaning", "words"]
@@ -72,7 +72,7 @@ class Search:
 
     async def _by_both(
         self,
-        words: dict[str, Counted],
+        words: dict[str, Index],
         records: Mapping[str, Memory],
         near: Sequence[Near],
         query: str,
@@ -85,7 +85,7 @@ class Search:
         figures = calibration.figures(vector, [each.score for each in there], shares)
         return {each.id: calibration.score(figure) for each, figure in zip(there, figures, strict=True)}
 
-    async def _by_words(self, words: dict[str, Counted], some: Iterable[Memory], query: str) -> dict[str, float]:
+    async def _by_words(self, words: dict[str, Index], some: Iterable[Memory], query: str) -> dict[str, float]:
         work = partial(_scored, words, list(some), query)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
@@ -96,15 +96,15 @@ def _hits(records: Mapping[str, Memory], scores: Mapping[str, float], now: float
     return [Hit(each, score, is_own) for each, score in found if each is not None and not is_over(each, now)]
 
 
-def _scored(words: dict[str, Counted], some: Sequence[Memory], query: str) -> dict[str, float]:
+def _scored(words: dict[str, Index], some: Sequence[Memory], query: str) -> dict[str, float]:
     """The scores of the memories that share a word with a query; what is counted of texts is put to `words`."""
     shares = _shares(words, some, query)
     return {each.id: WORDS.score(share) for each, share in zip(some, shares, strict=True) if share}
 
 
-def _shares(words: dict[str, Counted], some: Sequence[Memory], query: str) -> list[float]:
+def _shares(words: dict[str, Index], some: Sequence[Memory], query: str) -> list[float]:
     known: dict[str, list[str]] = {}
     for each in some:
         if each.id not in words:
-            words[each.id] = counted(each.text, known)
+            words[each.id] = index([each.text], known)
     return [fit.share for fit in fits(query, [words[each.id] for each in some])]

@@ -22,7 +22,7 @@ import msgspec
 from proxy.memories import Memory, Owner, Told, Untold
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
-from proxy.text.bm25 import Counted
+from proxy.text.bm25 import Index
 
 logger = logging.getLogger("penstock.memories")
 
@@ -60,7 +60,7 @@ class Shelf:
     """The memories by id."""
     earlier: Mapping[str, str] = field(default_factory=dict)
     """The memories that earlier texts became, by the ids of these."""
-    words: dict[str, Counted] = field(default_factory=dict)
+    words: dict[str, Index] = field(default_factory=dict)
     """The terms of texts, by the memory's id, as far as they were counted."""
 
     @cached_property

@@ -15,7 +15,7 @@ from proxy.memories.calibration import Calibration, calibrated, figure, unrelate
 from proxy.memories.pairs import PAIRS
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
-from proxy.text.bm25 import counted, fits
+from proxy.text.bm25 import fits, index
 from proxy.vectors import packing as vectors
 from proxy.vectors.base import IndexFailed, Near, Point, Scope, VectorIndex
 from proxy.vectors.embedding import EmbeddingService
@@ -178,13 +178,12 @@ def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
 
 def _calibration(made: Sequence[bytes | None]) -> Calibration | None:
     memories = tuple(each or b"" for place, each in enumerate(made) if place % 3)
-    known: dict[str, list[str]] = {}
-    words = [counted(text, known) for pair in PAIRS for text in (pair.helps, pair.near)]
+    words = index(text for pair in PAIRS for text in (pair.helps, pair.near))
     groups: tuple[list[tuple[float, float]], ...] = ([], [], [])  # what helps, what is near it, all others
     for place, pair in enumerate(PAIRS):
         found = [each or 0.0 for each in vectors.similarities(made[3 * place] or b"", memories)]
         base = unrelated([*found[: 2 * place], *found[2 * place + 2 :]])
-        for at, (cosine, fit) in enumerate(zip(found, fits(pair.query, words), strict=True)):
+        for at, (cosine, fit) in enumerate(zip(found, fits(pair.query, [words]), strict=True)):
             group = groups[2 if at // 2 != place else at % 2]
             group.append((cosine, figure(cosine, base, fit.share)))
     calibration = calibrated(*([said for _, said in group] for group in groups))

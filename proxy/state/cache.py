@@ -239,5 +239,8 @@ def _size(result: Any) -> int:
         return 4 * len(result.raw)
     if isinstance(result, tuple) and result and all(isinstance(result[end], float | int) for end in (0, -1)):
         return 32 * len(result)
+    if isinstance(result, dict):
+        values = {id(value): value for value in result.values()}
+        return sys.getsizeof(result) + sum(map(_size, (*result, *values.values())))
     own = sys.getsizeof(result)
     return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own

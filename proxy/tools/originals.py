@@ -9,7 +9,7 @@ import orjson
 from proxy.chat import ROLES, Message, called_name
 from proxy.compaction import arguments_of, callers
 from proxy.compaction.shortening import WIDEST
-from proxy.text.bm25 import Lexical, counted, fits
+from proxy.text.bm25 import Lexical, fits, index
 
 READ = 8 * 2**20
 """Characters of one content that are read; what is behind them is only to be had as a whole."""
@@ -73,7 +73,7 @@ def best_passages(
     A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
     """
     known = [(origins or {}).get(handle, "") for handle, _ in contents]
-    shares = [fit.share for fit in fits(query, [counted(origin) for origin in known])]
+    shares = [fit.share for fit in fits(query, [index(known)])]
     passages: list[Passage] = []
     weights: list[float] = []
     firsts: set[int] = set()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from proxy.chat import JsonObject, Tool
 from proxy.context import Context
-from proxy.text.bm25 import Counted, Fit, counted, ends, fits
+from proxy.text.bm25 import Fit, Index, ends, fits, index
 from proxy.text.glossary import english
 from proxy.tools.groups import grouped, named
 from proxy.tools.texts import told
@@ -28,6 +28,8 @@ _ALONE = 0.6
 _GROUP = 0.3
 """The part of a leader's score that the tools of its group gain."""
 _LEADERS = 3
+_CHARS = 6
+"""Characters of a term, about."""
 LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
@@ -41,7 +43,8 @@ class Pool(NamedTuple):
     """What has a vector: a text for each tool, and the examples behind them."""
     owners: tuple[int, ...]
     """The tool of each text."""
-    words: tuple[Counted, ...]
+    words: Index
+    """Of a text for each tool."""
     groups: tuple[str, ...]
     """The group of each tool; empty for one that stands alone."""
 
@@ -100,16 +103,16 @@ def _unknown() -> Any:
 
 
 async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[Fit]:
-    size = sum(len(each.terms) for each in pool.words)
-    work: Callable[[], tuple[Fit, ...]] = lambda: tuple(fits(query, pool.words))  # noqa: E731
+    size = _CHARS * sum(pool.words.lengths)
+    work: Callable[[], tuple[Fit, ...]] = lambda: tuple(fits(query, [pool.words]))  # noqa: E731
     return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
 
 
 async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequence[float | None]:
     """The cosine of each tool's nearest text; None where none has a vector."""
     if ctx.embedder is None:
-        return [None] * len(pool.words)
-    found: list[float | None] = [None] * len(pool.words)
+        return [None] * len(pool.words.lengths)
+    found: list[float | None] = [None] * len(pool.words.lengths)
     near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
     if len(near) == len(found):  # there are no examples
         return near
@@ -149,12 +152,11 @@ def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float,
 def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> Pool:
     texts = [told(tool) for tool in tools]
     said = [_examples(tool, examples) for tool in tools]
-    known: dict[str, list[str]] = {}
     return Pool(
         _digest(tools, _said(examples, groups)),
         (*(text.meaning for text in texts), *(one for each in said for one in each)),
         (*range(len(tools)), *(place for place, each in enumerate(said) for _ in each)),
-        tuple(counted("\n".join((text.words, *each)), known) for text, each in zip(texts, said, strict=True)),
+        index("\n".join((text.words, *each)) for text, each in zip(texts, said, strict=True)),
         grouped(tools, texts, groups),
     )
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import Lexical, counted, fits, terms
+from proxy.text.bm25 import Lexical, fits, index, terms
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,12 @@ def test_of_a_very_long_query_the_longest_terms_count() -> None:
 
 
 def test_a_term_that_most_texts_have_picks_none_out() -> None:
-    texts = [counted(f"the last bus goes at night, stop {n}") for n in range(19)] + [counted("Platform nine, at night")]
-    assert {fit.telling for fit in fits("Say good night in Japanese", texts)} == {0}
-    assert [fit.telling for fit in fits("Which platform at night?", texts)] == [0] * 19 + [1]
+    texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
+    assert {fit.telling for fit in fits("Say good night in Japanese", [texts])} == {0}
+    assert [fit.telling for fit in fits("Which platform at night?", [texts])] == [0] * 19 + [1]
+
+
+@given(st.lists(st.lists(st.text(max_size=40), max_size=4), max_size=4), st.text(max_size=40))
+def test_texts_fit_the_same_however_they_are_parted_into_indexes(groups: list[list[str]], query: str) -> None:
+    whole = fits(query, [index(text for each in groups for text in each)])
+    assert fits(query, [index(each) for each in groups]) == whole

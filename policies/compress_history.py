@@ -100,7 +100,7 @@ class CompressHistory(Policy):
         sent = as_sent(talk, ctx.incoming.messages)
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
         usable = ctx.model.usable(request)
-        await read_ahead(sent, ctx, is_near=count.total > usable * self.warn_at)
+        await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(ctx, usable, count.total - sum(sizes))
         cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
         share = f"context at {count.total / usable:.0%}"

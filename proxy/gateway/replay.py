@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
@@ -228,6 +229,12 @@ class Trail:
             texts += [*message.call_ids, *message.called_tools]
         self._running.update(_framed([str(len(texts)), *texts]))
 
+    def copy(self) -> "Trail":
+        """The same trail, to go on with elsewhere."""
+        made = copy(self)
+        made._running = self._running.copy()
+        return made
+
     def here(self) -> str:
         """The print of what was added so far."""
         return self._running.hexdigest()
@@ -261,9 +268,13 @@ class AnswerKeys:
         hashes = list(accumulate(map(hash, raws), lambda *both: hash(both), initial=0))
         starts = ((scope, place, hashes[place]) for place in range(len(messages), 0, -1))
         found = next((start for start in starts if start in self._known), None)
-        trail, keys = (found and self._known.pop(found)) or (Trail(scope), {})
-        start = found[1] if found else 0
+        trail, keys = (found and self._known.get(found)) or (Trail(scope), {})
+        trail, keys, start = trail.copy(), dict(keys), found[1] if found else 0
+        # the next request may also have another question at the end of this one
+        asked = next((place for place in range(len(messages) - 1, start, -1) if messages[place].role == "user"), 0)
         for place, message in enumerate(messages[start:], start):
+            if place == asked > start:
+                self._known.put((scope, place, hashes[place]), (trail.copy(), dict(keys)), 1 + len(keys))
             if message.get("role") == "assistant":
                 keys[place] = trail.key(message)
             trail.add(message)

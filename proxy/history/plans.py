@@ -19,11 +19,14 @@ async def earlier_copies(messages: Sequence[Message], ctx: Context) -> dict[int,
     """
     if ctx.held or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
-    notes = await ctx.once.of_each(note, messages)
+    system = [place for place, message in enumerate(messages) if message.is_system]
+    if len(system) < 2:
+        return {}
+    notes = await ctx.once.of_each(note, [messages[place] for place in system])
     titles = {
-        place: message.text.lstrip().partition("\n")[0]
-        for place, (message, noted) in enumerate(zip(messages, notes, strict=True))
-        if message.is_system and noted.plan is not None
+        place: messages[place].text.lstrip().partition("\n")[0]
+        for place, noted in zip(system, notes, strict=True)
+        if noted.plan is not None
     }
     if len(titles) < 2:
         return {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
+from math import ceil
 
 from proxy.chat import Message
 from proxy.chat.provenance import of_client
@@ -24,8 +25,6 @@ _PARTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.75, 0.0), (0.5, 0.0), (0.25, 0.
 WRITTEN = 0.75
 """The share of the extracts' room that a model's text may take."""
 _TOGETHER = 4
-_NEWEST = 8
-"""Messages that a request adds to a conversation, hardly ever more."""
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
 
@@ -119,13 +118,14 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     return any(place not in sent and first[place] not in ctx.incoming.messages for place in begins)
 
 
-async def read_ahead(sent: Sequence[Message], ctx: Context, *, is_near: bool) -> None:
-    """Read the newest messages, so that a cut finds everything read: a little in each request, not all in one.
+async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None:
+    """Read the share `near` of the messages, the oldest first, so that a cut finds everything read: a little in each
+    request, not all in one, and nothing in a conversation that is far from a cut.
 
-    Where a cut is near, the vectors that it will want are made in the background.
+    From 1 on, the vectors that the cut will want are made in the background.
     """
-    await ctx.once.of_each(note, sent[-_NEWEST:])
-    if is_near:
+    await ctx.once.of_each(note, sent[: ceil(len(sent) * min(max(near, 0.0), 1.0))])
+    if near >= 1:
         await prepare_vectors(sent, ctx)
 
 

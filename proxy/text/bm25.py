@@ -101,33 +101,34 @@ def fits(query: str, indexes: Sequence[Index]) -> list[Fit]:
     """How well each text fits a query, in the order of the indexes and of their texts."""
     lengths = [length for each in indexes for length in each.lengths]
     begins = list(accumulate((len(each.lengths) for each in indexes), initial=0))
-    found: dict[int, list[float]] = {}
     mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    scores, shares = [0.0] * len(lengths), [0.0] * len(lengths)
+    having, few = [0] * len(lengths), [0] * len(lengths)
     whole = 0.0
     telling = _telling(query)
     for term in telling:
-        having: list[tuple[int, int]] = []
+        places: list[int] = []
+        counts: list[int] = []
         for begin, each in zip(begins, indexes, strict=False):
             posting = each.postings.get(term)
             if posting is not None:
-                having += [(begin + place, count) for place, count in zip(posting[::2], posting[1::2], strict=True)]
-        rarity = log(1 + (len(lengths) - len(having) + 0.5) / (len(having) + 0.5))
+                places += [begin + place for place in posting[::2]]
+                counts += posting[1::2]
+        rarity = log(1 + (len(lengths) - len(places) + 0.5) / (len(places) + 0.5))
         whole += rarity
-        is_rare = len(lengths) < _FEW or len(having) <= len(lengths) * _COMMON
+        is_rare = len(lengths) < _FEW or len(places) <= len(lengths) * _COMMON
         is_telling = is_rare and not (term.isdecimal() and len(term) < _DIGITS)
-        for place, count in having:
+        for place, count in zip(places, counts, strict=True):
             length = 1 - B + B * lengths[place] / mean
-            fit = found.setdefault(place, [0.0, 0.0, 0, 0])
-            fit[0] += rarity * count * (K1 + 1) / (count + K1 * length)
-            fit[1] += rarity
-            fit[2] += 1
-            fit[3] += is_telling
-    fitting = {
-        place: Fit(score, share / whole, int(terms), len(telling), int(few))
-        for place, (score, share, terms, few) in found.items()
-    }
+            scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
+            shares[place] += rarity
+            having[place] += 1
+            few[place] += is_telling
     none = Fit()
-    return [fitting.get(place, none) for place in range(len(lengths))]
+    return [
+        Fit(scores[place], shares[place] / whole, count, len(telling), few[place]) if count else none
+        for place, count in enumerate(having)
+    ]
 
 
 def _telling(query: str) -> list[str]:

@@ -1,0 +1,275 @@
+"""What a turn costs: CPU of the proxy for a request, by the size of its conversation, its chain and its turn.
+
+    python -m benchmarks.turns
+
+A real proxy on the first core; on the second a stand-in for the provider and one client. Three tables:
+
+- *new question*: the same conversation again and again, each time with another question at its end; of 1 KB, of 200 KB
+  (60 messages, 45 tools) and of 1.2 MB. An empty chain, a short one, and the default chain of `config.yaml`.
+- *growth*: an agent's conversation that grows by two messages with each request, around its turns 20, 200 and 2,000.
+- *cuts*: a chat of 150 turns in a window of 16,000 tokens, where the default chain cuts again and again.
+
+CPU is the process's own, from /proc, so other work on the machine disturbs it little. Ratios count, not the figures.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+ROOT = Path(__file__).parent.parent
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - {{match: small-window, upstream: main, window: 16000, tokenizer: o200k_base}}
+  - {{match: "*", upstream: main, window: 10000000, tokenizer: o200k_base}}
+{chains}
+  short:
+    - consolidate_system: {{}}
+    - window_history: {{keep_turns: 400, stride: 100}}
+    - reject_oversize: {{share: 0.95}}
+  empty: []
+state: {{kind: memory}}
+embedding: {{kind: {embedding}}}
+telemetry: {{log_level: error}}
+server: {{warm: true, max_messages: 100000}}
+"""
+CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
+_WORDS = (
+    "ledger tenant invoice payment gateway export report audit session webhook snapshot archive tariff region contract "
+    "shipment customer inventory template renderer upload quota policy locale currency refund dispute calendar channel "
+    "thread approval branch release build metric alert dashboard fails retries expires returns contains follows before "
+    "after without because until slowly twice again nearly"
+).split()  # noqa: SIM905
+
+Messages = list[dict[str, Any]]
+
+
+class Writer:
+    """Writes conversations that were never sent before."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._calls = 0
+
+    def text(self, size: int) -> str:
+        """Sentences of about so many characters."""
+        said = [
+            f"{' '.join(self._chance.choices(_WORDS, k=9))} {self._chance.randrange(9999)}." for _ in range(size // 70)
+        ]
+        return " ".join(said) or "Go on."
+
+    def step(self, size: int) -> Messages:
+        """A call of an agent, and its result of about so many characters."""
+        self._calls += 1
+        name, id = f"tool_{self._calls % 45}", f"call_{self._calls}"
+        rows = [{"id": self._chance.randrange(10**6), "name": self.text(70)} for _ in range(max(1, size // 120))]
+        function = {"name": name, "arguments": json.dumps({"query": self.text(70)})}
+        call = {"id": id, "type": "function", "function": function}
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id, "content": json.dumps(rows)},
+        ]
+
+    def tools(self, count: int) -> Messages:
+        """Definitions of tools."""
+        parameters = {"type": "object", "properties": {word: {"type": "string"} for word in _WORDS[:4]}}
+        return [
+            {
+                "type": "function",
+                "function": {"name": f"tool_{n}", "description": self.text(140), "parameters": parameters},
+            }
+            for n in range(count)
+        ]
+
+    def agent(self, steps: int, size: int) -> dict[str, Any]:
+        """A request of an agent that has made so many steps, each with a result of about so many characters."""
+        messages: Messages = [
+            {"role": "system", "content": self.text(2000)},
+            {"role": "user", "content": self.text(300)},
+        ]
+        for _ in range(steps):
+            messages += self.step(size)
+        return {"model": "m", "messages": messages, "tools": self.tools(45)}
+
+
+class Proxy:
+    """A running proxy, and the client that asks it."""
+
+    def __init__(self, http: aiohttp.ClientSession, base: str, pid: int) -> None:
+        self._http, self._base, self._pid = http, base, pid
+
+    async def ask(self, body: dict[str, Any], chain: str) -> float:
+        """Send a request; the seconds that its answer took."""
+        begun = perf_counter()
+        headers = {"x-penstock-chain": chain, "authorization": "Bearer sk-none", "content-type": "application/json"}
+        data = json.dumps(body).encode()
+        async with self._http.post(f"{self._base}/v1/chat/completions", data=data, headers=headers) as response:
+            told = await response.read()
+        assert response.status == 200, told[:500]
+        return perf_counter() - begun
+
+    def cpu(self) -> float:
+        """The CPU time of the proxy until now, in seconds."""
+        threads = Path(f"/proc/{self._pid}/task").iterdir()
+        return sum(int((each / "schedstat").read_text().split()[0]) for each in threads) / 1e9
+
+    async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
+        """CPU of each of these requests, in ms."""
+        before, count = self.cpu(), 0
+        for body in bodies:
+            await self.ask(body, chain)
+            count += 1
+        return 1000 * (self.cpu() - before) / count
+
+
+@asynccontextmanager
+async def running(folder: Path, embedding: str) -> AsyncIterator[Proxy]:
+    """A proxy before a stand-in that answers at once."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        message = {"role": "assistant", "content": "Done."}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return web.json_response(
+            {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        )
+
+    app = web.Application(client_max_size=2**28)
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    config = folder / "config.yaml"
+    assert CHAINS is not None
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    config.write_text(CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: os.sched_setaffinity(0, _cores[:1]),
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+", (await process.stdout.readline()).decode())
+    assert found is not None
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http:
+            for _ in range(600):
+                async with http.get(f"{found[0]}/readyz") as response:
+                    if response.status == 200:
+                        break
+                await asyncio.sleep(0.1)
+            yield Proxy(http, found[0], process.pid)
+    finally:
+        process.terminate()
+        await process.wait()
+        await runner.cleanup()
+
+
+async def new_question(proxy: Proxy, requests: int) -> None:
+    """The same conversation with another question each time."""
+    writer = Writer(1)
+    sizes: dict[str, tuple[dict[str, Any], int]] = {
+        "1 KB": ({"model": "m", "messages": [{"role": "system", "content": writer.text(700)}]}, 5 * requests),
+        "200 KB": (writer.agent(29, 6000), requests),
+        "1.2 MB": (writer.agent(175, 6000), requests // 4),
+    }
+    print("new question, CPU in ms (times the empty chain's)")
+    for name, (body, count) in sizes.items():
+
+        def asking(count: int, body: dict[str, Any] = body) -> Iterable[dict[str, Any]]:
+            for _ in range(count):
+                yield {**body, "messages": [*body["messages"], {"role": "user", "content": writer.text(210)}]}
+
+        costs: dict[str, list[float]] = {"empty": [], "short": [], "default": []}
+        for chain in costs:
+            await proxy.cost(asking(5), chain)
+        for _ in range(3):  # in turn, so that what the machine does meanwhile concerns all
+            for chain, found in costs.items():
+                found.append(await proxy.cost(asking(max(4, count // 3)), chain))
+        floor = statistics.median(costs["empty"])
+        told = [
+            f"{chain} {statistics.median(found):6.2f} ({statistics.median(found) / floor:.1f})"
+            for chain, found in costs.items()
+        ]
+        print(f"  {name:7} {'   '.join(told)}", flush=True)
+
+
+async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
+    """An agent's conversation, around some of its turns."""
+    print("growth, CPU in ms at a turn (times the first one's); each turn brings 2 KB")
+    for chain in ("empty", "default"):
+        found: list[float] = []
+        for turn in turns:
+            writer = Writer(turn)
+            body = writer.agent(turn - 10, 1500)
+            messages = body["messages"]
+
+            def growing(count: int, body: dict[str, Any] = body, writer: Writer = writer) -> Iterable[dict[str, Any]]:
+                for _ in range(count):
+                    body["messages"] = [*body["messages"], *writer.step(1500)]
+                    yield body
+
+            await proxy.cost([body, *growing(5)], chain)
+            found.append(await proxy.cost(growing(20), chain))
+            del messages
+        told = [f"{turn}: {cost:.2f} ({cost / found[0]:.1f})" for turn, cost in zip(turns, found, strict=True)]
+        print(f"  {chain:8} {'   '.join(told)}", flush=True)
+
+
+async def cuts(proxy: Proxy) -> None:
+    """A long chat in a small window."""
+    writer, body = Writer(5), dict[str, Any](model="small-window", messages=[])
+    seconds: list[float] = []
+    before = proxy.cpu()
+    for _ in range(150):
+        body["messages"].append({"role": "user", "content": writer.text(800)})
+        seconds.append(await proxy.ask(body, "default"))
+        body["messages"].append({"role": "assistant", "content": writer.text(1200)})
+    spent, seconds = 1000 * (proxy.cpu() - before) / len(seconds), sorted(seconds)
+    p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
+    print(
+        f"cuts: CPU {spent:.2f} ms a turn; latency p50 {p50:.1f} p99 {p99:.1f} most {1000 * seconds[-1]:.1f} ms",
+        flush=True,
+    )
+
+
+async def measure(options: argparse.Namespace) -> None:
+    """All tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with running(Path(folder), options.embedding) as proxy:
+            await new_question(proxy, options.requests)
+            await growth(proxy, [int(turn) for turn in options.turns.split(",")])
+            await cuts(proxy)
+
+
+_cores = sorted(os.sched_getaffinity(0))
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=150, help="of 200 KB, for each chain")
+    parser.add_argument("--turns", default="20,200,2000")
+    parser.add_argument("--embedding", default="none", help="kind of embedding; `none` finds by words alone")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, _cores[-1:])
+    asyncio.run(measure(options))
+
+
+if __name__ == "__main__":
+    main()

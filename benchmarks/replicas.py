@@ -1,0 +1,91 @@
+"""What a request costs several replicas on one Redis server, with each conversation on one replica and on any.
+
+    python -m benchmarks.replicas --replicas 4 --conversations 40 --turns 15
+
+Real proxies with the default chain and a real Redis server, which must be installed. Agents' conversations grow by a
+tool result of 2 KB with each request; each request is sent on to its conversation's replica (*affinity*), then the same
+to one by chance (*none*). It prints CPU and latency of a request, and what the server did for it.
+"""
+
+import argparse
+import asyncio
+import random
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from benchmarks.turns import Proxy, Writer, running
+from tests.redis_process import RedisProcess
+
+
+class Told:
+    """What a Redis server has done until now."""
+
+    def __init__(self, server: RedisProcess) -> None:
+        with server.admin() as client:
+            stats, memory, keys = client.info("stats"), client.info("memory"), client.dbsize()
+        self.commands, self.read = int(stats["total_commands_processed"]), int(stats["total_net_output_bytes"])
+        self.written, self.memory, self.keys = (
+            int(stats["total_net_input_bytes"]),
+            int(memory["used_memory"]),
+            int(keys),
+        )
+
+
+@asynccontextmanager
+async def replicas(count: int, server: RedisProcess) -> AsyncIterator[list[Proxy]]:
+    """So many proxies that share the server."""
+    async with AsyncExitStack() as stack:
+        state = f'{{kind: redis, url: "{server.url}"}}'
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(count)]
+        yield [await stack.enter_async_context(running(folder, "none", state)) for folder in folders]
+
+
+async def measure(options: argparse.Namespace, *, affinity: bool) -> None:
+    """One way of routing."""
+    chance, requests = random.Random(7), options.conversations * options.turns
+    with tempfile.TemporaryDirectory() as folder:
+        server = RedisProcess(Path(folder))
+        server.start()
+        try:
+            async with replicas(options.replicas, server) as proxies:
+                writers = [Writer(seed) for seed in range(options.conversations)]
+                bodies = [writer.agent(5, 2000) for writer in writers]
+                seconds: list[float] = []
+                before, spent = Told(server), sum(proxy.cpu() for proxy in proxies)
+                for _ in range(options.turns):
+                    for place, (writer, body) in enumerate(zip(writers, bodies, strict=True)):
+                        body["messages"] = [*body["messages"], *writer.step(2000)]
+                        proxy = proxies[place % len(proxies)] if affinity else chance.choice(proxies)
+                        seconds.append(await proxy.ask(body, "default"))
+                after, spent = Told(server), sum(proxy.cpu() for proxy in proxies) - spent
+        finally:
+            server.stop()
+    seconds.sort()
+    p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
+    name = "affinity" if affinity else "none"
+    print(f"{name:9} CPU {1000 * spent / requests:6.2f} ms   p50 {p50:6.1f} p99 {p99:6.1f} ms")
+    print(
+        f"          a request: {(after.commands - before.commands) / requests:.1f} commands, "
+        f"{(after.read - before.read) / requests / 1000:.2f} KB from Redis, "
+        f"{(after.written - before.written) / requests / 1000:.2f} KB to it; "
+        f"a conversation keeps {(after.memory - before.memory) / options.conversations / 1000:.0f} KB in "
+        f"{(after.keys - before.keys) / options.conversations:.0f} keys",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--conversations", type=int, default=40)
+    parser.add_argument("--turns", type=int, default=15)
+    options = parser.parse_args()
+    for affinity in (True, False):
+        asyncio.run(measure(options, affinity=affinity))
+
+
+if __name__ == "__main__":
+    main()

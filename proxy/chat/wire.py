@@ -17,9 +17,10 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     if not request.messages:
         found.add("messages is empty")
     for message in request.messages:
-        if message.role not in ROLES:
+        role = message.get("role")
+        if role not in ROLES:
             found.add(f"role {message.role!r} is unknown")
-        if message.get("role") == "assistant" and not message.get("content") and not _answers(message):
+        elif role == "assistant" and not message.get("content") and not _answers(message):
             found.add("an assistant message is empty")
     return frozenset(found)
 
@@ -66,7 +67,7 @@ def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
             continue
         for call in sorted(open_calls):
             yield f"tool call {call!r} has no result"
-        open_calls = set(message.call_ids)
+        open_calls = set(message.call_ids) if message.get("tool_calls") else set()
         answered = set()
 
 

@@ -197,5 +197,12 @@ def _pieces(sentence: str) -> Iterator[str]:
 
 def _scores(sentence: str) -> tuple[float, ...]:
     known = model()
-    rows = [[value * weight for weight in known.rows[place]] for place, value in features(sentence).items()]
-    return tuple(map(sum, zip(known.bias, *rows, strict=True)))
+    alike: dict[float, list[tuple[float, ...]]] = {}
+    for place, value in features(sentence).items():  # all pieces of a sentence have one value
+        alike.setdefault(value, []).append(known.rows[place])
+    scores = known.bias
+    for value, rows in alike.items():
+        scores = tuple(
+            [score + value * each for score, each in zip(scores, map(sum, zip(*rows, strict=True)), strict=True)]
+        )
+    return scores

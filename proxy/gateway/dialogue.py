@@ -12,7 +12,7 @@ import orjson
 from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.reasoning import signed_places
-from proxy.gateway.replay import Hidden, Record
+from proxy.gateway.hidden import Hidden, Record
 from proxy.models.usage import earlier
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream

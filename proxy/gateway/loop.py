@@ -12,7 +12,7 @@ from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.chat.sse import ByteStream
 from proxy.gateway.deltas import Deltas
 from proxy.gateway.dialogue import Dialogue, Round, heard, joined, messages_of, without_internal
-from proxy.gateway.replay import Record
+from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 

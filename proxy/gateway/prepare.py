@@ -24,7 +24,7 @@ from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
-from proxy.gateway.replay import Recorder, Replay
+from proxy.gateway.hidden import HiddenParts, Recorder
 from proxy.gateway.signed import Prefixes
 from proxy.gateway.wire import CHAT
 from proxy.http.headers import forwarded, without_credentials
@@ -75,7 +75,7 @@ class Services:
 
     tokens: TokenService
     archives: Archives
-    replay: Replay
+    hidden: HiddenParts
     once: OnceService
     memos: Memos
     shares: Shares
@@ -268,7 +268,7 @@ class Preparation:
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
-            incoming = await services.replay.restored(sent, scope, outage, signed=route.upstream.signs)
+            incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.signs)
         profile = services.cache_use.applied(route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
@@ -304,7 +304,7 @@ class Preparation:
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        return Rewritten(sent, outcome, ctx, tokens, archive, tools, services.replay.recorder(sent, scope), watch)
+        return Rewritten(sent, outcome, ctx, tokens, archive, tools, services.hidden.recorder(sent, scope), watch)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         """The internal tools that a request offers, ready to run."""

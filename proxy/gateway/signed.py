@@ -27,7 +27,7 @@ from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.chain import Outcome
-from proxy.gateway.replay import Memory, Trail
+from proxy.gateway.hidden import Memory, Trail
 from proxy.history.cuts import Marks, Room
 from proxy.policy import Guard, Policy
 from proxy.state.background import BackgroundWork

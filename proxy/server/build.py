@@ -29,8 +29,8 @@ from proxy.config.settings import (
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import ModelProfile
 from proxy.gateway.answer_notes import CorrectionService
+from proxy.gateway.hidden import HiddenParts
 from proxy.gateway.prepare import Services, Writing
-from proxy.gateway.replay import Replay
 from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.judge import UpstreamJudge
@@ -86,7 +86,7 @@ def build_services(settings: Settings, store: Store, index: VectorIndex | None, 
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
         archives=Archives(store, ttl=ttl, wrote=telemetry.metrics.scratchpad.wrote),
-        replay=Replay(StoredMemory(store, ttl=ttl)),
+        hidden=HiddenParts(StoredMemory(store, ttl=ttl)),
         once=OnceService(settings.server.remember_mib * 2**20),
         memos=Memos(store, ttl=ttl),
         shares=Shares(store, ttl=ttl),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from proxy.chat import Message
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.wire import flaws
+from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import Loop
-from proxy.gateway.replay import Hidden
 from proxy.models.usage import UsageReader
 from proxy.testing import script, tool
 from proxy.upstreams.base import Reply

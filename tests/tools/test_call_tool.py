@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, Tool
+from proxy.gateway.hidden import Hidden, HiddenParts
 from proxy.gateway.loop import Loop
-from proxy.gateway.replay import Hidden, Replay
 from proxy.testing import chat, tool
 from proxy.tools.call_tool import CallTool
 from proxy.tools.deferral import OURS, deferred
@@ -290,16 +290,16 @@ class Replica:
     """A conversation through the loop, the memory and the translation of each request."""
 
     def __init__(self, *, stream: bool) -> None:
-        self.replay = Replay(Kept())
+        self.parts = HiddenParts(Kept())
         self.stream = stream
 
     async def asks(self, messages: Sequence[Any], *answers: dict[str, Any]) -> tuple[list[ChatRequest], dict[str, Any]]:
         """What the upstream is sent, and the message that the client gets."""
         sent = chat("u1", tools=SENT, stream=self.stream).with_messages(map(Message, messages))
-        restored = await self.replay.restored(sent, "scope")
+        restored = await self.parts.restored(sent, "scope")
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
         loop = Loop([searcher(), CallTool(SENT)])
-        made = await loop.send(upstream, asking(restored), self.replay.recorder(sent, "scope"))
+        made = await loop.send(upstream, asking(restored), self.parts.recorder(sent, "scope"))
         got = assembled(await read(made)) if self.stream else _whole(made)
         calls = [plain(one["name"], one["arguments"], one["id"]) for one in got["calls"]]
         message = {"role": "assistant", "content": got["content"], **({"tool_calls": calls} if calls else {})}

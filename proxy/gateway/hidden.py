@@ -23,7 +23,7 @@ from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.context import Outage
 from proxy.state.cache import Cache
 
-_log = logging.getLogger("penstock.replay")
+_log = logging.getLogger("penstock.hidden")
 
 _PATIENCE = 1.0
 """Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
@@ -60,7 +60,7 @@ Record = Callable[[Hidden], Awaitable[bool]]
 """Remembers what was hidden; whether that worked."""
 
 
-class Replay:
+class HiddenParts:
     """Remembers what was hidden, and restores it.
 
     `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
@@ -116,15 +116,15 @@ class Replay:
 class Recorder:
     """Remembers what the client does not see of the answer to one request. Never fails."""
 
-    def __init__(self, replay: Replay, request: ChatRequest, scope: str) -> None:
-        self._replay, self._request, self._scope = replay, request, scope
+    def __init__(self, parts: HiddenParts, request: ChatRequest, scope: str) -> None:
+        self._parts, self._request, self._scope = parts, request, scope
 
     async def __call__(self, hidden: Hidden) -> bool:
         """Remember what was hidden; whether that worked."""
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
             key = _key(self._scope, next_key(self._request.messages, self._scope, hidden.shown))
-            await self._replay.keep(key, encode(kept))
+            await self._parts.keep(key, encode(kept))
         except Exception as error:
             _log.warning("what the client does not see is not remembered", extra=_fields(error))
             return False

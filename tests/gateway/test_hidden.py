@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
+from proxy.gateway.hidden import AnswerKeys, Hidden, HiddenParts, next_key
 from proxy.gateway.loop import Loop
-from proxy.gateway.replay import AnswerKeys, Hidden, Replay, next_key
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
 from tests.scripted import (
@@ -39,7 +39,7 @@ thorough = settings(max_examples=150, deadline=None)
 
 @dataclass
 class Client:
-    """A client that sends whole conversations through a replay and a loop, and keeps what it is answered."""
+    """A client that sends whole conversations through the hidden parts and a loop, and keeps what it is answered."""
 
     memory: Kept = field(default_factory=Kept)
     messages: list[Message] = field(default_factory=lambda: [Message({"role": "system", "content": "s"})])
@@ -56,11 +56,11 @@ class Client:
     async def go(self, *answers: dict[str, Any]) -> None:
         """Send, be answered by these rounds, and answer its own calls at once."""
         request = chat("u", tools=[LOOK_UP, RECALL], stream=self.stream).with_messages(self.messages)
-        replay = Replay(self.memory)
-        restored = await replay.restored(request, self.scope)
+        parts = HiddenParts(self.memory)
+        restored = await parts.restored(request, self.scope)
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
         made = await Loop([Recall()], rounds=self.rounds).send(
-            upstream, call_of(restored), replay.recorder(request, self.scope)
+            upstream, call_of(restored), parts.recorder(request, self.scope)
         )
         if self.stream:
             got = assembled(await read(made))
@@ -214,15 +214,15 @@ async def test_nothing_crosses_scopes_or_conversations() -> None:
     client = Client()
     await client.say("u1", answer(None, "recall:r1"), answer("ok"))
     request = chat("s u1", tools=[RECALL]).with_messages([*client.messages, Message({"role": "user", "content": "u2"})])
-    replay = Replay(client.memory)
+    parts = HiddenParts(client.memory)
 
-    assert script(await replay.restored(request, "tenant")) == "s u1 ar1! tr1 ok u2"
-    assert await replay.restored(request, "another") is request
+    assert script(await parts.restored(request, "tenant")) == "s u1 ar1! tr1 ok u2"
+    assert await parts.restored(request, "another") is request
     for place in (0, 1, 2):
         edited = [*request.messages]
         edited[place] = edited[place].with_changes(content="edited")
         other = request.with_messages(edited)
-        assert await replay.restored(other, "tenant") is other
+        assert await parts.restored(other, "tenant") is other
 
 
 async def test_marks_that_move_do_not_matter_and_images_do() -> None:
@@ -244,23 +244,23 @@ async def test_marks_that_move_do_not_matter_and_images_do() -> None:
         return chat("u").with_messages([first, said, Message({"role": "user", "content": "u2"})])
 
     said = Message({"role": "assistant", "content": "ok"})
-    replay = Replay(Kept())
+    parts = HiddenParts(Kept())
     inner = (
         Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
         Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
     )
-    await replay.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, inner, said))
+    await parts.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, inner, said))
 
-    assert len((await replay.restored(answered(picture("a")), "t")).messages) == 5
-    assert len((await replay.restored(answered(picture("b")), "t")).messages) == 3
+    assert len((await parts.restored(answered(picture("a")), "t")).messages) == 5
+    assert len((await parts.restored(answered(picture("b")), "t")).messages) == 3
 
 
 async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
     memory = Kept()
-    replay = Replay(memory)
+    parts = HiddenParts(memory)
     for conversation in ("u1", "u1 a1 u2 a2 u3", "u1 a1 u2 a2 u3 a3 u4"):
         request = chat(conversation)
-        assert await replay.restored(request, "t") is request
+        assert await parts.restored(request, "t") is request
     assert memory.asked == 3
 
 
@@ -272,8 +272,8 @@ async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
         Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
         Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
     )
-    await Replay(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
-    replica, outage = Replay(memory), Outage()
+    await HiddenParts(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    replica, outage = HiddenParts(memory), Outage()
     store.is_away = True
     assert await replica.restored(later, "t", outage) is later
     assert outage.begun
@@ -283,17 +283,17 @@ async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
 
 async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
     memory = Kept()
-    replay = Replay(memory)
+    parts = HiddenParts(memory)
     later = chat("u1").with_messages(
         [*chat("u1").messages, Message({"role": "assistant", "content": "ok"}), *chat("u2").messages]
     )
-    assert await replay.restored(later, "t") is later
+    assert await parts.restored(later, "t") is later
     inner = (
         Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
         Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
     )
-    await replay.recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
-    assert len((await replay.restored(later, "t")).messages) == 5
+    await parts.recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    assert len((await parts.restored(later, "t")).messages) == 5
 
 
 async def test_a_client_that_answers_a_hidden_call_keeps_its_conversation() -> None:
@@ -301,7 +301,7 @@ async def test_a_client_that_answers_a_hidden_call_keeps_its_conversation() -> N
     await client.say("u1", answer(None, "recall:r1", "look_up:x"))
     client.messages.append(Message({"role": "tool", "tool_call_id": "r1", "content": "made up"}))
     request = chat("u").with_messages(client.messages)
-    assert (await Replay(client.memory).restored(request, "tenant")).messages == request.messages
+    assert (await HiddenParts(client.memory).restored(request, "tenant")).messages == request.messages
 
 
 async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
         async def put(self, key: str, value: bytes) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("proxy.gateway.replay._PATIENCE", 0.01)
+    monkeypatch.setattr("proxy.gateway.hidden._PATIENCE", 0.01)
     client = Client(Hanging())
     await client.say("u1", answer(None, "recall:r1"), answer("ok"))
     await client.say("u2", answer("bye"))
@@ -321,11 +321,11 @@ async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 async def test_absences_are_forgotten_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.gateway.replay._ABSENT", 2)
+    monkeypatch.setattr("proxy.gateway.hidden._ABSENT", 2)
     memory = Kept()
-    replay = Replay(memory)
+    parts = HiddenParts(memory)
     for _ in range(2):
-        await replay.restored(chat("u1 a1 u2 a2 u3 a3 u4"), "t")
+        await parts.restored(chat("u1 a1 u2 a2 u3 a3 u4"), "t")
     assert memory.asked == 4
 
 

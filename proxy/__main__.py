@@ -1,4 +1,4 @@
-"""The command line: `penstock serve | check | explain | models | keys | schema | new-policy`."""
+"""The command line: `penstock serve | check | explain | replay | models | keys | schema | new-policy`."""
 
 import argparse
 import asyncio
@@ -45,6 +45,11 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     serve.add_argument("--workers", type=int, default=1, help="processes to start (default: 1)")
 
+    saved = "save what is served in a file, with the text of prompts, for `penstock replay`"
+    serve.add_argument("--save", type=Path, metavar="FILE", help=saved)
+    redacted = "what matches is left out of the saved file; may be repeated"
+    serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redacted)
+
     _command(commands, "check", "check the configuration; exit code 0 if it holds, 1 if not", _check)
 
     explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
@@ -55,6 +60,21 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="print JSON instead of a table")
     explain.add_argument("--body", action="store_true", help="print the body that would be sent, and nothing else")
     explain.add_argument("--diff", action="store_true", help="also show which messages changed, came and left")
+    explain.add_argument("--whole", action="store_true", help="with --diff, show these messages in full")
+    explain.add_argument("--against", metavar="CHAIN", help="also show what this chain would do")
+    told = "a file with the requests before it, one body a line; they were answered as the next one says"
+    explain.add_argument("--before", type=Path, metavar="FILE", help=told)
+
+    replay = _command(commands, "replay", "play conversations through a chain, and tell what it does to them", _replay)
+    replay.add_argument("files", nargs="+", type=Path, metavar="FILE", help="conversations; docs/how-to/replay.md")
+    replay.add_argument("--chain", help="run this chain instead of each model's own")
+    replay.add_argument("--model", help="ask this model instead of the one that a request names")
+    replay.add_argument("--against", metavar="CHAIN", help="compare with this chain")
+    replay.add_argument("--against-config", type=Path, metavar="FILE", help="compare with this configuration")
+    replay.add_argument("--json", action="store_true", help="print the report as JSON")
+    replay.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page of HTML")
+    bound = "exit with 1 where this is so, such as 'cost > 1.0' or 'lost > 0'; may be repeated"
+    replay.add_argument("--fail-if", action="append", default=[], metavar="BOUND", help=bound)
 
     _command(commands, "models", "list the models of the configuration and what is known about them", _models)
 
@@ -106,7 +126,8 @@ def _serve(options: argparse.Namespace) -> int:
     from proxy.server.serve import serve
 
     config = load(options.config)
-    return serve(config, host=options.host, port=options.port, workers=options.workers)
+    listen = {"host": options.host, "port": options.port, "workers": options.workers}
+    return serve(config, **listen, save=options.save, redact=options.redact)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -124,16 +145,30 @@ def _summary(config: Config) -> str:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.server.explain import explain, render_json, render_table
+    from proxy.server.explain import Shown, explain, render_json, render_table
 
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
-    headers = dict(options.header)
-    explained = asyncio.run(explain(load(options.config), raw, chain_name=options.chain, headers=headers))
+    lines = [] if options.before is None else options.before.read_bytes().splitlines()
+    config, headers, before = load(options.config), dict(options.header), [line for line in lines if line.strip()]
+    chains = [options.chain, *([options.against] if options.against else [])]
+    explained = [
+        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before)) for chain in chains
+    ]
     if options.body:
-        sys.stdout.buffer.write(explained.body or b"")
-        return 0 if explained.body is not None else 1
-    print(render_json(explained, diff=options.diff) if options.json else render_table(explained, diff=options.diff))
+        sys.stdout.buffer.write(explained[0].body or b"")
+        return 0 if explained[0].body is not None else 1
+    how = Shown(diff=options.diff or options.whole, whole=options.whole)
+    if options.json:
+        print(render_json(*explained, how=how))
+    else:
+        print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, how) for each in explained))
     return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from proxy.server.replay.command import replay_files
+
+    return replay_files(options)
 
 
 def _models(options: argparse.Namespace) -> int:

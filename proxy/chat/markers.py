@@ -5,6 +5,8 @@ import re
 _MARKER = re.compile(
     r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("([^"\n]{1,256})"\) has the whole\]'
 )
+_NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
+"""How a handle stands in JSON."""
 MARKER = 'recall("'
 """How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
 _LONGEST = 400
@@ -39,6 +41,11 @@ def marked_handle(text: str) -> str | None:
     start = text.rfind("\n[shortened", max(0, len(text) - _LONGEST))
     found = _MARKER.fullmatch(text, start) if start >= 0 else None
     return found[3] if found is not None and int(found[1]) == start < int(found[2]) else None
+
+
+def named_handles(raw: bytes) -> list[str]:
+    """The handles that a JSON text names, each once, in order."""
+    return [handle.decode() for handle in dict.fromkeys(_NAMED.findall(raw))]
 
 
 def reference(handle: str) -> str:

@@ -49,6 +49,19 @@ class Body:
         raw = self._fields.get(name)
         return None if raw is None else _parse(raw, name)
 
+    def raw_of(self, name: str) -> bytes:
+        """The client's own bytes of a top-level field."""
+        return bytes(self._fields[name])
+
+    def raws_of(self, name: str) -> list[bytes]:
+        """The client's own bytes of each item of a list; empty where there is none. Raises `BadRequest`."""
+        if not self._has(name):
+            return []
+        try:
+            return [bytes(raw) for raw in _items.decode(self._fields[name])]
+        except msgspec.ValidationError:
+            _wrong(name, "must be a list of objects")
+
     @property
     def model(self) -> str:
         """The model that the client asks for. Raises `BadRequest` where there is none."""

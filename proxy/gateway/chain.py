@@ -40,6 +40,8 @@ class Outcome:
     """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
     incoming: ChatRequest | None = None
     """What counts as the client's request from here on, where a step has decided that; else it is what came."""
+    stages: tuple[tuple[str, ChatRequest], ...] = ()
+    """The request behind each step that changed it."""
 
 
 def guards(own: Steps) -> Steps:
@@ -65,6 +67,7 @@ async def run(
         return Outcome(request, (), None, None)
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
     steps: list[Step] = []
+    stages: list[tuple[str, ChatRequest]] = []
     late = False
     for name, policy in chain:
         run_of = _Run(name, policy, request, count, ctx)
@@ -81,10 +84,11 @@ async def run(
         if isinstance(decision, Rewrite):
             same_tools = decision.request.tools is request.tools
             request, count = decision.request, run_of.after
+            stages.append((name, request))
             if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
+    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages))
 
 
 async def count_checked(

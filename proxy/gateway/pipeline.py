@@ -1,6 +1,7 @@
 """One request on its way: prepared for a model, sent there, and its answer relayed to the client."""
 
 import logging
+from collections.abc import Sequence
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
@@ -9,7 +10,8 @@ from proxy.config.settings import Chain, Settings
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
-from proxy.gateway.relay import Observers, relay
+from proxy.gateway.relay import Observer, Observers, relay
+from proxy.gateway.saving import Saving
 from proxy.gateway.wire import Wire
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
@@ -24,7 +26,9 @@ _log = logging.getLogger("penstock.api")
 class Pipeline:
     """Serves requests with one configuration."""
 
-    def __init__(self, settings: Settings, routes: Routes, services: Services) -> None:
+    def __init__(self, settings: Settings, routes: Routes, services: Services, saving: Saving | None = None) -> None:
+        """With `saving`, the requests are saved that were answered."""
+        self._saving = saving
         self._limit = int(settings.server.max_body_mib * 2**20)
         self._routes = routes
         self._preparation = Preparation(settings, services)
@@ -40,8 +44,8 @@ class Pipeline:
             for route in attempts:
                 try:
                     prepared = await self._prepare(body, route, http, seen)
-                    call, watch = attempts.carried(prepared.call), prepared.watch
-                    async with Observers(call, route.upstream, http, seen, body, watch) as observers:
+                    call, watches = attempts.carried(prepared.call), self._watches(prepared, body, http)
+                    async with Observers(call, route.upstream, http, seen, body, watches) as observers:
                         attempts.sending(observers.call)
                         reply = await attempts.check(await self._send(prepared, observers.call))
                         await relay(http, reply, observers, wire)
@@ -62,6 +66,10 @@ class Pipeline:
         await seen.expect(done.sent, done.outcome.request, done.ctx)
         _check_larger(done, route)
         return prepared
+
+    def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer | None]:
+        saving = None if self._saving is None else self._saving.observer(prepared, body, http.headers, http.caller)
+        return (prepared.watch, saving)
 
     async def _send(self, prepared: Prepared, call: Call) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""

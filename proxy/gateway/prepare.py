@@ -6,7 +6,7 @@ The only place that builds the `Context` of a request: the same for those that a
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -158,6 +158,8 @@ class Rewritten:
     """Remembers what the client does not see of the answer."""
     watch: AnswerWatch | None = None
     """What looks at the answer, where a step wants to know what was wrong with it."""
+    is_guarded: bool = False
+    """Whether a guard may have taken something out: then `ctx.incoming` is what may be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,9 @@ class Prepared:
 class Preparation:
     """Prepares requests with one configuration."""
 
-    def __init__(self, settings: Settings, services: Services) -> None:
+    def __init__(self, settings: Settings, services: Services, clock: Callable[[], float] = time.time) -> None:
+        """`clock` is in seconds since 1970."""
+        self._clock = clock
         self._server = settings.server
         self._chains = settings.chains
         self._services = services
@@ -290,7 +294,7 @@ class Preparation:
             without_credentials(asked.headers),
             runs_tools=sends and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
-            now=time.time() // 60 * 60,
+            now=self._clock() // 60 * 60,
             corrections=corrections,
             memories=services.remembered(who, outage),
             inbox=services.shares.inbox(who, outage),
@@ -304,7 +308,8 @@ class Preparation:
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        return Rewritten(sent, outcome, ctx, tokens, archive, tools, services.hidden.recorder(sent, scope), watch)
+        recorder, is_guarded = services.hidden.recorder(sent, scope), bool(guards(steps))
+        return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         """The internal tools that a request offers, ready to run."""

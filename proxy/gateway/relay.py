@@ -48,13 +48,13 @@ class Observers:
         http: Exchange,
         seen: Observation,
         body: Body | None = None,
-        watch: Observer | None = None,
+        watches: Sequence[Observer | None] = (),
     ) -> None:
-        """`body` is the client's; `watch` looks at the answer on behalf of a policy."""
+        """`body` is the client's; `watches` look at the answer on behalf of a policy, or of who saves it."""
         self.call = call
         """The call as it is to be sent: it carries the trace."""
         self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
-        self._watch = watch
+        self._watches = watches
 
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""
@@ -74,8 +74,8 @@ class Observers:
         headers = self.observed.carry(call.headers)
         if headers is not call.headers:
             self.call = replace(call, headers=headers)
-        learning = _Learning(call, translates=self._upstream.translates)
-        observers = (self._watch, _Telling(self.observed), _Metering(http.admission, seen), learning)
+        learning = Learning(call, translates=self._upstream.translates)
+        observers = (*self._watches, _Telling(self.observed), _Metering(http.admission, seen), learning)
         self.all: Sequence[Observer] = [each for each in observers if each is not None]
         return self
 
@@ -109,13 +109,14 @@ class _Metering(Observer):
             self._admission.note(usage if reply.status < 400 else None, self._seen.cost)
 
 
-class _Learning(Observer):
+class Learning(Observer):
     """Compares our count of the prompt with the upstream's, unless it cut the prompt or was asked more than once."""
 
     def __init__(self, call: Call, *, translates: bool) -> None:
         self._call, self._translates = call, translates
 
     def ended(self, reply: Reply, usage: Usage) -> None:
+        """Learn from what the upstream reported."""
         call = self._call
         if reply.facts.get("rounds", 1) != 1 or reply.facts.get("truncated"):
             return

@@ -14,7 +14,6 @@ beginning as it did then, and the same sizes give the same new beginnings.
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool, encode
+from proxy.chat.markers import named_handles
 from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
@@ -52,7 +52,8 @@ async def run(steps: Steps, ctx: Context, settled: "Settled | None" = None) -> O
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
     if settled is not None and outcome.rejected is None:
         settled.keep(sent, outcome.request)
-    return replace(outcome, steps=first.steps + outcome.steps, before=first.before or outcome.before)
+    ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
+    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before)
 
 
 class _Conversation:
@@ -163,8 +164,6 @@ _log = logging.getLogger("penstock.api")
 
 _PATIENCE = 1.0
 """Seconds that the store has to find something."""
-
-_HANDLE = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
 
 
 class Prefix(NamedTuple):
@@ -285,5 +284,4 @@ def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:
         for each in found["messages"]
     ]
     tools = [Tool(each) if isinstance(each, dict) else request.tools[each] for each in found["tools"]]
-    handles = {handle.decode() for handle in _HANDLE.findall(kept)}
-    return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(handles))
+    return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(named_handles(kept)))

@@ -1,5 +1,6 @@
 """The composition root: from settings to services to an ASGI app. Services are built here, by `proxy.server.build`."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -23,6 +24,7 @@ from proxy.config.load import Config, load
 from proxy.config.settings import Settings
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Services
+from proxy.gateway.saving import Saving
 from proxy.llm.local_judge import JudgeService
 from proxy.memories.service import MemoryService
 from proxy.models import Models
@@ -31,6 +33,7 @@ from proxy.server.api.chat import Api
 from proxy.server.api.compress import Sidecar
 from proxy.server.api.endpoint import Endpoint
 from proxy.server.api.erase import Forgetting
+from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
 from proxy.server.api.requests import Records
 from proxy.server.api.share import Sharing
@@ -80,7 +83,8 @@ def create() -> App:
     """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
     bound_arenas()
     port = os.environ.get(ADMIN_PORT_VARIABLE)
-    app = build(load(Path(os.environ[CONFIG_VARIABLE])), admin_port=int(port) if port else None)
+    config, saving = load(Path(os.environ[CONFIG_VARIABLE])), Saving.of_environment()
+    app = build(config, admin_port=int(port) if port else None, saving=saving)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -89,10 +93,11 @@ def create() -> App:
     return app
 
 
-def build(config: Config, *, admin_port: int | None = None) -> App:
+def build(config: Config, *, admin_port: int | None = None, saving: Saving | None = None) -> App:
     """The app of a configuration. Nothing is connected or loaded before it starts.
 
-    What comes in on `admin_port` is for operators; without one, the port that the configuration says.
+    What comes in on `admin_port` is for operators; without one, the port that the configuration says. `saving` writes
+    what is served to a file.
     """
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
@@ -107,7 +112,7 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
         for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
     )
     intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
-    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake)
+    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake, saving, index)
     background = BackgroundWork[str]()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
@@ -156,6 +161,8 @@ def build(config: Config, *, admin_port: int | None = None) -> App:
             await counters.aclose()
             await store.aclose()
             await telemetry.aclose()
+            if saving is not None:
+                await asyncio.to_thread(saving.close)
 
     own_port = admin_port or settings.server.admin_port
     errors = {HTTPException: http_error}
@@ -219,6 +226,8 @@ class Lasting:
     meter: Meter
     places: Places
     intake: Intake
+    saving: Saving | None = None
+    index: IndexService | None = None
 
 
 def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
@@ -235,10 +244,13 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     waits = patience(settings.state)
     limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
-    pipeline = Pipeline(settings, routes, services)
+    pipeline = Pipeline(settings, routes, services, lasting.saving)
     api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)
     memories = MemoriesApi(settings, services.memories)
-    sharing = Sharing(settings, services)
+    sharing, explaining = (
+        Sharing(settings, services),
+        Explaining(settings, routes, services, lasting.store, lasting.index),
+    )
     # only where clients have keys of Penstock: with others the path is an upstream's
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
@@ -285,6 +297,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
             endpoint("/v1/context/share", sharing.serve, _METHODS),
             endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
+            endpoint("/v1/explain", explaining.serve, ["POST"]),
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
             *_of_memories(memories, endpoint),

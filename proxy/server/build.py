@@ -79,10 +79,15 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
     return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
 
 
-def build_services(settings: Settings, store: Store, index: VectorIndex | None, telemetry: Telemetry) -> Services:
-    """What requests are prepared with and outlives a configuration: all but what an upstream's model does."""
+def build_services(
+    settings: Settings, store: Store, index: VectorIndex | None, telemetry: Telemetry, *, patient: bool = False
+) -> Services:
+    """What requests are prepared with and outlives a configuration: all but what an upstream's model does.
+
+    If `patient`, steps wait for vectors as long as it takes.
+    """
     ttl, threads = settings.state.ttl, Threads("recall", 2)
-    embedding = build_embedding(settings, index)
+    embedding = build_embedding(settings, index, patient=patient)
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
         archives=Archives(store, ttl=ttl, wrote=telemetry.metrics.scratchpad.wrote),
@@ -97,6 +102,21 @@ def build_services(settings: Settings, store: Store, index: VectorIndex | None, 
         cache_use=telemetry.cache_use,
         embedding=embedding,
         judge=build_judge(settings, telemetry),
+    )
+
+
+def services_over(services: Services, store: Store, settings: Settings, index: VectorIndex | None) -> Services:
+    """The same services over another store: with what they have loaded and learned, without what they keep."""
+    ttl = settings.state.ttl
+    return replace(
+        services,
+        archives=Archives(store, ttl=ttl),
+        hidden=HiddenParts(StoredMemory(store, ttl=ttl)),
+        memos=Memos(store, ttl=ttl),
+        shares=Shares(store, ttl=ttl),
+        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
+        corrections=CorrectionService(store),
+        memories=build_memories(settings.memories, store, services.embedding, index, services.recalls),
     )
 
 
@@ -176,12 +196,12 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
     return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
 
 
-def build_embedding(settings: Settings, index: VectorIndex | None) -> EmbeddingService | None:
+def build_embedding(settings: Settings, index: VectorIndex | None, *, patient: bool = False) -> EmbeddingService | None:
     """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
     if isinstance(settings.embedding, NoEmbedding):
         return None
     max_bytes = settings.embedding.memory_mib * 2**20
-    return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes)
+    return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes, patient=patient)
 
 
 def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:

@@ -1,12 +1,15 @@
 """Runs the server: uvicorn on uvloop and httptools, in one process or several."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Literal
 
 import httptools
@@ -20,8 +23,20 @@ from proxy.config.load import Config
 from proxy.config.settings import Server
 
 
-def serve(config: Config, *, host: str | None = None, port: int | None = None, workers: int = 1) -> int:
-    """Serve until a stop signal. Return the exit code; raise `OSError` if the address cannot be bound."""
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    workers: int = 1,
+    save: Path | None = None,
+    redact: Sequence[str] = (),
+) -> int:
+    """Serve until a stop signal. Return the exit code; raise `OSError` if the address cannot be bound.
+
+    `save` is a file for what is served, in which what matches the patterns `redact` is left out.
+    """
+    from proxy.gateway.saving import REDACT_VARIABLE, SAVE_VARIABLE, Saving
     from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE
     from proxy.state.workers import WORKERS_VARIABLE
 
@@ -30,6 +45,11 @@ def serve(config: Config, *, host: str | None = None, port: int | None = None, w
     server = config.settings.server
     # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
     os.environ[CONFIG_VARIABLE] = str(config.path.absolute())
+    os.environ.pop(SAVE_VARIABLE, None)
+    if save is not None:
+        Saving(save, redact).close()  # what is wrong with it is told before anybody is served
+        os.environ |= {SAVE_VARIABLE: str(save.absolute()), REDACT_VARIABLE: json.dumps([*redact])}
+        print(f"penstock: what is served is saved in {save}, with the text of prompts", flush=True)
     # from here on connections are taken; they wait until the app is built
     listeners = [_listen(host or server.host, server.port if port is None else port)]
     print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers} worker{'s' * (workers > 1)})", flush=True)

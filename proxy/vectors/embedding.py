@@ -41,10 +41,14 @@ class EmbeddingService:
         index: VectorIndex | None = None,
         *,
         max_bytes: int = 64 * 2**20,
+        patient: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`max_bytes` bounds the vectors in memory, and a quarter as many those unpacked; without `index` there are no
-        others."""
+        others. If `patient`, whoever asks waits until all vectors are there."""
+        self._patient = patient
+        self.waited = 0.0
+        """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
         self._version = backend.version
         self._warnings = Warnings(logger, "embedding failed", clock)
@@ -141,8 +145,17 @@ class EmbeddingService:
         """Whether vectors are on their way."""
         return self._making.is_busy or bool(self._looking)
 
+    async def settled(self) -> None:
+        """Wait until no vectors are on their way."""
+        while self._pending:
+            await asyncio.wait({each.made for each in self._pending.values()})
+
     async def _made_of(self, tenant: str, texts: Sequence[str], wait: float) -> list[bytes | None]:
         self._questions += 1
+        if self._patient:
+            began, wait = time.monotonic(), _LONGEST_WAIT
+            await self.ready()
+            self.waited += time.monotonic() - began
         keys = [_key(tenant, text) for text in texts]
         found = {key: self._remembered.get(key) for key in keys}  # now: making the others may push them out of memory
         wanted = self._want([(keys[0], texts[0])], QUERY) | self._want(list(zip(keys, texts, strict=True))[1:], ASKED)

@@ -12,6 +12,7 @@ import uvicorn
 import yaml
 
 from proxy.config.load import load
+from proxy.gateway.saving import Saving
 from proxy.server.app import build
 
 DEFAULT_ANSWER = (
@@ -164,13 +165,13 @@ def patient(config: str) -> str:
 
 
 @asynccontextmanager
-async def proxy(config: str, folder: Path) -> AsyncGenerator[str, None]:
+async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> AsyncGenerator[str, None]:
     """A running proxy with this configuration, made patient; its base URL, without `/v1`."""
     path = folder / "config.yaml"
     path.write_text(patient(config))
     server = uvicorn.Server(
         uvicorn.Config(
-            build(load(path, {})),
+            build(load(path, {}), saving=saving),
             port=0,
             loop="asyncio",
             lifespan="on",

@@ -1,7 +1,6 @@
 """The endpoints for other gateways: what a chain makes of a request without sending it, and what left a context."""
 
 import asyncio
-import re
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
+from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import TokenCount
@@ -26,8 +26,6 @@ from proxy.upstreams.routing import Routes
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _PRIVATE = (b"cache-control", b"no-store")
-_NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
-"""How a handle stands in a message's JSON."""
 
 
 class Sidecar:
@@ -117,7 +115,7 @@ def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, aft
         "compression_ratio": round(after.total / before.total, 4) if before.total else 1.0,
         "exact": after.exact,
         "window": rewritten.ctx.model.window,
-        "handles": [handle.decode() for handle in dict.fromkeys(_NAMED.findall(messages))],
+        "handles": named_handles(messages),
         "chain": chain,
         "steps": [step.shown() for step in rewritten.outcome.steps],
     }

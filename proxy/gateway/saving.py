@@ -1,0 +1,147 @@
+"""Saves what was served to a file that `penstock replay` reads: only where the operator asks for it.
+
+A line is a request with what the upstream reported, and what was sent where a chain changed it. Names of users,
+sessions and tenants are hashes. What a guard took out of a request is not in it either.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from proxy.access.callers import Caller
+from proxy.chat import ChatRequest, encode
+from proxy.chat.errors import ConfigError
+from proxy.chat.parse import Body
+from proxy.context import Identity
+from proxy.gateway.prepare import Prepared
+from proxy.gateway.relay import Observer
+from proxy.identity import identify
+from proxy.models.usage import Usage
+from proxy.state.threads import Threads
+from proxy.state.warnings import Warnings
+from proxy.upstreams.base import Reply
+
+SAVE_VARIABLE, REDACT_VARIABLE = "PENSTOCK_SAVE", "PENSTOCK_SAVE_REDACT"
+"""Tell worker processes the file, and the patterns as a JSON list."""
+
+REDACTED = "[redacted]"
+
+_MOST = 256
+"""Requests that wait to be written; what comes on top is not saved."""
+
+_NAMING = ("user", "safety_identifier", "metadata", "prompt_cache_key")
+
+_log = logging.getLogger("penstock.saving")
+
+
+class Saving:
+    """Appends to a file, in a thread of its own; no request waits for it."""
+
+    def __init__(self, path: Path, patterns: Sequence[str] = ()) -> None:
+        """What matches one of the patterns is written as `[redacted]`. Raises `ConfigError`, and `OSError`."""
+        try:
+            self._patterns = [re.compile(pattern) for pattern in patterns]
+        except re.error as error:
+            raise ConfigError(f"--redact: {error.pattern!r} is no pattern: {error}") from None
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._threads = Threads("saving")
+        self._waiting = 0
+        self._warnings = Warnings(_log, "request not saved")
+
+    @classmethod
+    def of_environment(cls) -> Self | None:
+        """What the command line asked for."""
+        path = os.environ.get(SAVE_VARIABLE)
+        return cls(Path(path), json.loads(os.environ.get(REDACT_VARIABLE, "[]"))) if path else None
+
+    def observer(self, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None) -> Observer:
+        """What saves a request once it is answered."""
+        return _Saved(self, prepared, body, headers, caller)
+
+    def save(
+        self, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None, usage: Usage
+    ) -> None:
+        """Have a request written; returns at once."""
+        if self._waiting >= _MOST:
+            self._warnings.warn(cause="the disk is behind")
+            return
+        self._waiting += 1
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._threads.submit(partial(self._write, prepared, body, headers, caller, usage, at))
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        self._threads.shutdown(wait=True)
+        os.close(self._file)
+
+    def _write(
+        self,
+        prepared: Prepared,
+        body: Body,
+        headers: Mapping[str, str],
+        caller: Caller | None,
+        usage: Usage,
+        at: str,
+    ) -> None:
+        try:
+            done = prepared.rewritten
+            came = body.parse() if done is None else done.sent
+            who = identify(headers, came, None if caller is None else caller.tenant)
+            if done is not None and done.is_guarded:
+                came = done.ctx.incoming
+            row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}
+            line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self._shown(came)
+            if done is not None and done.outcome.request is not came:
+                line += b',"sent":' + self._shown(done.outcome.request)
+            os.write(self._file, line + b"}\n")  # at once, so that lines of several workers do not mix
+        except Exception as error:  # saving is an extra: what fails here stops no request
+            self._warnings.warn(cause=type(error).__name__)
+        finally:
+            self._waiting -= 1
+
+    def _shown(self, request: ChatRequest) -> bytes:
+        """A request in one line. Where nothing is left out it has the client's own bytes: handles are made of them."""
+        request = request.without(*_NAMING)
+        if self._patterns:
+            request = request.with_messages(message.with_texts(self._redacted) for message in request.messages)
+        raw = request.encode()
+        return encode(json.loads(raw)) if b"\n" in raw or b"\r" in raw else raw
+
+    def _redacted(self, text: str) -> str:
+        for pattern in self._patterns:
+            text = pattern.sub(REDACTED, text)
+        return text
+
+
+class _Saved(Observer):
+    """One request on its way into the file."""
+
+    def __init__(
+        self, saving: Saving, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None
+    ) -> None:
+        self._saving, self._known = saving, (prepared, body, headers, caller)
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        """Save it."""
+        if reply.status == 200:
+            self._saving.save(*self._known, usage)
+
+
+def _names(who: Identity) -> dict[str, str]:
+    """The names of a request as its headers would give them; each is a hash already."""
+    session = who.session if who.is_named else ""
+    names = {"session": session, "user": who.user, "agent": who.agent, "task": who.task}
+    return {f"x-penstock-{name}": value for name, value in names.items() if value}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    found: dict[str, Any] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
+    if usage.cached is not None:
+        found["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,103 @@
+"""What a chain would make of a request, told by a running server: nothing is sent, and nothing that is kept changes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from proxy.access.callers import Caller
+from proxy.access.exchange import Exchange
+from proxy.chat import encode
+from proxy.chat.errors import BadRequest, NotFound
+from proxy.chat.parse import Body
+from proxy.config.settings import Settings
+from proxy.gateway.prepare import Services
+from proxy.server.explain import shown_with_text
+from proxy.server.replay.player import NO_HEADERS, play_all, player_beside
+from proxy.state.store import Store
+from proxy.telemetry.observation import Observation
+from proxy.upstreams.routing import Routes
+from proxy.vectors.base import VectorIndex
+
+MOST_BEFORE = 200
+"""Requests that may stand before one."""
+
+_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+Find = Callable[[str], Awaitable[dict[str, Any] | None]]
+"""The record of a request id, if there is one."""
+
+
+class Explaining:
+    """`POST /v1/explain` and `POST /admin/explain`."""
+
+    def __init__(
+        self, settings: Settings, routes: Routes, services: Services, store: Store, index: VectorIndex | None
+    ) -> None:
+        self._settings, self._routes, self._services = settings, routes, services
+        self._store, self._index = store, index
+        self._limit = int(settings.server.max_body_mib * 2**20)
+
+    async def serve(self, http: Exchange, seen: Observation) -> None:
+        """Explain a request of the client's own, with the chain that it would get, or may choose."""
+        asked = Body(await http.read(self._limit))
+        async with http.watch():
+            chain = _text(asked, "chain")
+            headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers
+            told = await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
+        await http.respond(200, _HEADERS, encode(told))
+
+    async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
+        """Explain any request, or a recorded one, with any chain, and with another to compare. Raises `BadRequest`."""
+        asked, caller = Body(body), None
+        request_id = _text(asked, "request_id")
+        if request_id is None:
+            raw = _request(asked)
+        else:
+            raw, caller = await _recorded(request_id, find)
+        server = self._settings.server.model_copy(update={"may_choose_chain": True})
+        settings, against = self._settings.model_copy(update={"server": server}), _text(asked, "against")
+        explained = await self._explain(settings, raw, asked, _text(asked, "chain"), NO_HEADERS, caller)
+        other = None if against is None else await self._explain(settings, raw, asked, against, NO_HEADERS, caller)
+        return {"explained": explained, "against": other}
+
+    async def _explain(
+        self,
+        settings: Settings,
+        raw: bytes,
+        asked: Body,
+        chain: str | None,
+        headers: Mapping[str, str],
+        caller: Caller | None,
+    ) -> dict[str, Any]:
+        before = asked.raws_of("before")
+        if len(before) > MOST_BEFORE:
+            told = f"before has {len(before)} requests: at most {MOST_BEFORE}"
+            raise BadRequest(told, param="before", code="array_above_max_length")
+        async with player_beside(settings, self._routes, self._services, self._store, self._index) as player:
+            played = await play_all(player, raw, before, chain=chain, headers=headers, caller=caller)
+            return await shown_with_text(played)
+
+
+def _request(asked: Body) -> bytes:
+    """The client's own bytes of the request: handles are made of them."""
+    if not isinstance(asked.get("request"), dict):
+        raise BadRequest("request must be the body of a chat request", param="request", code="invalid_type")
+    return asked.raw_of("request")
+
+
+async def _recorded(request_id: str, find: Find) -> tuple[bytes, Caller]:
+    """A recorded request, and whose it was."""
+    record = await find(request_id)
+    text = None if record is None else record.get("text")
+    if record is None or not isinstance(text, Mapping):
+        told = "no recent request has this id, or its text was not kept: records.text of the configuration"
+        raise NotFound(told, code="unknown_request")
+    tools = {"tools": text["tools_before"]} if text.get("tools_before") else {}
+    raw = encode({"model": record["model"], "messages": text["before"], **tools})
+    return raw, Caller(str(record["tenant"]))
+
+
+def _text(asked: Body, name: str) -> str | None:
+    value = asked.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadRequest(f"{name} must be a string", param=name, code="invalid_type")
+    return value

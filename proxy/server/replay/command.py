@@ -1,0 +1,65 @@
+"""`penstock replay`: reads files, plays them, and prints the report."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+
+from proxy.chat.errors import ConfigError
+from proxy.config.load import Config, load
+from proxy.server.replay.bounds import Bound
+from proxy.server.replay.page import render_page
+from proxy.server.replay.reading import read
+from proxy.server.replay.report import build_report, render_text
+from proxy.server.replay.run import replay
+
+_WIDTH = 30
+
+
+def replay_files(options: argparse.Namespace) -> int:
+    """Replay files as the command line says. Returns the exit code: 1 where a bound of `--fail-if` is broken."""
+    bounds = [Bound.read(text) for text in options.fail_if]
+    config = load(options.config)
+    other = load(options.against_config) if options.against_config else config
+    compares = options.against is not None or options.against_config is not None
+    _check(config, options.chain)
+    _check(other, options.against)
+    conversations = [each for path in options.files for each in read(path)]
+    turns = sum(len(each.points) for each in conversations) * (2 if compares else 1)
+    told = _bar(turns)
+    ours = asyncio.run(replay(config.settings, conversations, chain=options.chain, model=options.model, told=told))
+    theirs, name = None, ""
+    if compares:
+        run = replay(other.settings, conversations, chain=options.against, model=options.model, told=told)
+        theirs, name = asyncio.run(run), options.against or str(other.path)
+    report = build_report(ours, options.chain or "of each model", theirs, name)
+    print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else render_text(report))
+    if options.html is not None:
+        names = ", ".join(path.name for path in options.files)
+        options.html.write_text(render_page(report, f"Replay of {names}"), encoding="utf-8")
+    broken = [said for bound in bounds if (said := bound.broken_by(report["total"])) is not None]
+    for each in broken:
+        print(f"penstock: failed: {each}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _check(config: Config, chain: str | None) -> None:
+    known = config.settings.chains
+    if chain is not None and chain not in known:
+        raise ConfigError(f"{config.path}: there is no chain {chain!r}; known: {', '.join(known)}")
+
+
+def _bar(turns: int) -> Callable[[int], None]:
+    """What shows progress on standard error, where somebody looks at it."""
+    done = 0
+
+    def told(more: int) -> None:
+        nonlocal done
+        done += more
+        filled = _WIDTH * done // max(1, turns)
+        end = "\n" if done == turns else ""
+        print(f"\r{'#' * filled}{'.' * (_WIDTH - filled)} {done} of {turns} requests", end=end, file=sys.stderr)
+        sys.stderr.flush()
+
+    return told if sys.stderr.isatty() else lambda more: None

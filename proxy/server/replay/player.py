@@ -1,0 +1,351 @@
+"""Plays requests through the path of served ones, with no upstream: `explain` is one request, a replay is many.
+
+After each request the player does what a served one does once its answer is accepted. So the next one finds what it
+would find when served: originals in the archive, decisions, notes, and the provider's cache as it then is.
+"""
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+
+from proxy import __version__
+from proxy.access.callers import Caller, without_account
+from proxy.chat import ChatRequest, Message, encode
+from proxy.chat.errors import BadRequest, UpstreamFailed
+from proxy.chat.parse import Body
+from proxy.chat.reasoning import is_signed
+from proxy.config.settings import Chain, Settings
+from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.context import Material, ModelProfile, TokenCount
+from proxy.context.services import Pair, Question
+from proxy.gateway.chain import Outcome
+from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
+from proxy.gateway.relay import Learning
+from proxy.llm.drafts import DraftService
+from proxy.llm.verdicts import Asker, VerdictService
+from proxy.models import Models
+from proxy.models.tokens import BoundTokens
+from proxy.models.usage import Usage
+from proxy.server.build import (
+    build_index,
+    build_services,
+    build_store,
+    build_upstreams,
+    build_writing,
+    profiles,
+    services_over,
+)
+from proxy.state.overlay import Overlay
+from proxy.state.store import Store
+from proxy.step import Step
+from proxy.telemetry import Telemetry
+from proxy.telemetry.bill import Bills, Estimate
+from proxy.telemetry.metrics import Metrics
+from proxy.upstreams.base import Reply
+from proxy.upstreams.routing import Route, Routes
+from proxy.vectors.base import VectorIndex
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+_PATIENCE = 3600.0
+"""Seconds that a step has: nobody waits for an answer here."""
+
+
+_LOADING = 0.05
+"""Seconds from which on a step has waited until a model was loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A request, and what its chain made of it."""
+
+    incoming: ChatRequest
+    prepared: Prepared
+    profile: ModelProfile
+    chain: str
+    outcome: Outcome
+    body: bytes | None
+    """What would go to the upstream; None where the chain refuses the request."""
+    seconds: float
+    tokens: BoundTokens
+    """What counts its tokens."""
+    estimate: Estimate | None = None
+    """What the prompt costs where the provider has the requests before it in its cache; None without prices."""
+    ignored: Sequence[str] = ()
+    """The fields that the upstream has nothing for."""
+    unasked: Mapping[str, int] = field(default_factory=dict)
+    """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
+
+    @property
+    def route(self) -> Route:
+        """Where it would go."""
+        return self.prepared.route
+
+    @property
+    def usable(self) -> int:
+        """The tokens of the window that the prompt may have."""
+        return self.profile.usable(self.incoming)
+
+
+def sections(count: TokenCount | None) -> dict[str, int]:
+    """The tokens of the parts of a prompt; empty where nobody counted."""
+    return {} if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
+
+
+class Clock:
+    """Stands still at the time of the request that is played."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return self.now
+
+
+class Player:
+    """Plays requests one after the other. For use on one event loop."""
+
+    def __init__(
+        self, settings: Settings, routes: Routes, services: Services, store: Overlay, judge: "SilentJudge | None" = None
+    ) -> None:
+        """Nothing is written but to `store`. A `judge` that answers nothing tells what it was asked."""
+        self._settings, self._routes, self._services, self._store = settings, routes, services, store
+        self._judge, self._clock = judge, Clock()
+        self._preparation = Preparation(settings, services, self._clock)
+        self._bills = Bills(clock=self._clock)
+
+    async def play(
+        self,
+        raw: bytes,
+        *,
+        chain: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        caller: Caller | None = None,
+        at: float | None = None,
+        conversation: str | None = None,
+    ) -> Explained:
+        """Prepare a request as it would be served. `headers` are the client's, names in lower case.
+
+        `chain` is run instead of the model's own. `at` is when it came, in seconds since 1970: as the one before it,
+        if not given. With a `conversation`, what was committed of that is taken to be in the provider's cache;
+        without, the request up to its last answer is. Raises `PenstockError` for what the proxy would refuse before
+        the chain runs.
+        """
+        self._clock.now = self._clock.now if at is None else at
+        body = Body(raw)
+        route = self._routes.of(body.model, caller)
+        if chain is not None and chain not in self._settings.chains:
+            raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
+        kept = without_account(headers) if caller is not None and caller.key is not None else headers
+        asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller=caller)
+        chosen = self._preparation.chain_of(route, asked)
+        name = chosen.name or route.chain
+        incoming = body.parse(self._settings.server.max_messages)
+        tokens = self.counter(route.profile)
+        await tokens.count(incoming)  # loading a vocabulary is not the chain's time
+        waited = self._waited()
+        started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
+        if self._waited() - waited > _LOADING:  # that is not the chain's time either: once more, for the times
+            started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
+        seconds = perf_counter() - started
+        done = prepared.rewritten
+        if done is None:
+            count = await tokens.count(incoming)
+            outcome = Outcome(incoming, (), count, count)
+            return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
+        unasked = {} if self._judge is None else self._judge.by_step(done.outcome.steps)
+        if conversation is None:
+            await self._store.clear()
+            estimate = await self._estimate(done, route, chosen, asked)
+        else:
+            scope = f"{conversation}\0{route.upstream.name}\0{done.ctx.model.name}"
+            estimate = await self._bills.estimate(scope, done.sent, done.outcome.request, done.ctx.model, done.tokens)
+        sent = prepared.call.body if done.outcome.rejected is None else None
+        model, outcome = done.ctx.model, done.outcome
+        return Explained(
+            done.sent, prepared, model, name, outcome, sent, seconds, done.tokens, estimate, unasked=unasked
+        )
+
+    async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
+        """Do what is done when a request was answered: with its answer, and what the upstream reported, if known."""
+        done, call = played.prepared.rewritten, played.prepared.call
+        if done is None or played.body is None:
+            return
+        if played.estimate is not None:
+            self._bills.sent(played.estimate)
+            if usage is not None:
+                name = played.route.upstream.name
+                self._services.cache_use.note(name, played.profile.name, played.estimate.cached, usage.cached)
+        if answer is not None and played.route.upstream.signs and is_signed(answer):
+            await done.recorder.keep(answer)
+        if answer is not None and done.watch is not None:
+            done.watch.feed(encode({"choices": [{"index": 0, "message": answer, "finish_reason": None}]}))
+            done.watch.ended(Reply(200), Usage())
+        if usage is not None:
+            Learning(call, translates=False).ended(Reply(200), usage)
+        await self._settle()
+
+    def counter(self, profile: ModelProfile) -> BoundTokens:
+        """What counts for a model as it did before it learned from usage: the same in each turn."""
+        return self._services.tokens.bound(profile, "")
+
+    async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
+        """The texts behind handles, as the model could read them; those that are there."""
+        done = played.prepared.rewritten
+        found = [] if done is None else [await done.archive.fetch(handle) for handle in handles]
+        return [text for text in found if text is not None]
+
+    async def forget(self) -> None:
+        """Forget what was kept of the conversations so far."""
+        await self._store.clear()
+
+    def _waited(self) -> float:
+        """Seconds for which steps waited until a model was loaded."""
+        return 0.0 if self._services.embedding is None else self._services.embedding.waited
+
+    async def _settle(self) -> None:
+        """Wait for what is done in the background: a client takes longer to send its next request."""
+        services = self._services
+        await services.corrections.settled()
+        await services.prefixes.aclose()  # it waits for what is being kept
+        if services.writing is not None:
+            await services.writing.drafts.drain()
+        if services.embedding is not None:
+            await services.embedding.settled()
+
+    async def _estimate(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Estimate | None:
+        """What the prompt costs if the request before it, up to the last answer, was sent a moment ago."""
+        bills, came, model = Bills(), done.sent, done.ctx.model
+        answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
+        if done.outcome.rejected is not None or not model.prices.known:
+            return None
+        if answers and answers[-1]:
+            before = came.with_messages(came.messages[: answers[-1]])
+            earlier = await self._preparation.rewrite(Body(before.encode()), route, chosen, asked)
+            known = await bills.estimate("", before, earlier.outcome.request, model, done.tokens)
+            if known is not None:
+                bills.sent(known)
+        return await bills.estimate("", came, done.outcome.request, model, done.tokens)
+
+
+async def play_all(
+    player: Player,
+    raw: bytes,
+    before: Sequence[bytes],
+    *,
+    chain: str | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    caller: Caller | None = None,
+) -> Explained:
+    """Play a request behind those before it, each of which was answered as the next one says."""
+    talk = "the request" if before else None
+    for earlier, later in pairwise((*before, raw)):
+        played = await player.play(earlier, chain=chain, headers=headers, caller=caller, conversation=talk)
+        await player.commit(played, answer_in(played.incoming, Body(later).parse()))
+    explained = await player.play(raw, chain=chain, headers=headers, caller=caller, conversation=talk)
+    with suppress(UpstreamFailed):  # what reads the request is not installed here
+        return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))
+    return explained
+
+
+def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
+    """The answer to a request, as a later one of the conversation has it."""
+    behind = later.messages[len(request.messages) :][:1]
+    return behind[0] if behind and behind[0].get("role") == "assistant" else None
+
+
+class SilentJudge(VerdictService):
+    """Stands for the judge: it knows no answer, and notes how much it was asked, and when."""
+
+    def __init__(self) -> None:
+        super().__init__(batch=1, most=0, most_of_one=0)
+        self._asked: list[tuple[float, int]] = []
+
+    async def of(
+        self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
+    ) -> list[float | None]:
+        """None for each."""
+        self._asked.append((perf_counter(), len(pairs)))
+        return [None] * len(pairs)
+
+    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
+        """None for each."""
+        return [None] * len(pairs)
+
+    def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
+        """How many pairs each step asked about since the last call; steps run one after the other."""
+        found: Counter[str] = Counter()
+        for when, count in self._asked:
+            found[[step.policy for step in steps if step.started <= when][-1]] += count
+        self._asked.clear()
+        return dict(found)
+
+
+@asynccontextmanager
+async def open_player(settings: Settings, *, reads_state: bool = False) -> AsyncGenerator[Player]:
+    """A player with services of its own. No model is asked, and the steps have all the time that they need.
+
+    With `reads_state` it reads the state as it is configured, and changes nothing in it; without, it begins with none.
+    """
+    settings = patient(settings)
+    if not (reads_state and _exists(settings.state)):
+        settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
+    telemetry = Telemetry(Metrics(__version__))
+    routes = Routes(settings, build_upstreams(settings), profiles(Models()))
+    store, index = Overlay(build_store(settings.state)), build_index(settings) if reads_state else None
+    writing = build_writing(settings, routes, store, telemetry, _write_nothing)
+    judge = None if settings.judge is None else SilentJudge()
+    services = replace(build_services(settings, store, index, telemetry, patient=True), writing=writing, judge=judge)
+    try:
+        yield Player(settings, routes, services, store, judge)
+    finally:
+        drafts = None if writing is None else writing.drafts
+        for each in (drafts, services, index, *routes.upstreams, store, telemetry):
+            if each is not None:
+                await each.aclose()
+
+
+@asynccontextmanager
+async def player_beside(
+    settings: Settings, routes: Routes, services: Services, store: Store, index: VectorIndex | None
+) -> AsyncGenerator[Player]:
+    """A player beside running services: it reads what they keep, and changes nothing of it."""
+    over, judge = Overlay(store), None if services.judge is None else SilentJudge()
+    writing = services.writing
+    if writing is not None:
+        deadline = settings.writer.timeout if settings.writer is not None else 0.0
+        drafts = DraftService(over, _write_nothing, ttl=settings.state.ttl, deadline=deadline)
+        writing = Writing(writing.writer, drafts)
+    own = replace(services_over(services, over, settings, index), judge=judge, writing=writing)
+    try:
+        yield Player(settings, routes, own, over, judge)
+    finally:
+        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, own.memories):
+            if each is not None:
+                await each.aclose()
+
+
+def patient(settings: Settings) -> Settings:
+    """The settings with time for everything; whoever explains may choose a chain."""
+    server = settings.server.model_copy(update={"chain_deadline": _PATIENCE, "may_choose_chain": True})
+    chains: dict[str, Chain] = {
+        name: tuple((step, policy.model_copy(update={"timeout": _PATIENCE})) for step, policy in steps)
+        for name, steps in settings.chains.items()
+    }
+    return settings.model_copy(update={"server": server, "chains": chains})
+
+
+def _exists(state: StateSettings | RedisStateSettings) -> bool:
+    """Whether there is a state to read: reading must not make its directory."""
+    return not isinstance(state, StateSettings) or Path(state.directory).expanduser().exists()
+
+
+async def _write_nothing(material: Material, headers: Mapping[str, str]) -> None:
+    """Stands for the writer: what it has not written yet is not there."""

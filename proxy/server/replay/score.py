@@ -1,0 +1,251 @@
+"""What a chain made of each turn of a conversation, and what that cost."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proxy.chat import ChatRequest, Message, encode
+from proxy.chat.markers import named_handles
+from proxy.chat.parse import Body
+from proxy.chat.provenance import of_client
+from proxy.chat.wire import damage
+from proxy.economics import UNCACHED, money
+from proxy.server.replay.player import Explained, Player, sections
+from proxy.server.replay.prompts import OWN, Break, Conversation, Prompt, find_break, prompt_of, rules_of
+from proxy.server.replay.reading import Point
+from proxy.server.replay.values import needed_by, stands, text_of
+from proxy.step import Step
+
+_NAMES = re.compile(r"'[^']*'")
+
+
+@dataclass(slots=True)
+class Values:
+    """The values that answers needed."""
+
+    needed: int = 0
+    visible: int = 0
+    """Those in the request that was sent."""
+    retrievable: int = 0
+    """Those that are not, but in an original whose handle it names."""
+
+    @property
+    def lost(self) -> int:
+        """Those that the model can no longer know."""
+        return self.needed - self.visible - self.retrievable
+
+
+@dataclass(slots=True)
+class Messages:
+    """The client's messages that are not sent as they were."""
+
+    all: int = 0
+    removed: int = 0
+    shortened: int = 0
+    gone: int = 0
+    """Those of the removed that no handle leads to."""
+
+
+@dataclass(slots=True)
+class Reported:
+    """What the upstream read from its cache, and what our rules say that it read."""
+
+    tokens: int
+    cached: int
+    expected: int
+    prompt: int
+    """Tokens of the prompt, as we count them."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the two differ by at most 5 % of the prompt, however each side counts."""
+        return abs(self.cached / max(1, self.tokens) - self.expected / max(1, self.prompt)) <= 0.05
+
+
+@dataclass(slots=True)
+class Turn:
+    """One request."""
+
+    number: int
+    before: dict[str, int] = field(default_factory=dict)
+    """Tokens of the sections of the client's request."""
+    after: dict[str, int] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    """By the rules of a cache, what it costs in input tokens at full price."""
+    unchanged: dict[str, float] = field(default_factory=dict)
+    """What the client's request would have cost."""
+    cached: int = 0
+    """Tokens that are read from the cache by the model's own rules."""
+    cached_unchanged: int = 0
+    usd: float | None = None
+    usd_unchanged: float | None = None
+    broken: Break | None = None
+    values: Values = field(default_factory=Values)
+    missing: tuple[str, ...] = ()
+    """The values that are lost."""
+    messages: Messages = field(default_factory=Messages)
+    recalled: int = 0
+    """Tokens that came back."""
+    left_out: tuple[str, ...] = ()
+    """The tools that were not offered and that the answer called."""
+    violations: tuple[str, ...] = ()
+    refused: str | None = None
+    """The code of the refusal, where nothing would be sent."""
+    steps: Sequence[Step] = ()
+    seconds: float = 0.0
+    reported: Reported | None = None
+    usable: int = 0
+    """The tokens of the window that the prompt may have."""
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens of the client's request."""
+        return sum(self.before.values())
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens of what is sent."""
+        return sum(self.after.values())
+
+
+class Scoring:
+    """Scores one conversation, turn by turn."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+        self._came, self._sent, self._recorded = Conversation(), Conversation(), Conversation()
+        self._before: Explained | None = None
+        self._number = 0
+
+    async def turn(self, played: Explained, point: Point, at: float, *, is_last: bool = False) -> Turn:
+        """The score of a turn. Call it before the turn is committed."""
+        self._number += 1
+        outcome = played.outcome
+        turn = Turn(self._number, sections(outcome.before), steps=outcome.steps, seconds=played.seconds)
+        turn.usable = played.usable
+        needed = point.needed
+        if needed is None:
+            needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
+        turn.values.needed = len(needed)
+        if played.body is None:
+            turn.refused = outcome.rejected.code if outcome.rejected is not None else "refused"
+            turn.missing = tuple(needed)
+            return turn
+        turn.after = sections(outcome.after)
+        await self._price(turn, played, at)
+        await self._look_for(turn, played, needed, is_last=is_last)
+        self._look_at_tools(turn, played, point)
+        done = played.prepared.rewritten
+        if done is not None:
+            broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
+            turn.violations = tuple(sorted(_NAMES.sub("...", rule) for rule in broken))
+        turn.recalled = sum(_count(step, "recalled_tokens") for step in outcome.steps)
+        await self._compare(turn, played, point, at)
+        self._before = played
+        return turn
+
+    async def _price(self, turn: Turn, played: Explained, at: float) -> None:
+        tokens, request = self._player.counter(played.profile), played.outcome.request
+        came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
+        before = (self._came.last, self._sent.last)
+        own, table = played.profile.cache, played.route.profile.cache
+        unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
+        unchanged = self._came.price(came, unchanged_rules)
+        ours = self._sent.price(sent, rules_of(own, request))
+        turn.unchanged = {name: each.cost for name, each in unchanged.items()}
+        turn.cost = {name: each.cost for name, each in ours.items()}
+        turn.cached, turn.cached_unchanged = ours[OWN].cached, unchanged[OWN].cached
+        prices = played.profile.prices
+        if prices.known:
+            turn.usd = money(prices.at(sent.tokens()), turn.cost[OWN])
+            turn.usd_unchanged = money(prices.at(came.tokens()), turn.unchanged[OWN])
+        self._came.sent(came)
+        self._sent.sent(sent)
+        if before[0] is not None and before[1] is not None:
+            turn.broken = self._broken(played, (before[0], came), (before[1], sent))
+
+    def _broken(self, played: Explained, came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt]) -> Break | None:
+        found = find_break(came, sent)
+        if found is None or self._before is None:
+            return None
+        broken, place = found
+        old, new = (_piece(prompt, place) for prompt in sent)
+        return Break(broken.at, broken.lost, _mover(self._before, played, old, new), broken.before, broken.after)
+
+    async def _look_for(self, turn: Turn, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
+        """Which values can be seen, and which messages are gone."""
+        text = text_of(played.outcome.request.messages)
+        hidden = [value for value in needed if not stands(value, text)]
+        turn.values.visible = len(needed) - len(hidden)
+        came, sent = played.incoming.messages, played.outcome.request.messages
+        places = of_client(sent, came)
+        removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
+        shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
+        turn.messages = Messages(len(came), len(removed), shortened)
+        if not hidden and not (is_last and removed):
+            return
+        originals = await self._player.originals(played, named_handles(played.body or b""))
+        texts = [text for original in originals for text in _unpacked(original)]
+        there = "\n".join(texts)
+        turn.missing = tuple(value for value in hidden if not stands(value, there))
+        turn.values.retrievable = len(hidden) - len(turn.missing)
+        if is_last:
+            turn.messages.gone = sum(text not in there for text in removed)
+
+    def _look_at_tools(self, turn: Turn, played: Explained, point: Point) -> None:
+        if point.answer is None:
+            return
+        offered = {tool.name for tool in played.outcome.request.tools}
+        known = {tool.name for tool in played.incoming.tools} - offered
+        turn.left_out = tuple(name for name in Message(point.answer).called_tools if name in known)
+
+    async def _compare(self, turn: Turn, played: Explained, point: Point, at: float) -> None:
+        """Compare what the upstream reported with what our rules say of what it was sent at the time."""
+        recorded = played.incoming if point.sent is None else _request(point.sent)
+        prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
+        expected = self._recorded.price(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
+        self._recorded.sent(prompt)
+        if point.usage is not None and point.usage.cached is not None and point.usage.input:
+            turn.reported = Reported(point.usage.input, point.usage.cached, expected, prompt.tokens())
+
+
+def _request(body: Mapping[str, object]) -> ChatRequest:
+    return Body(encode({"model": "any", **body})).parse()
+
+
+def _count(step: Step, fact: str) -> int:
+    found = step.facts.get(fact, 0)
+    return found if isinstance(found, int) and step.verdict == "rewrite" and not step.observed else 0
+
+
+def _piece(prompt: Prompt, place: int) -> bytes | None:
+    return prompt.pieces[place].raw if place < len(prompt.pieces) else None
+
+
+def _mover(before: Explained, now: Explained, old: bytes | None, new: bytes | None) -> str | None:
+    """The step by which one piece stands now where another stood in the prompt before."""
+    if new is not None and new not in _raws(now.incoming):
+        return next((name for name, left in now.outcome.stages if new in _raws(left)), None)
+    if old is not None and old not in _raws(before.incoming):
+        return next((name for name, left in before.outcome.stages if old in _raws(left)), None)
+    moved = (name for name, left in now.outcome.stages if old is not None and old not in _raws(left))
+    return next(moved, None)
+
+
+def _raws(request: ChatRequest) -> frozenset[bytes]:
+    return frozenset(part.raw for part in (*request.tools, *request.messages))
+
+
+def _unpacked(original: str) -> Iterator[str]:
+    """A text of the archive; of messages in JSON, which a cut leaves there, what they say."""
+    yield original
+    messages = []
+    for line in original.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(found, dict):
+            messages.append(Message(found))
+    yield text_of(messages)

@@ -1,0 +1,163 @@
+"""What a chain made of a request, message by message: places, kinds and tokens, and no text."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.provenance import of_client
+from proxy.context import Tokens
+
+Kind = Literal["unchanged", "shortened", "removed", "added", "moved", "changed"]
+
+MOST = 200
+"""Entries of one request. Where there would be more, neighbours of one kind and step are one entry."""
+
+_HANDLE = re.compile(r'recall\("([a-z2-7]{20})"\) has the whole\]\s*\Z')
+_TAIL = 400
+
+Stages = Sequence[tuple[str, ChatRequest]]
+"""What each step that changed the request made of it, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one message, or of several neighbours."""
+
+    before: int | None
+    """The place in the client's request; of several the first one's. None for what was added."""
+    after: int | None
+    """The place in what was sent; None for what was removed."""
+    role: str | None
+    """None for several with different roles."""
+    kind: Kind
+    tokens_before: int
+    tokens_after: int
+    step: str | None
+    """The step that did it; None where none of this request's did."""
+    handle: str | None
+    """What its whole text is archived under."""
+    count: int = 1
+
+    def shown(self) -> dict[str, Any]:
+        """The change for machines."""
+        return asdict(self)
+
+    def values(self) -> tuple[Any, ...]:
+        """The fields, in their order."""
+        return _VALUES(self)
+
+
+_VALUES: Callable[[Change], tuple[Any, ...]] = attrgetter(*(each.name for each in fields(Change)))
+
+
+@dataclass(frozen=True, slots=True)
+class Doers:
+    """Which step did what: messages by identity, tools as a whole."""
+
+    made: Mapping[int, str]
+    """By whom a message was made or changed last."""
+    removed: Mapping[int, str]
+    """By whom a message was taken out, under the identity of what the client sent."""
+    tools: str | None
+
+    @classmethod
+    def of(cls, came: ChatRequest, stages: Stages) -> "Doers":
+        """Compare the request behind each step with the one before it."""
+        made: dict[int, str] = {}
+        removed: dict[int, str] = {}
+        tools: str | None = None
+        before = came
+        for step, after in stages:
+            if after.tools is not before.tools and after.tools != before.tools:
+                tools = step
+            if after.messages is not before.messages:
+                known = {id(message) for message in before.messages}
+                new = [message for message in after.messages if id(message) not in known]
+                made.update((id(message), step) for message in new)
+                kept = {id(origin) for message in after.messages for origin in _origins(message)}
+                gone = (message for message in before.messages if id(message) not in kept)
+                removed.update((id(origin), step) for message in gone for origin in _origins(message))
+            before = after
+        return cls(made, removed, tools)
+
+
+async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: Tokens) -> list[Change]:
+    """What became of each message of the client's request, and what was added, in the order of what was sent."""
+    before = await tokens.sizes(came.messages)
+    if came.messages == sent.messages:  # most requests
+        roles, total = {message.get("role") for message in came.messages}, sum(before)
+        role = str(*roles) if len(roles) == 1 else None
+        return [Change(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
+    after = await tokens.sizes(sent.messages)
+    origins = of_client(sent.messages, came.messages)
+    kept = set(origins.values())
+    found: list[Change] = []
+    at = 0
+
+    def leave(until: int) -> None:
+        nonlocal at
+        for place in range(at, until):
+            if place not in kept:
+                gone = came.messages[place]
+                step = doers.removed.get(id(gone))
+                found.append(Change(place, None, gone.role, "removed", before[place], 0, step, None))
+        at = max(at, until)
+
+    for place, message in enumerate(sent.messages):
+        origin = origins.get(place)
+        step = doers.made.get(id(message))
+        if origin is None:
+            found.append(Change(None, place, message.role, "added", 0, after[place], step, None))
+            continue
+        has_moved = origin < at
+        leave(origin)
+        at = max(at, origin + 1)
+        was, handle = came.messages[origin], None
+        kind: Kind = "moved" if has_moved else "unchanged"
+        if message is not was and message != was:
+            handle = _handle(message)
+            kind = "shortened" if handle or after[place] < before[origin] else "changed"
+        found.append(Change(origin, place, message.role, kind, before[origin], after[place], step, handle))
+    leave(len(came.messages))
+    return _shortened(found)
+
+
+def _shortened(found: Sequence[Change]) -> list[Change]:
+    """The changes with runs of what stayed or left as one entry each; of very many, all runs."""
+    alike = {"unchanged", "removed"}
+    runs = [list(run) for _, run in groupby(found, key=lambda each: (each.kind, each.step))]
+    short = [each for run in runs for each in ([_run(run)] if run[0].kind in alike else run)]
+    return short if len(short) <= MOST else [_run(run) for run in runs][:MOST]
+
+
+def _run(run: Sequence[Change]) -> Change:
+    """Neighbours as one entry."""
+    first = run[0]
+    if len(run) == 1:
+        return first
+    return replace(
+        first,
+        role=first.role if len({each.role for each in run}) == 1 else None,
+        tokens_before=sum(each.tokens_before for each in run),
+        tokens_after=sum(each.tokens_after for each in run),
+        handle=None,
+        count=sum(each.count for each in run),
+    )
+
+
+def _origins(message: Message | None) -> list[Message]:
+    """A message and what it was made of."""
+    found: list[Message] = []
+    while message is not None:
+        found.append(message)
+        message = message.made_of
+    return found
+
+
+def _handle(message: Message) -> str | None:
+    found = _HANDLE.search(message.text[-_TAIL:])
+    return None if found is None else found[1]

@@ -1,0 +1,232 @@
+"""What a replay tells of conversations is what their upstream saw: the same bytes, and the same reads from its cache.
+
+The upstream caches prefixes by bytes and reports what it read. The proxy saves what it serves; the saved file is played
+again, and its figures are compared with those of the upstream.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.chat import encode
+from proxy.config.load import load
+from proxy.gateway.saving import Saving
+from proxy.server.replay import run as running
+from proxy.server.replay.player import Explained, Player
+from proxy.server.replay.reading import read
+from proxy.server.replay.report import totals
+from proxy.testing import lifelike
+from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+
+Message = dict[str, Any]
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - match: "*"
+    upstream: main
+    window: {window}
+    reserve: 0
+    tokenizer: chars
+    prices: {{input: 1, output: 1}}
+    cache: {{read: 0.1, write: 1, minimum: 1024, ttl: 300}}
+chains:
+  default:
+    - isolate_tasks: {{}}
+    - consolidate_system: {{}}
+    - compact_tool_results: {{}}
+    - offload_content: {{}}
+    - compress_history: {{}}
+    - pin_context: {{}}
+    - recall_history: {{}}
+    - include_shared: {{}}
+    - filter_tools: {{}}
+    - offer_recall: {{}}
+    - reject_oversize: {{share: 0.95}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+telemetry: {{log_level: error}}
+"""
+SPANISH = [
+    "Buenas tardes, el pedido {id} no ha llegado y lo necesito antes del {day} de marzo.",
+    "¿Puede decirme en qué almacén está el paquete {id}? Lo pagué con la tarjeta que termina en {day}.",
+    "Quiero cambiar la dirección del pedido {id}: ahora vivo en la calle Mayor, número {day}.",
+    "El producto llegó roto; la foto es la {id} y la factura tiene el número {day}.",
+]
+WORDS = [
+    "the",
+    "printer",
+    "on",
+    "floor",
+    "two",
+    "shows",
+    "a",
+    "paper",
+    "jam",
+    "and",
+    "the",
+    "queue",
+    "holds",
+    "jobs",
+    "that",
+    "nobody",
+    "has",
+    "sent",
+    "since",
+    "the",
+    "night",
+]
+
+
+def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
+    """An agent that calls a tool and reads a large result in each step."""
+    dice = random.Random(7)
+    yield ({"role": "system", "content": "You fix printers."}, {"role": "user", "content": "Find out what is wrong."})
+    for step in range(steps):
+        rows = [
+            {"id": f"JOB-{step}-{row}", "state": "held", "note": " ".join(dice.choices(WORDS, k=12))}
+            for row in range(12)
+        ]
+        yield (
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": f"c{step}",
+                        "type": "function",
+                        "function": {
+                            "name": lifelike().tools[0].name,
+                            "arguments": json.dumps({"key": f"JOB-{step}-1"}),
+                        },
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": f"c{step}", "content": json.dumps(rows)},
+        )
+
+
+def support(turns: int = 150) -> Iterator[tuple[Message, ...]]:
+    """A long talk in Spanish, about many orders."""
+    dice = random.Random(8)
+    yield ({"role": "system", "content": "Usted atiende a los clientes de una tienda. Sea breve."},)
+    for turn in range(turns):
+        asked = " ".join(dice.choice(SPANISH).format(id=f"PE-{turn}-{n}", day=dice.randint(1, 99)) for n in range(4))
+        said = "Entendido: he revisado sus datos y le confirmo lo que pide. " * 3
+        answered = () if turn == 0 else ({"role": "assistant", "content": f"{said} Turno {turn}."},)
+        yield (*answered, {"role": "user", "content": asked})
+
+
+def documents(turns: int = 12) -> Iterator[tuple[Message, ...]]:
+    """A user who pastes 30 KB now and then."""
+    dice = random.Random(9)
+    for turn in range(turns):
+        pasted = "\n".join(" ".join(dice.choices(WORDS, k=20)) for _ in range(250 if turn % 4 == 1 else 1))
+        answered = () if turn == 0 else ({"role": "assistant", "content": f"Read, part {turn}."},)
+        yield (*answered, {"role": "user", "content": f"Here is part {turn}; which floors does it name?\n\n{pasted}"})
+
+
+def coding(turns: int = 20) -> Iterator[tuple[Message, ...]]:
+    """A developer who works on one file."""
+    dice = random.Random(10)
+    yield ({"role": "system", "content": "You write Python. " * 40},)
+    for turn in range(turns):
+        code = "\n".join(
+            f"def f{turn}_{n}(x):\n    return x * {dice.randint(2, 99)}  # {dice.choice(WORDS)}" for n in range(30)
+        )
+        answered = () if turn == 0 else ({"role": "assistant", "content": f"```python\n{code}\n```"},)
+        yield (*answered, {"role": "user", "content": f"Add a test for f{turn}_3 and keep f0_1 as it is."})
+
+
+@dataclass
+class Cache:
+    """A prompt cache of bytes, four of which are a token."""
+
+    seen: list[bytes] = field(default_factory=list)
+    cost: float = 0.0
+
+    def read(self, body: Message) -> tuple[int, int]:
+        """The tokens of a prompt, and those that are read from the cache."""
+        prompt = b"".join(map(encode, (*body.get("tools", ()), *body["messages"])))
+        same = max((_common(each, prompt) for each in self.seen), default=0) // 4
+        cached, tokens = same - same % 128 if same >= 1024 else 0, len(prompt) // 4
+        self.seen.append(prompt)
+        self.cost += tokens - 0.9 * cached
+        return tokens, cached
+
+
+@dataclass
+class Provider:
+    """An upstream that reports what it read from its cache."""
+
+    cache: Cache = field(default_factory=Cache)
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def respond(self, behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        self.bodies.append(received.body)
+        tokens, cached = self.cache.read(json.loads(received.body))
+        usage = {"prompt_tokens": tokens, "prompt_tokens_details": {"cached_tokens": cached}}
+        answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}}], "usage": usage}
+        await send(writer, 200, json.dumps(answer).encode())
+
+
+def _common(one: bytes, other: bytes) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("talk", "window"), [(agent, 100_000), (agent, 16_000), (support, 16_000), (documents, 32_000), (coding, 100_000)]
+)
+async def test_a_replay_tells_what_the_upstream_saw(
+    talk: Callable[[], Iterator[tuple[Message, ...]]], window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, unchanged, saved = Provider(), Cache(), tmp_path / "saved.jsonl"
+    tools = [lifelike().tools[0]] if talk is agent else []
+    saving = Saving(saved)
+    async with upstream() as behind, aiohttp.ClientSession() as http:
+        behind.respond = provider.respond
+        config = CONFIG.format(url=behind.url, window=window)
+        async with proxy(config, tmp_path, saving=saving) as base:
+            messages: list[Message] = []
+            for more in talk():
+                messages += more
+                request = {"model": "m", "messages": messages, **({"tools": tools} if tools else {})}
+                if messages[-1]["role"] == "system":
+                    continue
+                unchanged.read(request)
+                async with http.post(f"{base}/v1/chat/completions", json=request) as response:
+                    assert response.status == 200, await response.text()
+    settings = load(tmp_path / "config.yaml", {}).settings
+    played: list[bytes | None] = []
+    play = Player.play
+
+    async def noted(self: Player, *given: Any, **more: Any) -> Explained:
+        explained = await play(self, *given, **more)
+        played.append(explained.body)
+        return explained
+
+    monkeypatch.setattr(Player, "play", noted)
+    found = totals(await running.replay(settings, read(saved)))
+    assert [_messages(each) for each in played] == [_messages(each) for each in provider.bodies]
+    assert found["cost"]["read 0.1"] == pytest.approx(provider.cache.cost / unchanged.cost, rel=0.02)
+    calibration = found["calibration"]
+    assert calibration["turns"] == len(provider.bodies)
+    assert calibration["met"] >= 0.9 * calibration["turns"]
+    assert found["values"]["lost"] == found["violations"]["requests"] == found["failed_steps"] == 0
+
+
+def _messages(body: bytes | None) -> tuple[Any, Any]:
+    assert body is not None
+    read = json.loads(body)
+    return read["messages"], read.get("tools")

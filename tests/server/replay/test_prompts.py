@@ -1,0 +1,109 @@
+"""What a provider's cache reads of a prompt, and where a chain breaks a prefix."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import CacheMarks, ChatRequest, Message
+from proxy.context import CacheRules
+from proxy.server.replay.prompts import OWN, Conversation, Prompt, common, find_break, prompt_of, rules_of
+from proxy.testing import chat, context, tool
+
+RULES = CacheRules(read=0.1, minimum=0, ttl=300)
+
+
+async def prompts(*requests: ChatRequest | str, at: float = 0.0) -> list[Prompt]:
+    tokens = context().tokens
+    return [await prompt_of(chat(each) if isinstance(each, str) else each, tokens, at) for each in requests]
+
+
+def read(conversation: Conversation, prompt: Prompt, rules: CacheRules) -> int:
+    found = conversation.price(prompt, rules)[OWN].cached
+    conversation.sent(prompt)
+    return found
+
+
+async def test_a_prompt_that_goes_on_reads_the_one_before_it() -> None:
+    first, second = await prompts("s u1", "s u1 a1 u2")
+    talk = Conversation()
+    assert read(talk, first, RULES) == 0
+    assert read(talk, second, RULES) == first.tokens()
+    priced = talk.price(second, RULES)[OWN]
+    assert (priced.cached, priced.cost) == (second.tokens(), 0.1 * second.tokens())
+
+
+async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
+    long = "word " * 400
+    requests = [chat("s u1").with_messages([Message({"role": "user", "content": long})] * count) for count in (3, 4)]
+    first, second = await prompts(*requests)
+    talk = Conversation()
+    rules = CacheRules(read=0.1, minimum=1024, ttl=300)
+    read(talk, first, rules)
+    cached = read(talk, second, rules)
+    assert cached % 128 == 0
+    assert first.tokens() - 128 < cached <= first.tokens()
+    assert read(Conversation(), second, rules) == 0
+    short = Conversation()
+    short.sent((await prompts("s u1"))[0])
+    assert short.price((await prompts("s u1 a1"))[0], rules)[OWN].cached == 0
+
+
+async def test_nothing_is_read_after_a_pause() -> None:
+    talk, (first,), (later,) = Conversation(), await prompts("s u1"), await prompts("s u1 a1 u2", at=301)
+    talk.sent(first)
+    assert talk.price(later, RULES)[OWN].cached == 0
+
+
+async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
+    marked = CacheRules(read=0.1, ttl=300, marked=True)
+    request = chat("s u1 a1 u2", tools=[tool()]).with_cache_marks(CacheMarks((0,), tools=True))
+    first, second = await prompts(request, chat("s u1 a1 u2 a2 u3", tools=[tool()]))
+    talk = Conversation()
+    talk.sent(first)
+    assert talk.price(second, marked)[OWN].cached == second.tokens(2)
+    assert rules_of(marked, chat("s u1")) == CacheRules()
+    assert rules_of(marked, request) is marked
+
+
+async def test_marks_that_a_client_moves_break_nothing() -> None:
+    def said(text: str, **mark: object) -> Message:
+        return Message({"role": "user", "content": [{"type": "text", "text": text, **mark}]})
+
+    control = {"cache_control": {"type": "ephemeral"}}
+    before, after = await prompts(
+        chat("").with_messages([said("one", **control)]),
+        chat("").with_messages([said("one"), said("two", **control)]),
+    )
+    assert common(before, after).place == 1
+    assert (before.marks, after.marks) == ((0,), (1,))
+
+
+@given(st.lists(st.text('abé"\\', max_size=6), max_size=6), st.lists(st.text('abé"\\', max_size=6), max_size=6))
+async def test_the_first_byte_that_differs_is_found(before: Sequence[str], after: Sequence[str]) -> None:
+    old, new = [
+        (await prompts(chat("").with_messages([Message({"role": "user", "content": text}) for text in texts])))[0]
+        for texts in (before, after)
+    ]
+    whole_old, whole_new = (b"".join(piece.raw for piece in each.pieces) for each in (old, new))
+    same = next(
+        (place for place, pair in enumerate(zip(whole_old, whole_new, strict=False)) if pair[0] != pair[1]),
+        min(len(whole_old), len(whole_new)),
+    )
+    found = common(old, new)
+    assert found.at == same
+    assert found.tokens(old) <= old.tokens()
+
+
+async def test_a_break_is_what_the_chain_lost_and_the_client_did_not() -> None:
+    came = await prompts("s u1 a1 u2", "s u1 a1 u2 a2 u3")
+    assert find_break((came[0], came[1]), (came[0], came[1])) is None
+    cut = (await prompts("s u2 a2 u3"))[0]
+    found = find_break((came[0], came[1]), (came[0], cut))
+    assert found is not None
+    broken, place = found
+    assert (place, broken.at) == (1, len(came[0].pieces[0].raw) + len(b'{"role":"user","content":"u'))
+    assert 0 < broken.lost < came[0].tokens()
+    assert '"u1"' in broken.before
+    assert '"u2"' in broken.after
+    assert find_break((came[0], cut), (came[0], cut)) is None, "the client cut by itself"

@@ -1,0 +1,169 @@
+"""The forms in which conversations come."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.chat.errors import BadRequest
+from proxy.server.replay.reading import Conversation, read
+
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "You serve."},
+    {"role": "user", "content": "Where is order A-1?"},
+    {"role": "assistant", "content": "In Quito."},
+    {"role": "user", "content": "And A-2?"},
+    {"role": "assistant", "content": "In Lima."},
+]
+
+
+def written(folder: Path, *rows: Any, name: str = "talks.jsonl") -> Path:
+    path = folder / name
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def sizes(conversation: Conversation) -> list[int]:
+    return [len(point.body["messages"]) for point in conversation.points]
+
+
+def test_a_message_list_has_its_request_points(tmp_path: Path) -> None:
+    row = {"id": "one", "source": "shop", "messages": TALK, "request_points": [2, 4], "tools": [], "values": []}
+    (found,) = read(written(tmp_path, row))
+    assert (found.name, found.source, sizes(found)) == ("one", "shop", [2, 4])
+    assert [point.answer for point in found.points] == [TALK[2], TALK[4]]
+    assert [point.needed for point in found.points] == [(), ()]
+
+
+def test_values_are_needed_that_the_model_did_not_write_itself(tmp_path: Path) -> None:
+    def value(text: str, role: str = "user", cls: str = "id") -> dict[str, Any]:
+        return {"v": text, "at": 4, "cls": cls, "first_role": role}
+
+    values = [value("A-2"), value("Quito", "assistant"), value("where", cls="text"), value("B-1", "tool")]
+    (found,) = read(written(tmp_path, {"messages": TALK, "request_points": [2, 4], "values": values}))
+    assert [point.needed for point in found.points] == [(), ("A-2", "B-1")]
+
+
+def test_of_a_plain_message_list_each_answer_was_asked_for(tmp_path: Path) -> None:
+    (found,) = read(written(tmp_path, {"messages": TALK}))
+    assert (found.name, sizes(found)) == ("talks-1", [2, 4])
+    (found,) = read(written(tmp_path, {"messages": TALK[:4]}))
+    assert sizes(found) == [2, 4]
+    assert found.points[1].answer is None
+
+
+def test_chat_requests_are_one_conversation_where_they_open_alike(tmp_path: Path) -> None:
+    other = [{"role": "user", "content": "Hi."}]
+    bodies = [{"model": "m", "messages": talk} for talk in (TALK[:2], other, TALK[:4])]
+    talk, hello = read(written(tmp_path, *bodies))
+    assert (sizes(talk), sizes(hello)) == ([2, 4], [1])
+    assert [point.answer for point in talk.points] == [TALK[2], None]
+
+
+def test_saved_requests_come_in_their_order_with_what_was_reported(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 50, "prompt_tokens_details": {"cached_tokens": 40}}
+    rows = [
+        {"at": "2026-01-01T10:01:00+00:00", "request": {"model": "m", "messages": TALK[:4]}, "usage": usage},
+        {"at": "2026-01-01T10:00:00+00:00", "request": {"model": "m", "messages": TALK[:2]}, "headers": {"X-A": "b"}},
+    ]
+    (found,) = read(written(tmp_path, *rows))
+    first, second = found.points
+    assert sizes(found) == [2, 4]
+    assert second.usage is not None
+    assert (second.usage.input, second.usage.cached) == (50, 40)
+    assert (second.at or 0) - (first.at or 0) == 60
+    assert first.headers == {"x-a": "b"}
+
+
+def test_logged_answers_are_read(tmp_path: Path) -> None:
+    response = {"choices": [{"message": TALK[2]}], "usage": {"prompt_tokens": 9}}
+    (found,) = read(written(tmp_path, {"request": {"model": "m", "messages": TALK[:2]}, "response": response}))
+    assert found.points[0].answer == TALK[2]
+    assert found.points[0].usage is not None
+    assert found.points[0].usage.input == 9
+
+
+def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: Path) -> None:
+    text = {"before": TALK[:4], "after": TALK[:1] + TALK[3:4], "tools_before": [], "tools_after": [], "answer": TALK[4]}
+    record: dict[str, Any] = {
+        "request_id": "r",
+        "conversation": "c",
+        "model": "m",
+        "ended": "2026-01-01T10:00:00Z",
+        "text": text,
+    }
+    record |= {"input_tokens": 30, "cached_tokens": 10}
+    answer = {"id": "c", "requests": [record]}
+    path = tmp_path / "conversation.json"
+    path.write_text(json.dumps(answer, indent=1))
+    (found,) = read(path)
+    (point,) = found.points
+    assert (found.name, point.answer, point.body["messages"]) == ("c", TALK[4], TALK[:4])
+    assert point.sent == {"model": "m", "messages": [TALK[0], TALK[3]]}
+    assert point.usage is not None
+    assert point.usage.cached == 10
+
+
+def test_spans_of_a_trace_are_requests(tmp_path: Path) -> None:
+    call = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"order": "A-1"}}
+    came = [
+        {"role": "user", "parts": [{"type": "text", "content": "Where is A-1?"}]},
+        {"role": "assistant", "parts": [call]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "Quito"}]},
+    ]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "In Quito."}], "finish_reason": "stop"}]
+    attributes = {
+        "gen_ai.request.model": {"stringValue": "gpt-9"},
+        "gen_ai.conversation.id": {"stringValue": "talk"},
+        "gen_ai.system_instructions": {"stringValue": json.dumps([{"type": "text", "content": "You serve."}])},
+        "gen_ai.input.messages": {"stringValue": json.dumps(came)},
+        "gen_ai.output.messages": {"stringValue": json.dumps(said)},
+        "gen_ai.tool.definitions": {"stringValue": json.dumps([{"type": "function", "name": "find"}])},
+        "gen_ai.usage.input_tokens": {"intValue": "70"},
+        "gen_ai.usage.cache_read.input_tokens": {"intValue": "64"},
+    }
+    span = {"attributes": [{"key": key, "value": value} for key, value in attributes.items()]}
+    other = {"attributes": [{"key": "http.route", "value": {"stringValue": "/"}}]}
+    trace = {"resourceSpans": [{"scopeSpans": [{"spans": [other, {**span, "startTimeUnixNano": "5000000000"}]}]}]}
+    (found,) = read(written(tmp_path, trace))
+    (point,) = found.points
+    assert found.name == "talk"
+    assert point.body == {
+        "model": "gpt-9",
+        "messages": [
+            {"role": "system", "content": "You serve."},
+            {"role": "user", "content": "Where is A-1?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"order": "A-1"}'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "Quito"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "find"}}],
+    }
+    assert point.answer == {"role": "assistant", "content": "In Quito."}
+    assert point.usage is not None
+    assert (point.usage.input, point.usage.cached, point.at) == (70, 64, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"messages": [{"role": "user"}]}\n{"messages": [', "talks.jsonl:2: not JSON"),
+        ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
+        ('{"nothing": 1}', "messages must be a list of messages; docs/how-to/replay.md"),
+        ("", "no conversation in it"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "talks.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadRequest, match="talks.jsonl"):
+        read(path)
+    with pytest.raises(BadRequest) as raised:
+        read(path)
+    assert told in str(raised.value)

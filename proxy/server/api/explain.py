@@ -17,7 +17,7 @@ from proxy.telemetry.observation import Observation
 from proxy.upstreams.routing import Routes
 from proxy.vectors.base import VectorIndex
 
-MOST_BEFORE = 200
+MOST_BEFORE = 64
 """Requests that may stand before one."""
 
 _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]

@@ -1,0 +1,77 @@
+"""Compare `penstock replay` with a black-box scorer of what a running proxy forwards: cost and survival.
+
+Both play the same trajectories through the same chains, the scorer over HTTP. It prints each source at each price.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.score import HANDLE, HERE, free_port, running
+from proxy.config.load import load
+from proxy.server.replay.prompts import OTHERS
+from proxy.server.replay.reading import read
+from proxy.server.replay.report import build_report
+from proxy.server.replay.run import replay
+
+MODELS = ("eval-agent", "eval-window-20-1")
+"""The default chain, and `window_history: {keep_turns: 20, stride: 1}`."""
+
+
+def scored(options: argparse.Namespace, model: str, read_at: float, write_at: float) -> Mapping[str, Any]:
+    """What the scorer says of each source."""
+    upstream, out = free_port(), options.out / f"{model}-{read_at}-{write_at}.json"
+    with running(HERE / "eval.yaml", upstream, options.data / "none") as port:
+        scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data), "--metrics", "traj"]
+        scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream), "--out", str(out)]
+        scorer += ["--models", "eval-32k=32768", "--model-for", f"traj={model}", "--ref-regex", HANDLE]
+        scorer += ["--retrieve-url", f"http://127.0.0.1:{port}/v1/retrieve/{{id}}"]
+        scorer += ["--cache-price", str(read_at), "--cache-write", str(write_at)]
+        subprocess.run(scorer, check=True, stdout=subprocess.DEVNULL)
+    found: Mapping[str, Any] = json.loads(out.read_text())["traj"]
+    return found
+
+
+def replayed(options: argparse.Namespace, model: str) -> Mapping[str, Any]:
+    """What the replay says of each source."""
+    settings = load(HERE / "eval.yaml", {**os.environ, "UPSTREAM": "http://127.0.0.1:9/v1"}).settings
+    files = sorted((options.data / "traj").glob("*.jsonl"))
+    conversations = [each for path in files for each in read(path)]
+    found: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)), "")["sources"]
+    return found
+
+
+def compared(options: argparse.Namespace, model: str) -> Iterator[float]:
+    """By how much the two are off, each cost and survival; prints them."""
+    ours = replayed(options, model)
+    for name, rules in OTHERS.items():
+        theirs = scored(options, model, rules.read, rules.write)
+        for source, each in ours.items():
+            pairs = [("cost", theirs[source]["cost_vs_unchanged"], each["cost"][name])]
+            pairs += [("survival", theirs[source]["needed_value_survival"], each["values"]["survival"])]
+            for what, wanted, got in pairs:
+                if wanted is not None and got is not None:
+                    print(f"{model:18} {name:22} {source:14} {what:9} {wanted:.4f} {got:.4f} {got / wanted - 1:+.2%}")
+                    yield abs(got / wanted - 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scorer", type=Path, required=True, help="folder with score.py")
+    parser.add_argument("--data", type=Path, required=True, help="folder with traj/")
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    worst = max(off for model in MODELS for off in compared(options, model))
+    print(f"at most {worst:.2%} off")
+    return 0 if worst <= 0.02 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

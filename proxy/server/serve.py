@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import httptools
 import uvicorn
+from uvicorn.lifespan.on import LifespanOn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
@@ -59,13 +60,19 @@ def serve(
         listeners.append(_listen(server.admin_host or host or server.host, server.admin_port))
         os.environ[ADMIN_PORT_VARIABLE] = str(listeners[1].getsockname()[1])
         print(f"penstock: for operators on {_address(listeners[1])}/ui", flush=True)
-    # uvicorn raises the signal again once it has drained; a stop that was asked for is no failure
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    # a stop that was asked for is no failure
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(0))
+    made = uvicorn_config(server, workers, config.settings.limits)
+    if workers == 1:
+        single = uvicorn.Server(made)
+        single.run(sockets=listeners)
+        return 0 if single.started else 1
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
-        if workers > 1:
-            # counters of all processes are summed up from files; must be set before the metrics library is loaded
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
-        return _run(uvicorn_config(server, workers, config.settings.limits), listeners)
+        # counters of all processes are summed up from files; must be set before the metrics library is loaded
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
+        _Workers(made, sockets=listeners).run()
+        return 0
 
 
 def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
@@ -96,6 +103,20 @@ class GuardedConfig(uvicorn.Config):
     def __init__(self, limits: LimitsSettings, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.limits = limits
+
+    def load(self) -> None:
+        """Load the app, in the process that serves it."""
+        super().load()
+        self.lifespan_class = _Life
+
+
+class _Life(LifespanOn):
+    async def shutdown(self) -> None:
+        """Close the app, and end the process: a thread that loads a model would hold it for seconds."""
+        await super().shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 class Connection(HttpToolsProtocol):
@@ -274,15 +295,6 @@ def _listen(host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _run(config: uvicorn.Config, listeners: list[socket.socket]) -> int:
-    if config.workers > 1:
-        _Workers(config, sockets=listeners).run()
-        return 0
-    server = uvicorn.Server(config)
-    server.run(sockets=listeners)
-    return 0 if server.started else 1
 
 
 class _Workers(Multiprocess):

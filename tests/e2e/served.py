@@ -36,15 +36,18 @@ class Served:
 
 
 @asynccontextmanager
-async def served(config: str, folder: Path, *arguments: str, is_root: bool = True) -> AsyncGenerator[Served, None]:
-    """A proxy in a process, made patient. Connections wait from the first moment; without `is_root` permissions count for it."""
+async def served(
+    config: str, folder: Path, *arguments: str, is_root: bool = True, before: Path = ROOT
+) -> AsyncGenerator[Served, None]:
+    """A proxy in a process, made patient. Connections wait from the first moment; without `is_root` permissions count for it.
+    Modules `before` are imported in place of installed ones."""
     path, log = folder / "config.yaml", folder / "log"
     path.write_text(patient(config))
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
     if not is_root:
         command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]
     # what a killed process leaves behind stays in the test's folder
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": f"{before}{os.pathsep}{ROOT}", "TMPDIR": str(folder)}
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=errors, env=environment

@@ -128,7 +128,27 @@ async def test_an_interrupt_waits_for_no_delay(tmp_path: Path, behind: Upstream)
         await until_ready(running.base)
         running.process.send_signal(signal.SIGINT)
         async with asyncio.timeout(60):
-            await running.process.wait()
+            assert await running.process.wait() == 0
+        assert not [line for line in running.log if '"level":"info"' not in line]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_stop_waits_for_no_model_that_loads(tmp_path: Path, workers: str, number: signal.Signals) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "torch.py").write_text("import time\nfrom pathlib import Path\n"
+                                      "Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n")  # fmt: skip
+    text = CONFIG.format(url="http://127.0.0.1:9", folder=tmp_path / "state", server="", chain="default")
+    text = text.replace("consolidate_system", "recall_history")
+    text = text.replace("kind: none", f'kind: sentence-transformers, model: "{modules}"')
+    async with served(text, tmp_path, "--workers", workers, before=modules) as running, asyncio.timeout(300):
+        while not (modules / "begun").exists():
+            await asyncio.sleep(0.05)
+        await until_ready(running.base)
+        running.process.send_signal(number)
+        assert await running.process.wait() == 0
+        assert not [line for line in running.log if '"level":"info"' not in line]
 
 
 @pytest.mark.parametrize("begins", [True, False])

@@ -11,7 +11,7 @@ import tiktoken
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from proxy.models import encodings
-from proxy.models.encodings import LONGEST_PIECE, VOCABULARIES, Encoder, canonical_encoding, load_encoder
+from proxy.models.encodings import LONGEST_PIECE, VOCABULARIES, Encoder, canonical_encoding, lend, load_encoder
 
 DATA = Path(encodings.__file__).parent.parent / "data" / "tiktoken"
 TEXTS = [
@@ -123,3 +123,11 @@ def test_a_directory_that_only_transformers_understands(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
     assert load_encoder(str(tmp_path))("hello world hello") == 3
+
+
+def test_other_libraries_share_the_vocabulary_that_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    lend("cl100k_base")
+    lend("cl100k_base")
+    lent = tiktoken.get_encoding("cl100k_base")
+    assert len(lent.encode("Hello, world", disallowed_special=())) == load_encoder("o200k_base")("Hello, world")

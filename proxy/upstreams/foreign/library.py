@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from proxy.chat import ChatRequest
+from proxy.models.encodings import lend
 from proxy.upstreams.foreign.arguments import FIELDS
 from proxy.upstreams.request_fields import is_neutral
 
@@ -69,6 +70,7 @@ def load() -> Any:
     """Import litellm. Blocks for seconds the first time, so call it in a thread. Raises `ImportError` without it."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    lend("cl100k_base")  # with which litellm counts where a provider does not
     token_files = os.environ.get("TIKTOKEN_CACHE_DIR")
     try:
         library: Any = importlib.import_module("litellm")

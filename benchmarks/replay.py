@@ -43,7 +43,7 @@ def replayed(options: argparse.Namespace, model: str) -> Mapping[str, Any]:
     settings = load(HERE / "eval.yaml", {**os.environ, "UPSTREAM": "http://127.0.0.1:9/v1"}).settings
     files = sorted((options.data / "traj").glob("*.jsonl"))
     conversations = [each for path in files for each in read(path)]
-    found: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)), "")["sources"]
+    found: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)))["sources"]
     return found
 
 

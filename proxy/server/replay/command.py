@@ -29,15 +29,15 @@ def replay_files(options: argparse.Namespace) -> int:
     turns = sum(len(each.points) for each in conversations) * (2 if compares else 1)
     told = _bar(turns)
     ours = asyncio.run(replay(config.settings, conversations, chain=options.chain, model=options.model, told=told))
-    theirs, name = None, ""
+    theirs = None
     if compares:
         run = replay(other.settings, conversations, chain=options.against, model=options.model, told=told)
-        theirs, name = asyncio.run(run), options.against or str(other.path)
-    report = build_report(ours, options.chain or "of each model", theirs, name)
-    print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else render_text(report))
+        theirs = asyncio.run(run)
+    report = build_report(ours, theirs, file=str(options.against_config or ""))
     if options.html is not None:
         names = ", ".join(path.name for path in options.files)
         options.html.write_text(render_page(report, f"Replay of {names}"), encoding="utf-8")
+    print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else render_text(report))
     broken = [said for bound in bounds if (said := bound.broken_by(report["total"])) is not None]
     for each in broken:
         print(f"penstock: failed: {each}", file=sys.stderr)

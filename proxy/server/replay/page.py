@@ -6,7 +6,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from proxy.server.replay.report import RULES, badge
+from proxy.server.replay.report import RULES, badge, counted
 
 _HEIGHT, _BAR = 100, 10
 _OPEN = 3
@@ -26,8 +26,8 @@ def _body(report: Mapping[str, Any], title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
     compared = f", compared with <b>{escape(against)}</b>" if against else ""
     yield (
-        f"<p>Chain <b>{escape(report['chain'])}</b>{compared}: {total['conversations']:,} conversations, "
-        f"{total['requests']:,} requests. Nothing was sent.</p>"
+        f"<p>Chain <b>{escape(report['chain'])}</b>{compared}: {counted(total['conversations'], 'conversation')}, "
+        f"{counted(total['requests'], 'request')}. Nothing was sent.</p>"
     )
     yield f'<p class="badge">{escape(badge(total["calibration"]))}</p>'
     yield from _cards(total)
@@ -52,7 +52,7 @@ def _body(report: Mapping[str, Any], title: str) -> Iterator[str]:
 def _cards(total: Mapping[str, Any]) -> Iterator[str]:
     tokens, values, breaks, cost = total["tokens"], total["values"], total["breaks"], total["cost"]["own"]
     usd = "" if total["usd"] is None else f"${total['usd_unchanged']:.4f} → ${total['usd']:.4f}"
-    against = total.get("cost_against", {}).get("own")
+    against, times = total.get("cost_against", {}).get("own"), total["milliseconds"]
     cards: list[tuple[str, str, str]] = [
         (_number(cost), f"cost of the prompts {usd}", _grade(cost)),
         *([(_number(against), "cost against the other chain", _grade(against))] if against is not None else []),
@@ -70,7 +70,7 @@ def _cards(total: Mapping[str, Any]) -> Iterator[str]:
         (f"{total['failed_steps']:,}", "failed steps", _alarm(total["failed_steps"])),
         (f"{total['recalled']['tokens']:,}", f"tokens recalled, {total['recalled']['turns']:,} requests", ""),
         (f"{total['left_out']:,}", "calls of tools that were left out", "warn" if total["left_out"] else ""),
-        (f"{_number(total['milliseconds']['p99'])} ms", f"p99; p50 {_number(total['milliseconds']['p50'])} ms", ""),
+        (f"{times['p99'] or 0:.1f} ms", f"the chain, p99; p50 {times['p50'] or 0:.1f} ms", ""),
     ]
     shown = "".join(
         f'<div><b class="{grade}">{value}</b><span>{escape(told)}</span></div>' for value, told, grade in cards
@@ -79,7 +79,7 @@ def _cards(total: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sources(report: Mapping[str, Any]) -> Iterator[Row]:
-    shown = {**report["sources"], "all": report["total"]}
+    shown = {**(report["sources"] if len(report["sources"]) > 1 else {}), "all": report["total"]}
     if report["against"]:
         shown[f"all, chain {report['against']}"] = report["against_total"]
     for name, each in shown.items():
@@ -106,9 +106,9 @@ def _conversation(conversation: Mapping[str, Any], *, is_open: bool) -> Iterator
     about = f"{len(turns)} requests, cost {_number(ours / theirs if theirs else None)}"
     yield f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>"
     yield _chart(turns)
-    rows = [(str(turn["number"]), what, told) for turn in turns for what, told in _events(turn)]
-    if rows:
-        yield from _table(["request", "what", ""], rows)
+    rows = [(str(turn["number"]), "\n".join(_events(turn))) for turn in turns]
+    if any(told for _, told in rows):
+        yield from _table(["request", "what to know"], [row for row in rows if row[1]])
     yield "</details>"
 
 
@@ -140,7 +140,7 @@ def _chart(turns: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _events(turn: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _events(turn: Mapping[str, Any]) -> Iterator[str]:
     """What of a turn a reader should know."""
     retrievable, recalled = turn["values"]["retrievable"], turn["recalled"]
     told = {
@@ -152,17 +152,16 @@ def _events(turn: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "rules broken": "; ".join(turn["violations"]),
         "recalled": f"{recalled:,} tokens" if recalled else "",
     }
-    yield from ((what, text) for what, text in told.items() if text)
-    yield from (
-        ("failed step", f"{step['policy']}: {step['why']}") for step in turn["steps"] if step["verdict"] == "fail"
-    )
+    yield from (f"{what}: {text}" for what, text in told.items() if text)
+    failed = (step for step in turn["steps"] if step["verdict"] == "fail")
+    yield from (f"failed step: {step['policy']}: {step['why']}" for step in failed)
 
 
 def _broken(broken: Mapping[str, Any] | None) -> str:
     if broken is None:
         return ""
     where = f"from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {broken['step'] or 'no single step'}"
-    return f"{where}: was {broken['before']!r}, is {broken['after']!r}"
+    return f"{where}\n    was {broken['before']}\n    is {broken['after']}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

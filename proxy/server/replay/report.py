@@ -17,12 +17,12 @@ _MOST = 5
 
 
 def build_report(
-    replayed: Sequence[Replayed], chain: str, against: Sequence[Replayed] | None = None, against_chain: str = ""
+    replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None, *, file: str = ""
 ) -> dict[str, Any]:
-    """All of a replay as JSON values: totals, the same by source, and each turn."""
+    """All of a replay as JSON values: totals, the same by source, and each turn; `file` is that of the other chain."""
     report = {
-        "chain": chain,
-        "against": against_chain or None,
+        "chain": _chains(replayed),
+        "against": None if against is None else f"{_chains(against)}{f' of {file}' if file else ''}",
         "total": _compared(replayed, against),
         "sources": {
             source: _compared(_of(replayed, source), None if against is None else _of(against, source))
@@ -33,6 +33,10 @@ def build_report(
     if against is not None:
         report["against_total"] = totals(against)
     return report
+
+
+def _chains(replayed: Iterable[Replayed]) -> str:
+    return ", ".join(dict.fromkeys(turn.chain for each in replayed for turn in each.turns))
 
 
 def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
@@ -166,7 +170,7 @@ def render_text(report: Mapping[str, Any]) -> str:
     total = report["total"]
     about = f"chain {report['chain']}" + (f" against {report['against']}" if report["against"] else "")
     lines = [
-        f"{_counted(total['conversations'], 'conversation')}, {_counted(total['requests'], 'request')}; {about}",
+        f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}",
         "",
         *_table(report),
         "",
@@ -200,7 +204,8 @@ def _table(report: Mapping[str, Any]) -> list[str]:
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """A number of things, in words."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -248,8 +253,8 @@ def _breaks(report: Mapping[str, Any]) -> list[str]:
         step = broken["step"] or "no single step"
         lines += [
             f"  {name}, request {number}: from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {step}",
-            f"    was {broken['before']!r}",
-            f"    is  {broken['after']!r}",
+            f"    was {broken['before']}",
+            f"    is  {broken['after']}",
         ]
     return lines
 
@@ -277,12 +282,13 @@ def _values(report: Mapping[str, Any]) -> list[str]:
 def _rest(total: Mapping[str, Any]) -> list[str]:
     recalled, rules, times = total["recalled"], total["violations"]["rules"], total["milliseconds"]
     broken = "; ".join(f"{rule} ({count})" for rule, count in rules.items()) or "none"
+    took = " and ".join(f"{times[share]:.1f} ms ({share})" for share in ("p50", "p99") if times[share] is not None)
     return [
         f"recalled: {recalled['tokens']:,} tokens in {recalled['turns']:,} requests; tools left out that were called: "
         f"{total['left_out']}",
         f"rules of the wire broken: {broken}; refused requests: {total['refused']}; failed steps: "
         f"{total['failed_steps']}",
-        f"the chain took {_shown(times['p50'])} ms (p50), {_shown(times['p99'])} ms (p99)",
+        f"the chain took {took}",
     ]
 
 

@@ -68,6 +68,7 @@ class Turn:
     """One request."""
 
     number: int
+    chain: str = ""
     before: dict[str, int] = field(default_factory=dict)
     """Tokens of the sections of the client's request."""
     after: dict[str, int] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class Scoring:
         """The score of a turn. Call it before the turn is committed."""
         self._number += 1
         outcome = played.outcome
-        turn = Turn(self._number, sections(outcome.before), steps=outcome.steps, seconds=played.seconds)
+        turn = Turn(self._number, played.chain, sections(outcome.before), steps=outcome.steps, seconds=played.seconds)
         turn.usable = played.usable
         needed = point.needed
         if needed is None:

@@ -1,7 +1,7 @@
 # The image of Penstock. docs/how-to/kubernetes.md has the commands and the sizes.
 #
-#   docker build -t penstock .                          everything: other providers, meaning, tokenizers, gRPC
-#   docker build -t penstock:small --build-arg EXTRAS= .   the core: no torch, no litellm
+#   docker build -t penstock .                               light: the core and Redis; no torch, no litellm
+#   docker build -t penstock:full --build-arg EXTRAS=all .   everything: other providers, a larger model, tokenizers
 #
 # For a release pin the base by digest: --build-arg PYTHON=3.11.14-slim-bookworm@sha256:...
 ARG PYTHON=3.11.14-slim-bookworm
@@ -13,8 +13,8 @@ WORKDIR /src
 # pip lives beside the environment, not in it: the image has no installer of packages in its path
 RUN python -m venv /opt/pip && python -m venv --without-pip /opt/penstock
 COPY constraints.txt constraints.hashes.txt pyproject.toml .ci/needed.py ./
-# Extras of pyproject.toml, separated by commas; none for the small image.
-ARG EXTRAS=all
+# Extras of pyproject.toml, separated by commas. Only semantic, and all, need an index beside the ordinary one.
+ARG EXTRAS=redis
 # The index of torch's builds without CUDA. Nothing else is taken from there.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # The SHA-256 of its wheel, which is not in constraints.hashes.txt: there it is the build for CUDA. Empty: not checked.
@@ -32,7 +32,7 @@ RUN python needed.py "${EXTRAS}" /opt/pip/bin/pip --python /opt/penstock/bin/pyt
     && /opt/pip/bin/pip --python /opt/penstock/bin/python install --no-deps --only-binary :all: --require-hashes \
          -r needed.txt
 
-# --- Penstock itself: less than 10 MB, and all that a new version changes
+# --- Penstock itself: less than 15 MB, and all that a new version changes
 FROM libraries AS program
 WORKDIR /program
 COPY . .

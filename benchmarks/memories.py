@@ -117,7 +117,7 @@ async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
     wrong: list[float] = []
     for place, (question, _) in enumerate(HELD_OUT):
         found = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
-        (vector,) = await vectors.of("t", [question], 60)
+        vector = await vectors.of_question("t", question, 60)
         assert vector is not None
         shares = [fit.share for fit in fits(question, [index(memories)])]
         for at, figure in enumerate(calibration.figures(vector, found, shares)):

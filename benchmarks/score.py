@@ -66,12 +66,16 @@ def main() -> int:
     parser.add_argument("--metrics", help="some of the scorer's metrics, with commas between; all, if not given")
     parser.add_argument("--out", type=Path, default=Path("out/score.json"))
     parser.add_argument("--config", type=Path, default=HERE / "eval.yaml")
+    parser.add_argument("--embedding", help="another section `embedding`, such as '{kind: static}'")
     parser.add_argument("--model-for", default=MODEL_FOR, help="metric=model,... : another chain for a metric")
     parser.add_argument("more", nargs="*", help="behind --: further arguments of score.py")
     options = parser.parse_args()
     upstream = free_port()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    with running(options.config, upstream, options.data / "poison" / "facts.jsonl") as port:
+    config = options.out.with_suffix(".yaml")
+    chosen = f"\nembedding: {options.embedding}\n" if options.embedding else ""
+    config.write_text(options.config.read_text(encoding="utf-8") + chosen, encoding="utf-8")
+    with running(config, upstream, options.data / "poison" / "facts.jsonl") as port:
         scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data)]
         scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
         scorer += ["--models", MODELS, "--limits-models", "eval-limits=8192"]

@@ -13,6 +13,7 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packing import pack
 from proxy.vectors.points import Bounds
+from proxy.vectors.scale import REFERENCE
 
 WIDTH = 384
 BOUNDS = Bounds(200_000, 20_000, 30 * 86400.0)
@@ -40,13 +41,14 @@ class Instant:
 
     name = version = "instant"
     batch, characters = 8, 2000
+    is_quick, has_roles, scale = False, False, REFERENCE
 
     def __init__(self) -> None:
         self.vectors = [point.vector for point in points(8)]
 
     async def load(self) -> None: ...
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         await asyncio.sleep(0)
         return self.vectors[: len(texts)]
 

@@ -2,9 +2,27 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from proxy.config.fields import Base, HttpUrl, Key, Seconds
+
+
+class AutoEmbedding(Base):
+    """The best model that is installed: `sentence-transformers` with the extra `semantic`, else `static`."""
+
+    kind: Literal["auto"]
+
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
+
+
+class StaticEmbedding(Base):
+    """A vector for each word, which comes with Penstock: some 10 MB of memory, and no waiting. English."""
+
+    kind: Literal["static"]
+
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
 
 
 class SentenceTransformersEmbedding(Base):
@@ -13,10 +31,26 @@ class SentenceTransformersEmbedding(Base):
     kind: Literal["sentence-transformers"]
 
     model: str | None = None
-    """A directory with a sentence-transformers model; without one, the all-MiniLM-L6-v2 that comes with the extra."""
+    """A directory with a sentence-transformers model, or its name on the Hugging Face hub
+    (`intfloat/multilingual-e5-small`); without one, the all-MiniLM-L6-v2 that comes with the extra."""
+
+    revision: str | None = None
+    """A branch, tag or commit of a model of the hub."""
+
+    download: bool = False
+    """Whether a model of the hub may be downloaded; else it must be in the cache of Hugging Face's libraries."""
+
+    backend: Literal["torch", "onnx", "openvino"] = "torch"
+    """What computes. `onnx` and `openvino` need `pip install 'sentence-transformers[onnx]'` or `[openvino]`."""
+
+    query_prompt: str | None = None
+    """Put in front of a question; by default what the model's own configuration says for queries."""
+
+    document_prompt: str | None = None
+    """The same for what is searched."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """How the model computes. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast, the
+    """How torch computes. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast, the
     same vectors to 0.0001), else float32."""
 
     threads: int = Field(default=1, ge=1)
@@ -43,6 +77,18 @@ class OpenAIEmbedding(Base):
     api_key: Key = None
     """The key to use, if the server needs one."""
 
+    query_prompt: str = ""
+    """Put in front of a question, where the model wants that: `query: ` for the E5 family."""
+
+    document_prompt: str = ""
+    """The same for what is searched: `passage: `."""
+
+    query_fields: dict[str, JsonValue] = Field(default={})
+    """Further fields of a request for questions, for servers that tell them apart so: `{input_type: query}`."""
+
+    document_fields: dict[str, JsonValue] = Field(default={})
+    """The same for what is searched: `{input_type: passage}`."""
+
     longest: int = Field(default=8000, ge=100, le=16_000)
     """Characters of a text that are sent; the rest is cut off. For a model that takes 512 tokens set some 1,200."""
 
@@ -63,5 +109,6 @@ class NoEmbedding(Base):
 
 
 EmbeddingSettings = Annotated[
-    SentenceTransformersEmbedding | OpenAIEmbedding | NoEmbedding, Field(discriminator="kind")
+    AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding | NoEmbedding,
+    Field(discriminator="kind"),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
-from proxy.config.embedding_settings import EmbeddingSettings, SentenceTransformersEmbedding
+from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings
 from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.config.index_settings import EmbeddedVectors, VectorSettings
 from proxy.config.judge_settings import Judge
@@ -364,7 +364,7 @@ class Settings(Base):
     writer: WriterSettings | None = None
     """The small model that writes summaries. Without it they are extracts."""
 
-    embedding: EmbeddingSettings = SentenceTransformersEmbedding(kind="sentence-transformers")
+    embedding: EmbeddingSettings = AutoEmbedding(kind="auto")
     """How texts are compared by meaning. Nothing is loaded unless a policy does so."""
 
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")

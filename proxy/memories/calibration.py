@@ -3,7 +3,7 @@
 Models differ: that of one puts a memory that helps at 0.35, that of another at 0.8. Languages differ too: a model that
 was trained on English finds any two Spanish texts alike. So a cosine counts by how far it lies above those of the
 question to texts of no use for it, in whatever language is nearest; and shared words count beside it. The model is
-measured on pairs of which it is known whether they belong together (`proxy.memories.pairs`), and a figure becomes a
+measured on pairs of which it is known whether they belong together (`data/pairs.txt`), and a figure becomes a
 score: the share of pairs with that figure which do, of as many that do as do not. So 0.7 and 0.5 mean the same,
 whatever made the figure.
 """

@@ -50,7 +50,7 @@ class Search:
         for owner, _, records in some:
             self._vectors.check(owner, records)
         until = time.monotonic() + wait
-        vector = (await self._vectors.of(some[0][0].tenant, [query], wait))[0] if some else None
+        vector = await self._vectors.of_question(some[0][0].tenant, query, wait) if some else None
         calibration = await self._vectors.calibration(max(0.0, until - time.monotonic())) if vector else None
         hits: list[Hit] = []
         by_meaning = False

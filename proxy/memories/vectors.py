@@ -12,20 +12,20 @@ from typing import Any
 
 from proxy.memories import Memory, Owner
 from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
-from proxy.memories.pairs import PAIRS
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.text.bm25 import fits, index
 from proxy.vectors import packing as vectors
 from proxy.vectors.base import IndexFailed, Near, Point, Scope, VectorIndex
 from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.pairs import pairs
 
 logger = logging.getLogger("penstock.memories")
 
 KIND = "memories"
 """The kind of scope in the index."""
 _CALIBRATION = Owner("penstock: calibration", "")
-"""Under whose name the vectors of the pairs are kept; a client's tenant is a hash, or `anonymous`."""
+"""The work that measures the model."""
 _AT_ONCE = 256
 _READ = 2000
 _CHECKED = 60.0
@@ -56,10 +56,14 @@ class MemoryVectors:
         self._missing: dict[Owner, frozenset[str]] = {}
 
     async def of(self, tenant: str, texts: Sequence[str], wait: float) -> Sequence[bytes | None]:
-        """The packed vectors of texts after at most so many seconds; none where there is no model."""
+        """The packed vectors of memories after at most so many seconds; none where there is no model."""
         if self._both is None:
             return [None] * len(texts)
         return await self._both[0].vectors(tenant, texts, wait=wait)
+
+    async def of_question(self, tenant: str, text: str, wait: float) -> bytes | None:
+        """The packed vector of what is searched for; None where there is none in time, or no model."""
+        return None if self._both is None else await self._both[0].query(tenant, text, wait=wait)
 
     async def calibration(self, wait: float) -> Calibration | None:
         """The model's, once it was measured; None where it is not within so many seconds, or tells nothing apart."""
@@ -166,9 +170,9 @@ class MemoryVectors:
             self._missing.pop(owner, None)
 
     async def _measure(self, embedding: EmbeddingService) -> None:
-        made = await embedding.vectors(_CALIBRATION.tenant, [text for pair in PAIRS for text in pair], wait=_MAKING)
-        if None not in made:  # else the model is not there, and the next question tries again
-            self._known = await asyncio.to_thread(_calibration, made)
+        made = await embedding.of_pairs(pairs(), wait=_MAKING)
+        if made is not None:  # else the model is not there, and the next question tries again
+            self._known = await asyncio.to_thread(_calibration, *made)
             self._is_measured = True
 
 
@@ -176,12 +180,11 @@ def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
     return Scope(owner.tenant, KIND, embedding.version, "/".join(filter(None, (owner.part, owner.scope))))
 
 
-def _calibration(made: Sequence[bytes | None]) -> Calibration | None:
-    memories = tuple(each or b"" for place, each in enumerate(made) if place % 3)
-    words = index(text for pair in PAIRS for text in (pair.helps, pair.near))
+def _calibration(queries: Sequence[bytes], memories: Sequence[bytes]) -> Calibration | None:
+    words = index(text for pair in pairs() for text in (pair.helps, pair.near))
     groups: tuple[list[tuple[float, float]], ...] = ([], [], [])  # what helps, what is near it, all others
-    for place, pair in enumerate(PAIRS):
-        found = [each or 0.0 for each in vectors.similarities(made[3 * place] or b"", memories)]
+    for place, (pair, query) in enumerate(zip(pairs(), queries, strict=True)):
+        found = [each or 0.0 for each in vectors.similarities(query, memories)]
         base = unrelated([*found[: 2 * place], *found[2 * place + 2 :]])
         for at, (cosine, fit) in enumerate(zip(found, fits(pair.query, [words]), strict=True)):
             group = groups[2 if at // 2 != place else at % 2]
@@ -191,4 +194,4 @@ def _calibration(made: Sequence[bytes | None]) -> Calibration | None:
         calibration = None  # words alone told them apart
     if calibration is None:
         logger.warning("the embedding model does not tell memories apart; they are ranked by words")
-    return None if calibration is None else calibration._replace(others=memories)
+    return None if calibration is None else calibration._replace(others=tuple(memories))

@@ -12,7 +12,13 @@ from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
 from proxy.chat.errors import ConfigError
-from proxy.config.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.config.embedding_settings import (
+    AutoEmbedding,
+    NoEmbedding,
+    OpenAIEmbedding,
+    SentenceTransformersEmbedding,
+    StaticEmbedding,
+)
 from proxy.config.index_settings import NoVectors, QdrantVectors
 from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.memory_settings import MemoriesSettings
@@ -230,14 +236,22 @@ def build_memories(
     return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
 
 
-def _backend(settings: SentenceTransformersEmbedding | OpenAIEmbedding) -> Backend:
+def _backend(
+    settings: AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding,
+) -> Backend:
     if isinstance(settings, OpenAIEmbedding):
         from proxy.vectors.remote import Remote
 
         return Remote(settings)
-    from proxy.vectors.sentence_transformers import Sentences
+    from proxy.vectors.sentence_transformers import Sentences, is_installed
 
-    return Sentences(settings)
+    if isinstance(settings, AutoEmbedding) and is_installed():
+        return Sentences(SentenceTransformersEmbedding(kind="sentence-transformers"))
+    if isinstance(settings, SentenceTransformersEmbedding):
+        return Sentences(settings)
+    from proxy.vectors.static import Static
+
+    return Static()
 
 
 def build_upstreams(

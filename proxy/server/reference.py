@@ -8,7 +8,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from proxy.config.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThroughAuth
-from proxy.config.embedding_settings import NoEmbedding, OpenAIEmbedding, SentenceTransformersEmbedding
+from proxy.config.embedding_settings import (
+    AutoEmbedding,
+    NoEmbedding,
+    OpenAIEmbedding,
+    SentenceTransformersEmbedding,
+    StaticEmbedding,
+)
 from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.load import policy_class, policy_names
@@ -49,6 +55,8 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("limits", LimitsSettings),
     ("state", StateSettings),
     ("state: kind: redis", RedisStateSettings),
+    ("embedding: kind: auto", AutoEmbedding),
+    ("embedding: kind: static", StaticEmbedding),
     ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
     ("embedding: kind: openai", OpenAIEmbedding),
     ("embedding: kind: none", NoEmbedding),

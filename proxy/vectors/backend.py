@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from proxy.vectors.scale import Scale
+
 LONGEST = 16_000
 """Characters of a text that are looked at; what a text is about stands before that."""
 
@@ -36,13 +38,25 @@ class Backend(Protocol):
     def characters(self) -> int:
         """The most characters to give it at once, if that is more than one text: a query waits for them."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether a vector is made sooner than it is read: such vectors are not kept in the index."""
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether a text has other vectors as a query than as a document."""
+
+    @property
+    def scale(self) -> Scale | None:
+        """Where its cosines lie; None if that is to be measured."""
+
     async def load(self) -> None:
         """Get ready. Raises `EmbeddingFailed`."""
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
-        """The packed vectors of each text (`proxy.vectors.packing`); empty where it cannot have one.
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
+        """The packed vectors of each text (`proxy.vectors.packing`), all as queries or all as documents.
 
-        Raises `EmbeddingFailed`.
+        Empty where a text cannot have one. Raises `EmbeddingFailed`.
         """
 
     async def aclose(self) -> None:

@@ -20,7 +20,9 @@ from proxy.vectors.base import VectorIndex
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import Stack
+from proxy.vectors.pairs import Pair, of_language
 from proxy.vectors.remembered import AT_ONCE, Remembered, Stacks
+from proxy.vectors.scale import REFERENCE, Scale, measured
 
 logger = logging.getLogger("penstock.embedding")
 
@@ -30,6 +32,9 @@ INLINE = 512
 _SHARED = "penstock: calibration"
 """Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
 _LONGEST_WAIT = 3600.0
+_MEASURING = 60.0
+"""Seconds that the vectors of the pairs may take by which a model is measured."""
+_ROLE = b"\0query"
 
 
 class EmbeddingService:
@@ -51,11 +56,15 @@ class EmbeddingService:
         """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
         self._version = backend.version
+        self._has_roles = backend.has_roles
+        self._scale = backend.scale
         self._warnings = Warnings(logger, "embedding failed", clock)
-        self._remembered = Remembered(backend.version, index, self._warn, max_bytes=max_bytes)
+        kept = None if backend.is_quick else index
+        self._remembered = Remembered(backend.version, kept, self._warn, max_bytes=max_bytes)
         self._making = Making(backend, self._made, self._warn, clock)
         self._pending: dict[Key, Wanted] = {}
         self._looking = BackgroundWork[Key]()
+        self._measuring = BackgroundWork[str]()
         self._questions = 0
         self._stacks = Stacks(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
@@ -66,12 +75,14 @@ class EmbeddingService:
         return BoundEmbedder(self, tenant)
 
     def warm(self) -> None:
-        """Begin to load the model, so that the first request finds it."""
+        """Begin to load the model and to measure it, so that the first request finds it."""
         self._making.load()
+        self._begin_measuring()
 
     async def ready(self) -> None:
-        """Wait until the model is loaded, or cannot be."""
+        """Wait until the model is loaded and measured, or cannot be."""
         await asyncio.wait({self._making.load()})
+        await self._measured(_MEASURING)
 
     def forget(self, tenant: str) -> int:
         """Forget the vectors of a tenant's texts, but for those in the index; how many there were."""
@@ -80,6 +91,7 @@ class EmbeddingService:
 
     async def aclose(self) -> None:
         """Stop the work; whoever waits gets what there is."""
+        await self._measuring.aclose()
         await self._looking.aclose()
         await self._making.aclose()
         await self._remembered.aclose()
@@ -87,16 +99,26 @@ class EmbeddingService:
     async def similarities(
         self, tenant: str, query: str, texts: Sequence[str], *, wait: float
     ) -> Sequence[float | None]:
-        """The cosine of each text to a query after at most `wait` seconds; None where there is no vector yet."""
+        """How near each text is to a query, on the scale of the reference, after at most `wait` seconds; None where
+        there is no vector yet."""
         if not texts:
             return []
+        until = time.monotonic() + wait
+        self._begin_measuring()
+        cosines = await self._cosines(tenant, query, texts, wait)
+        scale = await self._measured(until - time.monotonic())
+        if scale is REFERENCE:
+            return cosines
+        return [None if scale is None or each is None else scale.of(each) for each in cosines]
+
+    async def _cosines(self, tenant: str, query: str, texts: Sequence[str], wait: float) -> Sequence[float | None]:
         key = (tenant, tuple(texts))  # strings know their hash
         stack = self._stacks.get(key)
         if stack is not None:
-            (asked,) = await self._made_of(tenant, [query], wait)
+            (asked,) = await self._made_of(tenant, [query], [], wait)
             if not asked or stack.fits(asked):
                 return stack.similarities(asked) if asked else [None] * len(texts)
-        asked, *others = await self._made_of(tenant, [query, *texts], wait)
+        asked, *others = await self._made_of(tenant, [query], texts, wait)
         if not asked or not any(others):
             return [None] * len(texts)
         made = await self._stacked(others, asked)
@@ -107,29 +129,47 @@ class EmbeddingService:
         return made.similarities(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
-        """The cosine of a query to the nearest phrase of `proxy.text.small_talk`; None without vectors."""
-        (asked,) = await self._made_of(tenant, [query], wait)
+        """How near the nearest phrase of `proxy.text.small_talk` is to a query, as `similarities` has it; None without
+        vectors."""
+        until = time.monotonic() + wait
+        (asked,) = await self._made_of(tenant, [query], [], wait)
         if not asked:
             return None
         if self._phrases is None or not self._phrases.fits(asked):
-            made = await self._made_of(_SHARED, phrases(), wait)
-            self._phrases = await self._stacked(made, asked) if all(made) else None
+            made = await self._made_of(_SHARED, [], phrases(), wait)
+            self._phrases = await self._stacked(made, asked) if None not in made else None
         if self._phrases is None:
             return None
-        return max((each for each in self._phrases.similarities(asked) if each is not None), default=None)
+        scale = await self._measured(until - time.monotonic())
+        nearest = max((each for each in self._phrases.similarities(asked) if each is not None), default=None)
+        return None if scale is None or nearest is None else scale.of(nearest)
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
-        """The packed vectors of each text after at most `wait` seconds, the first text's before the others'.
+        """The packed vectors of documents after at most `wait` seconds.
 
         None where there is none yet; empty for a text that cannot have one.
         """
-        return await self._made_of(tenant, texts, wait) if texts else []
+        return await self._made_of(tenant, [], texts, wait)
+
+    async def query(self, tenant: str, text: str, *, wait: float) -> bytes | None:
+        """The packed vectors of a query; as `vectors` has them."""
+        (made,) = await self._made_of(tenant, [text], [], wait)
+        return made
+
+    async def of_pairs(self, some: Sequence[Pair], *, wait: float) -> tuple[list[bytes], list[bytes]] | None:
+        """The vectors of the questions of pairs, and of their texts, two for each; None while some are not there."""
+        texts = [text for pair in some for text in (pair.helps, pair.near)]
+        made = await self._made_of(_SHARED, [pair.query for pair in some], texts, wait)
+        if None in made:
+            return None
+        known = [each or b"" for each in made]
+        return known[: len(some)], known[len(some) :]
 
     async def along(
         self, tenant: str, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
     ) -> Sequence[Sequence[float | None]]:
         """For each text the cosines of its vector to each packed one; None where there is no vector yet."""
-        made = await self._made_of(tenant, texts, wait) if texts else []
+        made = await self._made_of(tenant, [], texts, wait)
         stack = await self._stacked(made, directions[0]) if any(made) else None
         if stack is None:
             return [[None] * len(directions)] * len(texts)
@@ -150,25 +190,58 @@ class EmbeddingService:
         while self._pending:
             await asyncio.wait({each.made for each in self._pending.values()})
 
-    async def _made_of(self, tenant: str, texts: Sequence[str], wait: float) -> list[bytes | None]:
+    def _begin_measuring(self) -> None:
+        if self._scale is None and _SHARED not in self._measuring:
+            self._measuring.begin(self._measure(), _SHARED)
+
+    async def _measured(self, wait: float) -> Scale | None:
+        """The model's scale, once it was measured; None where it is not within so many seconds."""
+        if self._scale is None:
+            self._begin_measuring()
+            await self._measuring.wait((_SHARED,), _LONGEST_WAIT if self._patient else max(0.0, wait))
+        return self._scale
+
+    async def _measure(self) -> None:
+        some = of_language("en")
+        texts = [pair.query for pair in some], [pair.helps for pair in some]
+        made = [each or b"" for each in await self._made_of(_SHARED, *texts, _MEASURING)]
+        if not all(made):  # the model is not there; the next question tries again
+            return
+        self._scale = await asyncio.to_thread(measured, made[: len(some)], made[len(some) :])
+        if self._scale is None:
+            self._warn("measure", "tells_nothing_apart")
+            self._scale = REFERENCE
+
+    async def _made_of(
+        self, tenant: str, queries: Sequence[str], texts: Sequence[str], wait: float
+    ) -> list[bytes | None]:
+        """The vectors of queries, then those of documents; queries are made first."""
         self._questions += 1
         if self._patient:
             began, wait = time.monotonic(), _LONGEST_WAIT
-            await self.ready()
+            await asyncio.wait({self._making.load()})
             self.waited += time.monotonic() - began
-        keys = [_key(tenant, text) for text in texts]
-        found = {key: self._remembered.get(key) for key in keys}  # now: making the others may push them out of memory
-        wanted = self._want([(keys[0], texts[0])], QUERY) | self._want(list(zip(keys, texts, strict=True))[1:], ASKED)
+        asked = [(self._key(tenant, text, is_query=True), text) for text in queries]
+        others = [(self._key(tenant, text), text) for text in texts]
+        # now: making the others may push them out of memory
+        found = {key: self._remembered.get(key) for key, _ in (*asked, *others)}
+        wanted = self._want(asked, QUERY) | self._want(others, ASKED)
         if wanted:
             # a cancelled question leaves its texts being made: the next one will find them
-            await asyncio.wait({each.made for each in wanted.values()}, timeout=min(wait, _LONGEST_WAIT))
+            await asyncio.wait({each.made for each in wanted.values()}, timeout=max(0.0, min(wait, _LONGEST_WAIT)))
         found |= {key: each.made.result() for key, each in wanted.items() if each.made.done()}
-        return [found[key] for key in keys]
+        return [found[key] for key, _ in (*asked, *others)]
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
-        """Begin to make the vectors of texts; returns at once."""
+        """Begin to make the vectors of documents; returns at once."""
         self._questions += 1
-        self._want([(_key(tenant, text), text) for text in texts], PREPARED)
+        self._want([(self._key(tenant, text), text) for text in texts], PREPARED)
+
+    def _key(self, tenant: str, text: str, *, is_query: bool = False) -> Key:
+        digest = blake2b(text[:LONGEST].encode(errors="surrogatepass"), digest_size=16)
+        if is_query and self._has_roles:
+            digest.update(_ROLE)
+        return Key(tenant, digest.hexdigest())
 
     def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, Wanted]:
         """Those of the texts whose vectors are not in memory, each on its way."""
@@ -180,7 +253,8 @@ class EmbeddingService:
             rank = Rank(urgency, -self._questions, place)
             pending = self._pending.get(key)
             if pending is None:
-                pending = self._pending[key] = Wanted(key, _readable(text), rank)
+                is_query = self._has_roles and urgency == QUERY
+                pending = self._pending[key] = Wanted(key, _readable(text), rank, is_query)
                 pending.made.add_done_callback(partial(self._forget, key))
                 new.append(pending)
             pending.rank = min(pending.rank, rank)
@@ -265,10 +339,6 @@ class BoundEmbedder:
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""
         self._service.prepare(self._tenant, texts)
-
-
-def _key(tenant: str, text: str) -> Key:
-    return Key(tenant, blake2b(text[:LONGEST].encode(errors="surrogatepass"), digest_size=16).hexdigest())
 
 
 def _readable(text: str) -> str:

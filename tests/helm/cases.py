@@ -79,8 +79,8 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "other ports": {"service": {"port": 8080}, "admin": {"port": 9090}},
     "ingress and route": {"ingress": {"enabled": True}, "httpRoute": {"enabled": True}},
-    "the small image": {
-        "image": {"tag": "0.1.0-small"},
+    "the full image": {"image": {"variant": "full"}},
+    "little memory": {
         "config": {"embedding": {"kind": "none"}},
         "resources": {"requests": {"cpu": "100m", "memory": "192Mi"}, "limits": {"memory": "512Mi"}},
     },
@@ -134,6 +134,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an address that is none": ({"state": {"kind": "redis", "url": "valkey"}}, "at '/state/url'"),
     "an unknown state": ({"state": {"kind": "etcd"}}, "at '/state/kind'"),
     "a privileged port": ({"service": {"port": 80}}, "at '/service/port': minimum: got 80, want 1,024"),
+    "a variant that is none": ({"image": {"variant": "small"}}, "at '/image/variant'"),
     "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest'"),
     "replicas without a shared state": (
         {"replicaCount": 3},

@@ -231,6 +231,14 @@ def test_the_autoscaler_owns_the_number_of_replicas(chart: Helm) -> None:
     assert rendered(chart, "a budget by share").one("PodDisruptionBudget")["spec"]["minAvailable"] == "50%"
 
 
+def test_the_variant_of_the_image_decides_on_tag_and_memory(chart: Helm) -> None:
+    light, full, own = (container(rendered(chart, case)) for case in ("defaults", "the full image", "little memory"))
+    assert light["image"] == f"penstock:{proxy.__version__}"
+    assert full["image"] == f"penstock:{proxy.__version__}-full"
+    assert [each["resources"]["limits"]["memory"] for each in (light, full, own)] == ["1Gi", "2Gi", "512Mi"]
+    assert [each["resources"]["requests"]["memory"] for each in (light, full, own)] == ["256Mi", "1Gi", "192Mi"]
+
+
 @pytest.mark.parametrize("case", MATRIX)
 def test_the_configuration_is_checked_before_a_pod_serves(chart: Helm, case: str) -> None:
     made = rendered(chart, case)
@@ -303,7 +311,7 @@ class TestFiles:
             optional = {"global", "claims", "initialDelaySeconds", "successThreshold"}
             assert set(values) == set(schema["properties"]) - optional, place
             for key, value in values.items():
-                if "properties" in schema["properties"][key] and key not in ("config", "settings"):
+                if "properties" in schema["properties"][key] and key not in ("config", "settings", "resources"):
                     compare(value, schema["properties"][key], f"{place}.{key}")
 
         compare(self.values, self.schema, "values")

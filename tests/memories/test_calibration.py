@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from proxy.memories.calibration import WORDS, Calibration, calibrated
-from proxy.memories.pairs import PAIRS
 from proxy.vectors.packing import alike, pack, similarities
+from proxy.vectors.pairs import pairs
 from tests.memories.made import Terms, remembering
 
 
@@ -47,8 +47,8 @@ def test_what_counts_is_how_far_a_cosine_lies_above_those_of_the_same_language()
 
 
 def test_the_pairs_are_whole() -> None:
-    assert len(PAIRS) == 34
-    assert len({text for pair in PAIRS for text in pair}) == 3 * len(PAIRS)
+    assert len(pairs()) == 34
+    assert len({text for pair in pairs() for text in pair}) == 3 * len(pairs())
 
 
 async def test_a_model_that_tells_nothing_apart_is_not_used() -> None:
@@ -60,7 +60,7 @@ async def test_a_model_that_tells_nothing_apart_is_not_used() -> None:
     async with remembering(backend=backend) as service:
         service._vectors._is_measured = False
         assert await service._vectors.calibration(30) is None
-        assert len(backend.texts) == 3 * len(PAIRS)
+        assert len(backend.texts) == 3 * len(pairs())
 
 
 @pytest.mark.parametrize("first", [None, 1, 7, 40])

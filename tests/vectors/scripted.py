@@ -4,18 +4,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from proxy.vectors.packing import pack
+from proxy.vectors.scale import REFERENCE, Scale
 
 
 class Scripted:
     """Two dimensions: a text that starts with `a` points along the first, one with `b` along the second."""
 
     name, version = "scripted", "scripted-1"
+    is_quick = has_roles = False
+    scale: Scale | None = REFERENCE
 
     def __init__(self, *, batch: int = 2, characters: int = 1000, dimensions: int = 2) -> None:
         self.batch = batch
         self.characters = characters
         self.dimensions = dimensions
         self.batches: list[list[str]] = []
+        self.queries: list[str] = []
         self.loads = 0
         self.fault: Callable[[], Exception] | None = None
         self.refused: set[str] = set()
@@ -33,8 +37,9 @@ class Scripted:
     async def load(self) -> None:
         self.loads += 1
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         self.batches.append(list(texts))
+        self.queries += texts if query else ()
         self.begun.set()
         await self.free.wait()
         if self.fault is not None:

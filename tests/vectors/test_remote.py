@@ -54,6 +54,19 @@ async def serving(**settings: Any) -> AsyncIterator[tuple[Server, Remote]]:
         await server.close()
 
 
+async def test_questions_and_documents_have_their_own_prompts_and_fields() -> None:
+    plain = {"query_prompt": "query: ", "document_prompt": "passage: "}
+    async with serving(**plain, query_fields={"input_type": "query"}, longest=100) as (server, remote):
+        assert remote.has_roles
+        await remote.embed(["x" * 300], query=True)
+        await remote.embed(["x"])
+        asked = [asked for _, asked in server.asked]
+    assert asked[0] == {"model": "m", "input_type": "query", "input": ["query: " + "x" * 100]}
+    assert asked[1] == {"model": "m", "input": ["passage: x"]}
+    async with serving(query_prompt="a") as (_, one), serving(query_prompt="b") as (_, other):
+        assert one.version != other.version
+
+
 async def test_a_batch_is_one_request_and_its_vectors_come_in_the_order_of_the_texts() -> None:
     async with serving(api_key=SecretStr("sk-1"), longest=100) as (server, remote):
         await remote.load()

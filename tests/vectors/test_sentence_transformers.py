@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -95,8 +96,7 @@ async def test_both_precisions_say_the_same(model: Sentences) -> None:
 
 @needs_model
 async def test_a_model_in_a_directory_is_known_by_its_files(model: Sentences, tmp_path: Path) -> None:
-    assert model._path is not None
-    shutil.copytree(model._path, tmp_path / "mine")
+    shutil.copytree(str(model._source.place), tmp_path / "mine")
     own = sentences(model=str(tmp_path / "mine"))
     same = sentences(model=str(tmp_path / "mine"))
     assert own.name == "mine"
@@ -106,6 +106,62 @@ async def test_a_model_in_a_directory_is_known_by_its_files(model: Sentences, tm
     (tmp_path / "mine" / "config.json").write_text("{}")
     assert sentences(model=str(tmp_path / "mine")).version != own.version
     await own.aclose()
+
+
+@needs_model
+async def test_questions_get_the_prompt_of_the_model_or_of_the_settings(model: Sentences, tmp_path: Path) -> None:
+    shutil.copytree(str(model._source.place), tmp_path / "mine")
+    file = tmp_path / "mine" / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": {"query": "query: ", "document": ""}}))
+    (plain,) = await model.embed(["query: hotels"])
+    for own in (
+        sentences(model=str(tmp_path / "mine")),
+        sentences(model=str(tmp_path / "mine"), query_prompt="query: "),
+    ):
+        assert own.has_roles
+        assert own.scale is None, "it is measured"
+        (question,), (document,) = await own.embed(["hotels"], query=True), await own.embed(["query: hotels"])
+        assert similarities(plain, [question, document]) == pytest.approx([1.0, 1.0], abs=2e-3)
+        await own.aclose()
+    other = sentences(model=str(tmp_path / "mine"), query_prompt="find: ")
+    assert other.version != sentences(model=str(tmp_path / "mine")).version
+    (question,) = await other.embed(["hotels"], query=True)
+    (near,) = similarities(plain, [question])
+    assert near is not None
+    assert near < 0.99
+    await other.aclose()
+
+
+OF_HUB = """
+import asyncio, sys
+from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.packed import dimension
+from proxy.vectors.sentence_transformers import Sentences
+
+async def main(name):
+    model = Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", model=name))
+    try:
+        print(model.name, dimension((await model.embed(["hotels"]))[0]))
+    except EmbeddingFailed as error:
+        print(error.cause, error.lasting)
+
+for name in sys.argv[1:]:
+    asyncio.run(main(name))
+"""
+
+
+@needs_model
+def test_a_model_of_the_hub_is_taken_from_its_cache_and_else_not_downloaded(model: Sentences, tmp_path: Path) -> None:
+    cached = tmp_path / "models--someone--small"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(str(model._source.place), cached / "snapshots" / ("0" * 40))
+    command = [sys.executable, "-c", OF_HUB, "someone/small", "someone/large", "no model"]
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path)}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["someone/small 384", "not_downloaded True", "no_such_model True"]
 
 
 @needs_model
@@ -126,14 +182,15 @@ class Unloadable:
     """A model's name and version, and nothing behind them."""
 
     batch, characters = 8, 1000
+    is_quick = has_roles = False
 
     def __init__(self, model: Sentences) -> None:
-        self.name, self.version = model.name, model.version
+        self.name, self.version, self.scale = model.name, model.version, model.scale
 
     async def load(self) -> None:
         raise EmbeddingFailed("gone")
 
-    async def embed(self, texts: object) -> list[bytes]:
+    async def embed(self, texts: object, *, query: bool = False) -> list[bytes]:
         raise AssertionError("what cannot be loaded is not used")
 
     async def aclose(self) -> None:

@@ -71,6 +71,16 @@ async def test_texts_are_compared_with_the_query() -> None:
     await service.aclose()
 
 
+async def test_quick_vectors_are_not_kept_in_the_index(index: SpyIndex) -> None:
+    class Quick(Scripted):
+        is_quick = True
+
+    service = EmbeddingService(Quick(), index)
+    assert await ask(service, "a", "a1", "b1") == [1.0, 0.0]
+    await service.aclose()
+    assert index.calls == []
+
+
 async def test_nothing_is_loaded_before_anything_is_asked() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)

@@ -43,7 +43,9 @@ async def steps(url: str, key: str = "sk-1") -> str:
 
 async def by_first_letter(server: Upstream, received: Received, writer: Any) -> None:
     texts = json.loads(received.body)["input"]
-    data = [{"index": i, "embedding": [text[0] == "a", text[0] == "b"]} for i, text in enumerate(texts)]
+    data = [
+        {"index": i, "embedding": [text[0] == "a", text[0] == "b", text[0] not in "ab"]} for i, text in enumerate(texts)
+    ]
     await send(writer, 200, json.dumps({"data": data}).encode())
 
 

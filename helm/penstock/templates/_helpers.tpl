@@ -32,12 +32,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- define "penstock.resources" -}}
+{{- $full := eq .Values.image.variant "full" }}
+{{- $memory := ternary (list "1Gi" "2Gi") (list "256Mi" "1Gi") $full }}
+{{- $requests := dict "cpu" (ternary "250m" "100m" $full) "memory" (first $memory) }}
+{{- toYaml (default (dict "requests" $requests "limits" (dict "memory" (last $memory))) .Values.resources) }}
+{{- end }}
+
 {{- define "penstock.image" -}}
 {{- $image := .Values.image }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $image.repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) }}
+{{- $tag := ternary (printf "%s-full" .Chart.AppVersion) .Chart.AppVersion (eq $image.variant "full") }}
+{{- printf "%s:%s" $image.repository (default $tag $image.tag) }}
 {{- end }}
 {{- end }}
 
@@ -227,7 +235,7 @@ envFrom:
 securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 resources:
-  {{- toYaml .Values.resources | nindent 2 }}
+  {{- include "penstock.resources" . | nindent 2 }}
 volumeMounts:
   # a directory, not a file by subPath: only so do changes of the ConfigMap arrive
   - name: config

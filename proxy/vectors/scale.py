@@ -1,0 +1,54 @@
+"""What cosines of a model say, in those of the model that the limits of relevance were found with. Pure.
+
+Models differ: two texts that have nothing to do with each other are at 0.04 for one, at 0.77 for another. So a model is
+measured on pairs of texts of which it is known whether they belong together (`data/pairs.txt`), and its cosines are
+moved to where those of all-MiniLM-L6-v2 lie.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from proxy.vectors.packing import similarities
+
+_LEAST_GAP = 0.02
+"""By how much what helps must be nearer to a question than what does not."""
+
+
+class Scale(NamedTuple):
+    """Where a model's cosines lie."""
+
+    unrelated: float
+    """Of a question and what helps with another one, on average."""
+    related: float
+    """Of a question and what helps with it."""
+
+    def of(self, cosine: float) -> float:
+        """What the reference would say: straight lines between -1, both averages, and 1."""
+        if self == REFERENCE:
+            return cosine
+        if cosine < self.unrelated:
+            return _between(cosine, (-1.0, self.unrelated), (-1.0, REFERENCE.unrelated))
+        if cosine < self.related:
+            return _between(cosine, self, REFERENCE)
+        return _between(cosine, (self.related, 1.0), (REFERENCE.related, 1.0))
+
+
+REFERENCE = Scale(0.042, 0.355)
+"""all-MiniLM-L6-v2, on the English pairs."""
+
+
+def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None:
+    """The scale of a model by its vectors of questions and of what helps with each; None if it tells nothing apart."""
+    related: list[float] = []
+    unrelated: list[float] = []
+    for place, query in enumerate(queries):
+        for at, cosine in enumerate(similarities(query, helping)):
+            (related if at == place else unrelated).append(cosine or 0.0)
+    scale = Scale(fmean(unrelated), fmean(related))
+    return scale if -1 < scale.unrelated < scale.related - _LEAST_GAP < 1 - _LEAST_GAP else None
+
+
+def _between(value: float, these: tuple[float, float], those: tuple[float, float]) -> float:
+    share = (value - these[0]) / (these[1] - these[0])
+    return those[0] + share * (those[1] - those[0])

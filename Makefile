@@ -35,7 +35,7 @@ test-clients: $(VENV)/.dev ## real clients of other projects against a running p
 	$(BIN)/python -m tests.clients.run
 
 test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path); PICTURES=folder keeps screenshots
-	$(BIN)/python -m pytest tests/ui/check_page.py
+	$(BIN)/python -m pytest tests/ui/check_page.py tests/ui/check_views.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
 	$(BIN)/python -m pytest tests/real/check_model.py

@@ -24,9 +24,11 @@ _SIMPLE = ("text/plain", "application/x-www-form-urlencoded")
 class Browsers:
     """Refuses what a page of another origin, or under a name that is not Penstock's, makes a browser send."""
 
-    def __init__(self, server: Server, *, origins: bool = True) -> None:
-        """Without `origins` not even those that the settings name may ask."""
+    def __init__(self, server: Server, *, origins: bool = True, local: bool = False) -> None:
+        """Without `origins` not even those that the settings name may ask; with `local` only this machine's own names
+        are known."""
         self._names = tuple(name.lower() for name in (*server.hosts, server.host, server.admin_host or ""))
+        self._local = local
         self._origins = server.cors_origins if origins else ()
         self._is_known = lru_cache(256)(self._known)
 
@@ -57,6 +59,8 @@ class Browsers:
         if found is None:
             return False
         name = found[1].strip("[]").rstrip(".")
+        if self._local:
+            return is_loopback(name)
         return "." not in name or _is_address(name) or any(fnmatchcase(name, glob) for glob in self._names)
 
 
@@ -72,6 +76,11 @@ def open_to(origins: tuple[str, ...], app: ASGIApp) -> ASGIApp:
         expose_headers=["*"],
         allow_private_network=True,
     )
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address is this machine's own, whatever the name service says."""
+    return name.lower() == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
 
 
 def _is_address(name: str) -> bool:

@@ -1,15 +1,12 @@
-"""Endpoints for operators: configuration, reload, recent requests and a page of them, deletion of a tenant."""
+"""Endpoints for operators: configuration, reload, recent requests, deletion of a tenant, and the page over them."""
 
 import asyncio
 import hmac
 import os
-import re
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -17,20 +14,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-import proxy
 from proxy.access.browsers import Browsers
 from proxy.chat.errors import BadRequest, error_body
 from proxy.config.access_settings import KeysAuth
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.requests import Records
+from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
 
-_PAGE = Path(proxy.__file__).parent / "data" / "ui.html"
 _NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
 """Requests in a list without `limit`."""
+_NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "x-real-ip", "x-forwarded-")
+"""Beginnings of the headers of clients' keys, and of those by which a proxy in front says that it is one."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -39,8 +37,16 @@ class Admin:
     """`/metrics`, `/admin` and `/ui`."""
 
     def __init__(
-        self, reloading: Reloading, records: Records, peers: Peers, metrics: Metrics, forgetting: Forgetting
+        self,
+        reloading: Reloading,
+        records: Records,
+        peers: Peers,
+        metrics: Metrics,
+        forgetting: Forgetting,
+        host: str | None = None,
     ) -> None:
+        """`host` is the address of the main port, if it is not the one of the settings."""
+        self._host = host
         self._reloading = reloading
         self._forgetting = forgetting
         self._records = records
@@ -50,31 +56,40 @@ class Admin:
         peers.on("reload", self._reload_here)
 
     def routes(self, *, own_port: bool) -> list[BaseRoute]:
-        """Return the routes. On the main port, `/admin` and `/ui` are a 404 without an admin key."""
+        """Return the routes. On the main port without an admin key they are a 404, but for the `local` ones where the
+        page is open to the machine that Penstock runs on."""
 
-        def admin(path: str, handler: Handler, method: str = "GET", *, keyed: bool = True) -> Route:
+        def admin(
+            path: str, handler: Handler, method: str = "GET", *, keyed: bool = True, local: bool = False
+        ) -> Route:
             async def guarded(request: Request) -> Response:
-                return self._refusal(request, keyed=keyed, own_port=own_port) or await handler(request)
+                refusal = self._refusal(request, keyed=keyed, own_port=own_port, local=local)
+                return refusal or await handler(request)
 
             return Route(path, guarded, methods=[method])
 
         return [
             Route("/metrics", partial(self._metrics_for, own_port=own_port), methods=["GET"]),
-            admin("/admin/config", self._config),
+            admin("/admin/config", self._config, local=True),
             admin("/admin/reload", self._reload, "POST"),
-            admin("/admin/requests", self._latest),
-            admin("/admin/requests/{request_id:path}", self._one),
+            admin("/admin/requests", self._latest, local=True),
+            admin("/admin/requests/{request_id:path}", self._one, local=True),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
             # the page itself shows nothing; what it asks for needs the key
-            admin("/ui", self._ui, keyed=False),
+            *(
+                admin(path, handler, keyed=False, local=True)
+                for path, handler in (("/", to_page), ("/ui", page), ("/ui/{name}", page_file))
+            ),
         ]
 
-    def _refusal(self, request: Request, *, keyed: bool, own_port: bool) -> Response | None:
+    def _refusal(self, request: Request, *, keyed: bool, own_port: bool, local: bool = False) -> Response | None:
         key = self._reloading.settings.server.admin_key
         if key is None:
             if own_port:
                 return self._refusal_of_page(request)
-            raise HTTPException(404)
+            if not (local and is_open(self._reloading.settings, self._host) and _is_operators(request)):
+                raise HTTPException(404)
+            return self._refusal_of_page(request, local=True)
         if not keyed:
             return None
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
@@ -86,10 +101,11 @@ class Admin:
         )
         return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
 
-    def _refusal_of_page(self, request: Request) -> Response | None:
+    def _refusal_of_page(self, request: Request, *, local: bool = False) -> Response | None:
         """Refuse web pages other than this server's own, where no key is asked for."""
         try:
-            Browsers(self._reloading.settings.server, origins=False).check(request.method, request.headers)
+            browsers = Browsers(self._reloading.settings.server, origins=False, local=local)
+            browsers.check(request.method, request.headers)
         except BadRequest as error:
             return Response(error.body(), error.status, _NO_STORE, "application/json")
         return None
@@ -149,29 +165,10 @@ class Admin:
         told = await self._forgetting.tenant(request.path_params["tenant"])
         return JSONResponse(told, 200 if told["complete"] else 503, headers=_NO_STORE)
 
-    async def _ui(self, request: Request) -> Response:
-        page = await asyncio.to_thread(_PAGE.read_bytes)
-        return Response(page, headers=_page_headers(page), media_type="text/html")
 
-
-def _page_headers(page: bytes) -> dict[str, str]:
-    """Return headers by which only the page's own script and style run, and it reaches only this server."""
-    hashes = {tag: _inline(page, tag) for tag in ("script", "style")}
-    policy = (
-        f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return {
-        "content-security-policy": policy,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        **_NO_STORE,
-    }
-
-
-def _inline(page: bytes, tag: str) -> str:
-    found = re.search(f"<{tag}>(.*?)</{tag}>".encode(), page, re.DOTALL)
-    return "sha256-" + b64encode(sha256(found[1] if found else b"").digest()).decode()
+def _is_operators(request: Request) -> bool:
+    """Whether what comes from this machine is not a client's, which has a key, nor passed on by a proxy in front."""
+    return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 
 def _seconds(date: str) -> float:

@@ -76,6 +76,9 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 """Tells them the port for operators that was bound."""
 
+HOST_VARIABLE = "PENSTOCK_HOST"
+"""Tells them the address that was bound."""
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -84,7 +87,8 @@ def create() -> App:
     bound_arenas()
     port = os.environ.get(ADMIN_PORT_VARIABLE)
     config, saving = load(Path(os.environ[CONFIG_VARIABLE])), Saving.of_environment()
-    app = build(config, admin_port=int(port) if port else None, saving=saving)
+    host = os.environ.get(HOST_VARIABLE)
+    app = build(config, admin_port=int(port) if port else None, host=host, saving=saving)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -93,11 +97,13 @@ def create() -> App:
     return app
 
 
-def build(config: Config, *, admin_port: int | None = None, saving: Saving | None = None) -> App:
+def build(
+    config: Config, *, admin_port: int | None = None, host: str | None = None, saving: Saving | None = None
+) -> App:
     """The app of a configuration. Nothing is connected or loaded before it starts.
 
-    What comes in on `admin_port` is for operators; without one, the port that the configuration says. `saving` writes
-    what is served to a file.
+    What comes in on `admin_port` is for operators; without one, the port that the configuration says. `host` is the
+    address of the main port, if it is not the configuration's. `saving` writes what is served to a file.
     """
     settings = config.settings
     telemetry = Telemetry.open(settings.telemetry)
@@ -134,7 +140,7 @@ def build(config: Config, *, admin_port: int | None = None, saving: Saving | Non
     here = [services.forget, lambda tenant: reloading.current.forget(tenant)]
     requests = telemetry.recent.forget
     forgetting = Forgetting(store, services.archives, services.memories, index, peers, requests=requests, here=here)
-    admin = Admin(reloading, records, peers, telemetry.metrics, forgetting)
+    admin = Admin(reloading, records, peers, telemetry.metrics, forgetting, host)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:

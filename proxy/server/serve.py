@@ -38,7 +38,8 @@ def serve(
     `save` is a file for what is served, in which what matches the patterns `redact` is left out.
     """
     from proxy.gateway.saving import REDACT_VARIABLE, SAVE_VARIABLE, Saving
-    from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE
+    from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE, HOST_VARIABLE
+    from proxy.server.page import is_open
     from proxy.state.workers import WORKERS_VARIABLE
 
     # until the app hears it: what it would reload is about to be loaded
@@ -53,7 +54,11 @@ def serve(
         print(f"penstock: what is served is saved in {save}, with the text of prompts", flush=True)
     # from here on connections are taken; they wait until the app is built
     listeners = [_listen(host or server.host, server.port if port is None else port)]
-    print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers} worker{'s' * (workers > 1)})", flush=True)
+    os.environ[HOST_VARIABLE] = bound = listeners[0].getsockname()[0]
+    has_page = is_open(config.settings, bound) or (server.admin_key is not None and server.admin_port is None)
+    page = f"; the page: {_address(listeners[0])}/ui" if has_page else ""
+    workers_told = f"{workers} worker{'s' * (workers > 1)}"
+    print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers_told}){page}", flush=True)
     for inherited in (ADMIN_PORT_VARIABLE, WORKERS_VARIABLE):
         os.environ.pop(inherited, None)
     if server.admin_port is not None:

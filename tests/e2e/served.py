@@ -21,8 +21,10 @@ _WITHOUT_OVERRIDE = (
 class Served:
     """A running `penstock serve`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, base: str, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, base: str, log: Path, line: str) -> None:
         self.process, self.base, self._log = process, base, log
+        self.line = line
+        """The first that it said."""
 
     @property
     def log(self) -> list[str]:
@@ -55,9 +57,9 @@ async def served(
     assert process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        found = re.search(r"http://(127\.0\.0\.1|0\.0\.0\.0):(\d+)", line)
         assert found is not None, log.read_text()
-        yield Served(process, found[0], log)
+        yield Served(process, f"http://127.0.0.1:{found[2]}", log, line)
     finally:
         if process.returncode is None:
             process.terminate()

@@ -1,6 +1,5 @@
 """What operators and clients learn of recent requests, and who learns nothing."""
 
-import base64
 import hashlib
 import json
 import re
@@ -26,7 +25,10 @@ telemetry: {{log_level: warning}}
 SECRET = "my grandmother's recipe"
 BODY = {"model": "m", "messages": [{"role": "user", "content": f"{SECRET} {n}"} for n in range(3)]}
 ADMIN = {"authorization": "Bearer s3cret"}
-PATHS = ["/admin/config", "/admin/requests", "/admin/requests/x", "/ui"]
+PATHS = ["/admin/config", "/admin/requests", "/admin/requests/x", "/ui", "/ui/app.js", "/"]
+OPEN = PATHS[3:]
+"""Those that show nothing by themselves."""
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Client:
@@ -51,13 +53,54 @@ def config(behind: Upstream, folder: Path, server: str = "") -> str:
 async def test_without_a_key_or_a_port_there_is_nothing(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    async with proxy(config(behind, tmp_path), tmp_path) as base:
+    async with proxy(config(behind, tmp_path, "host: 0.0.0.0"), tmp_path) as base:
         client = Client(base, http)
         for path in PATHS:
-            status, answer = await client.ask("GET", path, ADMIN)
-            assert (status, answer["error"]["code"]) == (404, "not_found")
+            for headers in (ADMIN, {}):
+                status, answer = await client.ask("GET", path, headers)
+                assert (status, answer["error"]["code"]) == (404, "not_found")
         assert (await client.ask("POST", "/admin/reload"))[0] == 404
         assert (await client.ask("GET", "/metrics"))[0] == 200
+
+
+async def test_on_loopback_the_page_is_open_to_the_machine(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with proxy(config(behind, tmp_path), tmp_path) as base:
+        client = Client(base, http)
+        await client.chat("sk-ann", "anns")
+        for path in (*PATHS[:2], "/admin/requests/anns", *OPEN):
+            assert (await client.ask("GET", path))[0] == 200, path
+            assert (await client.ask("GET", path, {"host": "localhost:4000", "origin": "http://localhost:4000"}))[
+                0
+            ] == 200
+        for path in PATHS:
+            for key in ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"}):
+                assert (await client.ask("GET", path, key))[0] == 404, "a client is no operator"
+            for name in ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip"):
+                assert (await client.ask("GET", path, {name: "1"}))[0] == 404, "a proxy in front passes on for anybody"
+            for host in ("evil.example", "wiki:4000", "10.1.2.3", "localhost.evil.example"):
+                status, answer = await client.ask("GET", path, {"host": host})
+                assert (status, answer["error"]["code"]) == (403, "foreign_host"), "a name may be made to lead here"
+            for headers in ({"origin": "http://localhost:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
+                status, answer = await client.ask("GET", path, headers)
+                assert (status, answer["error"]["code"]) == (403, "foreign_origin")
+        assert (await client.ask("POST", "/admin/reload"))[0] == 404, "what changes something needs a key or a port"
+        assert (await client.ask("DELETE", "/admin/tenants/x"))[0] == 404
+
+
+async def test_the_first_line_says_where_the_page_is(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    text = config(behind, tmp_path)
+    async with served(text, tmp_path) as running:
+        assert running.line == f"penstock: listening on {running.base}/v1 (1 worker); the page: {running.base}/ui\n"
+        async with http.get(f"{running.base}/", allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["location"]) == (307, "ui")
+        assert (await Client(running.base, http).ask("GET", "/admin/requests"))[0] == 200
+    async with served(text, tmp_path, "--host", "0.0.0.0") as running:
+        assert running.line.endswith("/v1 (1 worker)\n"), "others than this machine reach it"
+        assert (await Client(running.base, http).ask("GET", "/ui"))[0] == 404
 
 
 async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
@@ -68,7 +111,8 @@ async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.
                 status, answer = await client.ask("GET", path, sent)
                 assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
             assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
-        assert (await client.ask("GET", "/ui"))[0] == 200
+        for path in OPEN:
+            assert (await client.ask("GET", path))[0] == 200
         assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
         status, told = await client.ask("GET", "/admin/config", ADMIN)
         assert status == 200
@@ -82,8 +126,10 @@ async def test_where_clients_have_keys_metrics_are_not_for_them(
 ) -> None:
     text = config(behind, tmp_path).replace("openai, ", "openai, api_key: k, ")
     async with proxy(f"{text}auth: {{kind: keys}}\n", tmp_path) as base:
-        status, answer = await Client(base, http).ask("GET", "/metrics", ADMIN)
-        assert (status, answer["error"]["code"]) == (404, "not_found"), "they name the other keys, and what they use"
+        for path in ("/metrics", *PATHS):
+            for headers in ({}, ADMIN):
+                status, answer = await Client(base, http).ask("GET", path, headers)
+                assert (status, answer["error"]["code"]) == (404, "not_found"), "others' keys, and what they use"
 
 
 async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
@@ -160,26 +206,43 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, str]] = []
+        self.found: list[tuple[str, str, str]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [(tag, name) for name, _ in attrs]
+        self.found += [(tag, name, value or "") for name, value in attrs]
 
 
 async def test_the_page_runs_nothing_but_itself(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with (
-        proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base,
-        http.get(f"{base}/ui") as response,
-    ):
-        text, policy = await response.text(), response.headers["content-security-policy"]
-    assert policy.startswith("default-src 'none'; ")
-    assert "unsafe" not in policy
-    for tag in ("script", "style"):
-        (inline,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        assert f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'" in policy
-    names = {name for _, name in Page(text).found}
-    assert not names & {"src", "style"}
-    assert not [name for name in names if name.startswith("on")]
-    assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text)
-    assert response.headers["x-content-type-options"] == "nosniff"
+    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
+        async with http.get(f"{base}/ui") as response:
+            page = Page(await response.text())
+        assert not [name for _, name, _ in page.found if name.startswith("on") or name == "style"]
+        linked = [value for tag, name, value in page.found if (tag, name) in (("script", "src"), ("link", "href"))]
+        assert "ui/app.js" in linked
+        files = [path.name for path in (ROOT / "proxy/data/ui").iterdir() if path.suffix != ".LICENSE"]
+        assert {value.removeprefix("ui/") for value in linked} <= set(files)
+        for name in files:
+            async with http.get(f"{base}/ui/{name}") as response:
+                text, headers = await response.text(), response.headers
+            policy = headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; ")
+            assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+            assert "unsafe" not in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            if "uPlot" not in name:
+                assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text), name
+        for name in ("uPlot.LICENSE", "..%2fmodels.json", "%2e%2e%2fmodels.json", "app.py"):
+            assert (await Client(base, http).ask("GET", f"/ui/{name}"))[0] == 404, name
+
+
+def test_the_library_of_charts_is_the_published_one() -> None:
+    """uPlot 1.6.32, as the package registry has it; `npm pack uplot@1.6.32` brings the same."""
+    published = {
+        "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+        "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    }
+    for name, digest in published.items():
+        assert hashlib.sha256((ROOT / "proxy/data/ui" / name).read_bytes()).hexdigest() == digest
+        assert name in (ROOT / "NOTICE").read_text()

@@ -1,0 +1,303 @@
+"""The views of `/ui` in a real Chromium, over made-up conversations. `make test-ui`; skipped where there is no Chromium.
+
+`PICTURES=folder` keeps what is to be seen; the pictures of the documentation are made so.
+"""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tests.ui.browser import Page, browser
+from tests.ui.check_page import CONTRAST, NARROW, WIDE
+from tests.ui.stand_in import HOSTILE, StandIn, hostile, stand_in
+
+VIEWS = {
+    "conversations": ("#/conversations", "tr.row canvas"),
+    "conversation": ("#/conversations/c0ffee21", ".chart canvas"),
+    "request": ("#/requests/c0ffee21-041", ".pair .kind"),
+    "requests": ("#/requests", "tr.request"),
+    "policies": ("#/policies", ".policies .track"),
+    "config": ("#/config", ".source li"),
+    "try": ("#/try", ".result .steps tbody tr"),
+}
+
+
+class Desk:
+    """A browser in front of the stand-in."""
+
+    def __init__(self, page: Page, server: StandIn, base: str) -> None:
+        self.page, self.server, self.base = page, server, base
+
+    async def open(self, view: str) -> None:
+        """Go to a view, and wait until it shows something."""
+        address, shown = VIEWS.get(view, (view, "#view .card"))
+        await self.page.open("about:blank")
+        await self.page.open(f"{self.base}/ui{address}")
+        await self.page.until(f"document.querySelector({shown!r})")
+
+    def is_sound(self, *but: str) -> None:
+        """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
+        page = self.page
+        assert page.dialogs == []
+        assert [url for url in page.asked if not url.startswith((self.base, "about:"))] == []
+        assert [each for each in page.complaints if not any(known in each for known in but)] == []
+
+
+@pytest.fixture
+async def desk() -> AsyncGenerator[Desk, None]:
+    async with browser() as page, stand_in() as (server, base):
+        await page.sized(*WIDE)
+        yield Desk(page, server, base)
+
+
+async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("/")
+    await page.until("document.querySelectorAll('tr.row canvas').length === 3")
+    assert await page.run("location.pathname") == "/ui"
+    first = await page.text("tr.row")
+    assert "fix-invoice-t" in first
+    assert "60" in first
+    assert "1 failed step, 2 prefix breaks" in first
+    assert "Conversations\n3" in await page.text(".sums")
+    await page.press("j")
+    await page.press("Enter")
+    await page.until("document.querySelector('.chart canvas')")
+    assert "60\n" in await page.text(".sums")
+    legend = await page.text(".keys")
+    assert all(word in legend for word in ("read from the cache", "not cached", "answer", "unchanged conversation"))
+    assert all(word in legend for word in ("▼ cut", "◆ shortened", "＋ brought in", "✕ prefix break", "! problem"))
+    rows = await page.run("[...document.querySelectorAll('tr.row')].map(row => row.innerText)")
+    assert len(rows) == 60
+    assert "▼ cut" in rows[20]
+    assert "✕ prefix break" in rows[20]
+    assert "▼ cut" not in rows[21], "what was cut before stays away, and is no news"
+    await page.run("document.querySelector('.chart').focus()")
+    for _ in range(21):
+        await page.press("ArrowRight")
+    tip = await page.text(".tip")
+    assert "Turn 21" in tip
+    assert "compress_history: dropped 30 messages" in tip
+    assert "moved by compress_history" in tip
+    await page.press("Enter")
+    await page.until("location.hash === '#/requests/c0ffee21-021'")
+    await page.until("document.querySelector('.pair .kind')")
+    await page.press("Escape")
+    await page.until("document.querySelector('.chart canvas')")
+    desk.is_sound()
+
+
+async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversation")
+    left, top, width = await page.run(
+        "(() => { const r = document.querySelector('.u-over').getBoundingClientRect(); return [r.x, r.y, r.width]; })()"
+    )
+    await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + width * (41 - 0.4) / 60.2, y=top + 80)
+    await page.until("!document.querySelector('.tip').hidden")
+    tip = await page.text(".tip")
+    assert "Turn 41" in tip
+    assert "70 messages" not in tip, "30 of them had left before"
+    assert "40 messages cut" in tip
+    await page.picture("tip")
+    await page.run("document.querySelectorAll('.switch button')[1].click()")
+    await page.until("document.querySelectorAll('.switch button')[1].ariaPressed === 'true'")
+    await page.run("document.querySelector('.chart').focus()")
+    await page.press("ArrowRight")
+    assert "US$" in await page.text(".tip")
+    desk.is_sound()
+
+
+async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("request")
+    kinds = set(await page.run("[...document.querySelectorAll('.pair .kind')].map(each => each.innerText)"))
+    assert kinds == {"removed", "added"}
+    steps = await page.text(".steps tbody")
+    assert "compress_history" in steps
+    assert "turn " in steps, "when it has paid for what it broke"
+    assert "Prefix break at message 2" in await page.text("p.card.warn")
+    assert "80 messages" not in await page.text(".pairs")
+    await page.run("document.querySelectorAll('button.step')[1].click()")
+    assert "step 2 of 4: compress_history, 2 changes" in await page.text(".stepper")
+    assert await page.run("document.querySelectorAll('.pair.other').length") == 1, "the passage of another step"
+    await page.press("ArrowRight")
+    assert "step 3 of 4" in await page.text(".stepper")
+    await page.run("document.querySelector('.pair button').click()")
+    await page.until(
+        "document.querySelector('#original').open && document.querySelector('#original-text').innerText.length > 3"
+    )
+    assert HOSTILE in await page.text("#original-text")
+    await page.press("Escape")
+    assert await page.run("location.hash") == "#/requests/c0ffee21-041", "it closed the original, and nothing else"
+    assert "What is shown" not in await page.text("#note")
+    await page.run("document.querySelector('details.same:not(:has(ul))').open = true")
+    await page.until("document.querySelector('details.same .pair')")
+    await desk.open("#/requests/c0ffee21-018")
+    await page.until("document.querySelector('.kind.shortened')")
+    assert await page.run("document.querySelectorAll('.pairs del, .pairs ins').length") > 0
+    desk.is_sound()
+
+
+async def test_without_text_there_are_sizes_and_shapes(desk: Desk) -> None:
+    page = desk.page
+    desk.server.text = False
+    await desk.open("request")
+    assert "records: {text: true}" in await page.text("#view .hint")
+    assert "removed" in await page.text(".pairs")
+    assert await page.run("document.querySelectorAll('pre.text').length") == 0
+    assert "of 123,904 usable tokens" in await page.text(".sections")
+    desk.is_sound()
+
+
+async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversations")
+    await page.press("/")
+    await page.type("gpt-4o")
+    await page.press("Enter")
+    await page.run("document.activeElement.blur()")
+    await page.until("location.hash === '#/conversations?model=gpt-4o'")
+    await page.until("document.querySelectorAll('tr.row').length === 3")
+    assert {"limit": "50", "model": "gpt-4o"} in [
+        question for path, question in desk.server.asked if path.endswith("conversations")
+    ]
+    await page.run(
+        "document.querySelector('[name=model]').value = 'other'; document.querySelector('[name=model]').dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    await page.until("document.querySelector('.empty')?.innerText === 'No conversation fits these filters.'")
+    await page.run(
+        "document.querySelector('[name=since]').value = '3600'; document.querySelector('[name=since]').dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    await page.until("location.hash.includes('since=3600')")
+    for _ in range(50):
+        if any("since" in question for _, question in desk.server.asked):
+            break
+        await page.until("true")
+    assert any(question.get("since", "").endswith("Z") for _, question in desk.server.asked)
+    assert await page.run("document.querySelector('nav a').hash") == "#/conversations?since=3600&model=other", (
+        "other views have the same filters"
+    )
+    desk.is_sound()
+
+
+async def test_a_changed_configuration_is_checked_before_it_is_in_force(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("config")
+    assert "version: 1" in await page.text(".source")
+    await page.run(
+        "document.querySelector('textarea').focus(); document.querySelector('textarea').setSelectionRange(0, 0)"
+    )
+    await page.type("chian: 1\n")
+    await page.until("document.querySelector('.findings')")
+    assert "did you mean 'chains'?" in await page.text(".findings .bad")
+    assert "stands behind" in await page.text(".findings .warn")
+    desk.is_sound()
+
+
+async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("try")
+    assert "compact_tool_results" in await page.run("document.querySelectorAll('textarea')[1].value")
+    assert "of it" in await page.text(".both")
+    desk.server.asked.clear()
+    await page.run(
+        "document.querySelectorAll('textarea')[1].focus(); document.querySelectorAll('textarea')[1].select()"
+    )
+    await page.type("- chian: {}\n")
+    await page.until("document.querySelector('#view > div > p.bad').innerText.includes('unknown policy')")
+    question = next(question for path, question in desk.server.asked if path == "/admin/explain")
+    assert question["chain_yaml"] == "- chian: {}\n"
+    assert question["against"] == "default"
+    assert question["request"]["model"] == "gpt-4o"
+    await page.run(
+        "document.querySelectorAll('textarea')[0].value = '{'; document.querySelectorAll('textarea')[0].dispatchEvent(new Event('input'))"
+    )
+    await page.until("document.querySelector('#view > div > p.bad').innerText.includes('not valid JSON')")
+    await page.open("about:blank")
+    desk.server.asked.clear()
+    await page.open(f"{desk.base}/ui#/try/c0ffee21-041")
+    await page.until("document.querySelector('.result .steps tbody tr')")
+    assert (
+        next(question for path, question in desk.server.asked if path == "/admin/explain")["request_id"]
+        == "c0ffee21-041"
+    )
+    desk.is_sound("400 (Bad Request)")
+
+
+async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> None:
+    page = desk.page
+    desk.server.conversations[HOSTILE] = [hostile()]
+    for view in VIEWS:
+        await desk.open(view)
+        await page.until("true")
+    quoted = await page.run(f"encodeURIComponent({HOSTILE!r})")
+    await desk.open(f"#/conversations/{quoted}")
+    assert HOSTILE in await page.text("#view")
+    await page.run("document.querySelector('.chart').focus()")
+    await page.press("ArrowRight")
+    assert HOSTILE in await page.text(".tip")
+    await desk.open(f"#/requests/{quoted}")
+    await page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    await page.until("document.querySelectorAll('pre.text').length > 5")
+    shown = await page.text("#view")
+    assert '<img onerror="window.pwned = 1" src=x>' in shown, "the name of a tool"
+    assert f"image\njavascript:{HOSTILE}"[:60] in shown
+    assert (
+        await page.run(
+            "document.querySelectorAll('#page img, #page svg, #page iframe, #page script, #page style').length"
+        )
+        == 0
+    )
+    assert await page.run("window.pwned") is None
+    await page.picture("hostile")
+    desk.is_sound()
+
+
+async def test_no_script_can_make_elements_of_strings(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversations")
+    refused = await page.run(
+        "(() => { try { document.body.innerHTML = '<p>x</p>'; return false; } catch (error) { return error instanceof TypeError; } })()"
+    )
+    assert refused, "the browser refuses innerHTML itself"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_every_view_fits_and_can_be_read(desk: Desk, size: tuple[int, int], dark: bool) -> None:
+    page = desk.page
+    await page.sized(*size, dark=dark)
+    for view in VIEWS:
+        await desk.open(view)
+        assert await page.run("document.documentElement.scrollWidth <= innerWidth"), (
+            f"{view} is to be scrolled sideways"
+        )
+        assert await page.run(CONTRAST) == [], view
+        await page.picture(f"{view}-{'narrow' if size == NARROW else 'wide'}-{'dark' if dark else 'light'}")
+    desk.is_sound()
+
+
+async def test_a_server_that_is_away_is_told_and_what_is_shown_stays(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversations")
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    await page.call("Network.emulateNetworkConditions", offline=True, **offline)
+    await page.until(
+        "document.querySelector('#note').innerText.includes('The server does not answer. What is shown is of ')"
+    )
+    assert await page.run("document.querySelectorAll('tr.row').length") == 3
+    await page.call("Network.emulateNetworkConditions", offline=False, **offline)
+    await page.until("document.querySelector('#note').innerText === ''")
+
+
+async def test_every_view_is_reached_by_keyboard(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversations")
+    reached = set()
+    for _ in range(30):  # the focus is always to be seen
+        await page.press("Tab")
+        outline = "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle"
+        assert await page.run(outline) in (True, "solid", "auto")
+        reached.add(await page.run("document.activeElement.innerText"))
+    assert {"Conversations", "Requests", "Policies", "Config", "Try it", "Pause"} <= reached

@@ -1,0 +1,324 @@
+"""A server with the page and made-up conversations: what the page shows of them does not depend on how they came about."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from proxy.server.page import page, page_file, to_page
+
+Json = dict[str, Any]
+PRICES = {"input": 2.5, "output": 10.0, "read": 0.25, "write": 2.5}
+CHAIN = "- compact_tool_results: {}\n- compress_history: {}\n- recall_history: {}\n- offer_recall: {}\n"
+CONFIG = f"""version: 1
+server: {{host: 127.0.0.1, port: 4000}}
+upstreams:
+  openai: {{kind: openai, api_key: '***'}}
+models:
+- {{match: gpt-4o, upstream: openai, prices: {{input: 2.5, output: 10}}}}
+chains:
+  default:
+{"".join("  " + line + chr(10) for line in CHAIN.splitlines())}  empty: []
+"""
+HOSTILE = '<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>'
+FILES = ("billing/invoice.py", "billing/tax.py", "api/routes.py", "tests/test_invoice.py", "billing/rounding.py")
+
+
+def step(policy: str, verdict: str, why: str, before: int, after: int, ms: float, **facts: Any) -> Json:
+    """A step as records have it."""
+    return {
+        "policy": policy, "verdict": verdict, "why": why, "observed": False, "tokens_before": before,
+        "tokens_after": after, "milliseconds": ms, "facts": facts, "findings": [],
+    }  # fmt: skip
+
+
+def agent_messages(turn: int) -> list[Json]:
+    """The messages that an agent sends in a turn: it reads files, and is told to mend a test."""
+    made: list[Json] = [
+        {"role": "system", "content": "You are a careful software engineer. Work in small steps, and run the tests."},
+        {"role": "user", "content": "The totals of invoices are off by a cent. Find out why, and mend it."},
+    ]
+    for n in range(turn - 1):
+        name = FILES[n % len(FILES)]
+        call = {
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": f'{{"path": "{name}"}}'},
+        }
+        made += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{n}", "content": "\n".join(f"{line:>3}  total = round(net * (1 + rate), 2)  # {name}" for line in range(1, 25))},
+        ]  # fmt: skip
+    return made
+
+
+def record(turn: int, *, conversation: str, minute: int) -> Json:
+    """One turn of the agent: compact forms from turn 8 on, a cut at turns 21 and 41, a recall at turn 33."""
+    cut = 0 if turn < 21 else 30 if turn < 41 else 70
+    came, per_message = 420 + 410 * (turn - 1), 200
+    compact = max(0, turn - 8) * 2 - cut if turn > 8 else 0
+    removed, shortened = cut * per_message, max(0, compact // 2) * 260
+    recalled = 180 if turn >= 33 else 0
+    went = max(420, came - removed - shortened + recalled)
+    is_cut = turn in (21, 41)
+    cached = 0 if turn == 1 else 380 if is_cut else int(went * 0.93)
+    written, output = went - cached, 60 + 37 * turn % 90
+    usd_unchanged = (came * 0.93 * 0.25 + came * 0.07 * 2.5) / 1e6
+    estimated = (cached * 0.25 + written * 2.5) / 1e6
+    messages = len(agent_messages(turn))
+    changes: list[Json] = [_same(0, 0, 2, 420)]
+    after = 2
+    if cut:
+        changes.append(
+            _change("removed", 2, None, "assistant", removed, 0, "compress_history", count=cut, handle="a1b2c3")
+        )
+        changes.append(_change("added", None, 2, "user", 0, 140, "compress_history"))
+        after += 1
+    place = 2 + cut
+    for _ in range(max(0, compact // 2)):
+        changes += [
+            _same(place, after, 1, 30),
+            _change("shortened", place + 1, after + 1, "tool", 380, 120, "compact_tool_results", handle="d4e5f6"),
+        ]
+        place, after = place + 2, after + 2
+    if place < messages:
+        changes.append(_same(place, after, messages - place, 205 * (messages - place)))
+        after += messages - place
+    if recalled:
+        changes.append(_change("added", None, after, "user", 0, recalled, "recall_history"))
+    sized = came - shortened
+    steps = [
+        step("compact_tool_results", "rewrite" if compact else "keep", f"shortened {compact // 2} results" if compact else "nothing behind the reading head", came, sized, 0.8, shortened_results=compact // 2),
+        step("compress_history", "rewrite" if cut else "keep", f"dropped {cut} messages, summary of 140 tokens" if cut else "below the mark", sized, sized - removed, 2.1),
+        step("recall_history", "rewrite" if recalled else "keep", "brought back 2 passages" if recalled else "nothing left the context", sized - removed, went, 6.4),
+        step("offer_recall", "fail" if turn == 52 else "keep", "TimeoutError" if turn == 52 else "no new marker", went, went, 0.2),
+    ]  # fmt: skip
+    return {
+        "request_id": f"{conversation}-{turn:03}", "ended": f"2026-11-23T09:{minute:02}:{turn % 60:02}.000Z",
+        "tenant": "t-7d3f", "config": "6a0db5b8f6a1", "route": "/v1/chat/completions", "model": "gpt-4o",
+        "upstream": "openai", "chain": "default", "ignored": None, "status": 200, "error": None, "stream": True,
+        "milliseconds": 900.0 + 13 * turn, "tokens_before": came, "tokens_after": went, "window": 123904,
+        "input_tokens": went, "output_tokens": output, "cached_tokens": cached, "written_tokens": 0 if turn % 2 else written // 2,
+        "usd": estimated + output * 10 / 1e6, "usd_estimated": estimated, "usd_unchanged": usd_unchanged,
+        "usd_saved": usd_unchanged - estimated, "cached_expected": cached, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+        "conversation": conversation, "session": "fix-invoice-totals", "agent": None, "task": None, "turn": turn,
+        "prices": PRICES,
+        "sections": {"before": {"system": 120, "tools": 180, "messages": came - 300}, "after": {"system": 120, "tools": 180, "messages": went - 300}},
+        "prefix_broken": {"at": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
+        "changes": changes, "steps": steps,
+    }  # fmt: skip
+
+
+def _same(before: int, after: int, count: int, tokens: int) -> Json:
+    return {"before": before, "after": after, "role": "user", "kind": "unchanged", "count": count,
+            "tokens_before": tokens, "tokens_after": tokens, "step": None, "handle": None}  # fmt: skip
+
+
+def _change(
+    kind: str, before: int | None, after: int | None, role: str, old: int, new: int, name: str, *, count: int = 1, handle: str | None = None
+) -> Json:  # fmt: skip
+    return {"kind": kind, "before": before, "after": after, "role": role, "tokens_before": old, "tokens_after": new,
+            "step": name, "handle": handle, "count": count}  # fmt: skip
+
+
+def with_text(one: Json) -> Json:
+    """A record with the text of its messages, as `records: {text: true}` keeps it."""
+    before = agent_messages(one["turn"])
+    after: list[Json] = []
+    for change in one["changes"]:
+        if change["after"] is None:
+            continue
+        for n in range(change.get("count", 1)):
+            old = before[change["before"] + n] if change["before"] is not None else None
+            if change["kind"] == "shortened" and old is not None:
+                text = old["content"]
+                after.append(
+                    {
+                        **old,
+                        "content": f"{text[:180]}\n[... 19 lines left out; recall handle {change['handle']} ...]\n{text[-90:]}",
+                    }
+                )
+            elif change["kind"] == "added":
+                after.append(
+                    {
+                        "role": "user",
+                        "content": "Noted.\n- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py",
+                    }
+                )
+            else:
+                after.append(dict(old or {}))
+    tools = [{"type": "function", "function": {"name": name}} for name in ("read_file", "write_file", "run_tests")]
+    recall = {"type": "function", "function": {"name": "recall"}}
+    answer = {
+        "role": "assistant",
+        "content": "The tax is rounded per line and again in the total. I round once, at the end.",
+    }
+    text = {"before": before, "after": after, "tools_before": tools, "tools_after": [*tools, recall], "answer": answer}
+    return {**one, "text": text}
+
+
+def hostile() -> Json:
+    """A request in which all that a client can write is markup."""
+    made = record(1, conversation=HOSTILE, minute=1)
+    made.update(
+        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, tenant=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
+        status=502, steps=[step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
+        prefix_broken={"at": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z",
+        changes=[
+            _same(0, 0, 1, 4),
+            _change("shortened", 1, 1, HOSTILE, 5, 4, HOSTILE, handle=HOSTILE),
+            _change(HOSTILE, None, 2, HOSTILE, 0, 4, HOSTILE),
+        ],
+    )  # fmt: skip
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": '<img onerror="window.pwned = 1" src=x>', "arguments": HOSTILE},
+    }
+    said = [
+        {"role": "user", "content": HOSTILE},
+        {"role": HOSTILE, "name": HOSTILE, "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE}, {"type": "image_url", "image_url": {"url": f"javascript:{HOSTILE}"}}], "tool_calls": [call]},
+    ]  # fmt: skip
+    tools = [{"type": "function", "function": {"name": '<img onerror="window.pwned = 1" src=x>'}}]
+    made["text"] = {
+        "before": said,
+        "after": [*said, {"role": "user", "content": HOSTILE}],
+        "tools_before": tools,
+        "tools_after": [],
+        "answer": {"role": "assistant", "content": HOSTILE},
+    }
+    return made
+
+
+def conversation(identifier: str, records: list[Json]) -> Json:
+    """A conversation as the list has it."""
+
+    def total(name: str) -> Any:
+        return sum(each[name] for each in records)
+
+    verdicts = [each["verdict"] for one in records for each in one["steps"]]
+    problems = {
+        "errors": sum(one["status"] >= 500 for one in records), "refused": 0, "failed_steps": verdicts.count("fail"),
+        "prefix_breaks": sum(one["prefix_broken"] is not None for one in records),
+    }  # fmt: skip
+    return {
+        "id": identifier, "tenant": records[0]["tenant"], "session": records[0]["session"], "started": records[0]["ended"],
+        "ended": records[-1]["ended"], "turns": len(records), "models": sorted({one["model"] for one in records}),
+        "chains": [records[0]["chain"]], "problems": problems,
+        **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_unchanged", "usd_saved")},
+        "tokens": [one["tokens_after"] for one in records], "tokens_unchanged": [one["tokens_before"] for one in records],
+    }  # fmt: skip
+
+
+class StandIn:
+    """What the server knows, for tests to change."""
+
+    def __init__(self) -> None:
+        self.conversations: dict[str, list[Json]] = {}
+        self.text = True
+        self.asked: list[tuple[str, Json]] = []
+        """Each question: its path, and its parameters or body."""
+        for number, (name, turns) in enumerate({"c0ffee21": 60, "5eed0042": 18, "0ddba115": 5}.items()):
+            self.conversations[name] = [
+                record(turn, conversation=name, minute=40 - 10 * number) for turn in range(1, turns + 1)
+            ]
+
+    def routes(self) -> list[Route]:
+        """The page, and the endpoints that it asks."""
+
+        def route(path: str, answer: Callable[[Request, Json], Any], method: str = "GET") -> Route:
+            async def endpoint(request: Request) -> Response:
+                question = await request.json() if method == "POST" else dict(request.query_params)
+                self.asked.append((request.url.path, question))
+                made = answer(request, question)
+                return made if isinstance(made, Response) else JSONResponse(made)
+
+            return Route(path, endpoint, methods=[method])
+
+        return [
+            *(Route(path, served) for path, served in (("/", to_page), ("/ui", page), ("/ui/{name}", page_file))),
+            route("/admin/config", lambda *_: {"version": "6a0db5b8f6a1", "since": "2026-11-23T08:00:00Z", "workers": [], "generations": 1, "text": CONFIG, "chains": {"default": CHAIN, "empty": "[]\n"}}),
+            route("/admin/conversations", self._list),
+            route("/admin/conversations/{id:path}", self._conversation),
+            route("/admin/requests", lambda *_: {"requests": self._records()[:200], "shared": False}),
+            route("/admin/requests/{id:path}", self._request),
+            route("/admin/policies", lambda *_: {"policies": [self._policy(name, n) for n, name in enumerate(("compact_tool_results", "compress_history", "recall_history", "offer_recall"))]}),
+            route("/admin/check", lambda _, question: {"errors": ["config.yaml:3: chains: unknown key; did you mean 'chains'?"] if "chian" in question["yaml"] else [], "warnings": ["config.yaml:9: it stands behind a step that refuses"]}, "POST"),
+            route("/admin/explain", self._explain, "POST"),
+        ]  # fmt: skip
+
+    def _records(self) -> list[Json]:
+        found = [one for records in self.conversations.values() for one in records]
+        return sorted(found, key=lambda one: str(one["ended"]), reverse=True)
+
+    def _list(self, request: Request, question: Json) -> Json:
+        found = [conversation(name, records) for name, records in self.conversations.items()]
+        kept = [each for each in found if question.get("model", "") in ("", *each["models"])]
+        kept.sort(key=lambda each: str(each["ended"]), reverse=True)
+        return {"conversations": kept, "more": False, "text": self.text}
+
+    def _conversation(self, request: Request, question: Json) -> Any:
+        name = request.path_params["id"]
+        if name not in self.conversations:
+            return JSONResponse({"error": {"message": "no conversation has this id"}}, 404)
+        return {**conversation(name, self.conversations[name]), "requests": self.conversations[name]}
+
+    def _request(self, request: Request, question: Json) -> Any:
+        name, _, handle = request.path_params["id"].partition("/archive/")
+        found = next((one for one in self._records() if one["request_id"] == name), None)
+        if found is None:
+            return JSONResponse({"error": {"message": "no recent request has this id"}}, 404)
+        if handle:
+            return {"text": f"the whole of {handle}\n{HOSTILE}"}
+        return found if "text" in found or not self.text else with_text(found)
+
+    def _policy(self, name: str, number: int) -> Json:
+        steps = [one["steps"][number] for one in self.conversations["c0ffee21"]]
+        verdicts = {
+            kind: sum(each["verdict"] == kind for each in steps)
+            for kind in ("keep", "rewrite", "skip", "fail", "reject")
+        }
+        whys: dict[str, int] = {}
+        for each in steps:
+            whys[each["why"]] = whys.get(each["why"], 0) + 1
+        saved = sum(each["tokens_before"] - each["tokens_after"] for each in steps)
+        return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": saved * 0.25 / 1e6,
+                "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(whys.items(), key=lambda each: -each[1])[:5]}  # fmt: skip
+
+    def _explain(self, request: Request, question: Json) -> Any:
+        if "chian" in question["chain_yaml"]:
+            return JSONResponse({"error": {"message": "unknown policy 'chian'; known: window_history"}}, 400)
+        made = with_text(record(30, conversation="x", minute=1))
+        return {
+            "explained": {**made, "rejected": None},
+            "against": {
+                **made,
+                "tokens_after": made["tokens_before"],
+                "usd_estimated": made["usd_unchanged"],
+                "rejected": None,
+                "steps": [],
+            },
+        }
+
+
+@asynccontextmanager
+async def stand_in() -> AsyncGenerator[tuple[StandIn, str], None]:
+    """The server on a free port of loopback, and its address."""
+    made = StandIn()
+    server = uvicorn.Server(
+        uvicorn.Config(Starlette(routes=made.routes()), port=0, lifespan="off", log_config=None, ws="none")
+    )
+    serving = asyncio.ensure_future(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield made, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving

@@ -14,7 +14,7 @@ from proxy.compaction import gist as gists
 from proxy.compaction.fitting import is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
@@ -36,6 +36,7 @@ class CompactToolResults(Policy):
     it would not pay within `turns` further requests, the result stays as it is.
     """
 
+    stage: ClassVar = Stage.SHORTENS
     edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = (
         1.0  # a large result that was just read: only the answer to it stands behind

@@ -10,7 +10,7 @@ from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 
 class CompressHistory(Policy):
@@ -30,6 +30,7 @@ class CompressHistory(Policy):
     opening of the conversation stays, too.
     """
 
+    stage: ClassVar = Stage.SHORTENS
     prefix_breaks_per_turn: ClassVar[float] = 0.2
     needs_embedding: ClassVar[bool] = True
     counted: ClassVar = {"left_messages": SHORTER_HISTORY}

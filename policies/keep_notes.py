@@ -8,7 +8,7 @@ from proxy.chat import ChatRequest, split_head
 from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.policy import NOTES_READ, Decision, Keep, Policy, Rewrite
+from proxy.policy import NOTES_READ, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.note import DEFINITION, Notes, block, is_taken, left, within
 
 _BYTES = 3
@@ -26,6 +26,7 @@ class KeepNotes(Policy):
     behind the steps that shorten history.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     internal_tools: ClassVar = (Notes,)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from hashlib import sha256
-from typing import Literal
+from typing import ClassVar, Literal
 
 from proxy.chat import CacheMarks, ChatRequest
 from proxy.chat.blocks import injected
@@ -10,7 +10,7 @@ from proxy.chat.cache_marks import MOST, find_marks, markable
 from proxy.chat.provenance import of_client
 from proxy.context import CacheRules, Context
 from proxy.economics import may_be_cached
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 
 
 class MarkCache(Policy):
@@ -22,6 +22,8 @@ class MarkCache(Policy):
     steps would move the marks. Models with an automatic cache are left alone, but that OpenAI's get a key per
     conversation, which sends its requests to the same machines.
     """
+
+    stage: ClassVar = Stage.MARKS
 
     ttl: Literal["5m", "1h"] = "5m"
     """How long an unused prefix stays. Writing costs 1.25 times the input price for five minutes, twice for an hour."""

@@ -18,7 +18,7 @@ from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 
 class OffloadContent(Policy):
@@ -39,6 +39,7 @@ class OffloadContent(Policy):
     `recall_history` into it, which brings the passages back that a later question needs.
     """
 
+    stage: ClassVar = Stage.SHORTENS
     edits_at_birth: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0  # a large text that was just read
     changes_last_user_message: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from proxy.history.pins import arguments, block, compiled
 from proxy.history.plans import earlier_copies
 from proxy.history.selection import select
 from proxy.history.summaries import is_summarised
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 
 _FULL = 0.80
 """The share of the usable window that the prompt may take with what is put back."""
@@ -33,6 +33,7 @@ class PinContext(Policy):
     prompt cache within as many turns as there were so far.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1

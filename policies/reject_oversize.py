@@ -1,10 +1,12 @@
 """Refuse a request that would not fit the model's window."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from proxy.chat import ChatRequest
 from proxy.context import Context
-from proxy.policy import Decision, Keep, Policy, Reject
+from proxy.policy import Decision, Keep, Policy, Reject, Stage
 
 
 class RejectOversize(Policy):
@@ -13,6 +15,8 @@ class RejectOversize(Policy):
     The usable window is the model's window less the output that the request reserves. Nothing is sent upstream. Put it
     last: what the steps before it saved counts.
     """
+
+    stage: ClassVar = Stage.BOUNDS
 
     share: float = Field(default=0.95, gt=0, le=10)
     """The most of the usable window that a prompt may take: 0.95 leaves 5 % for errors of counting."""

@@ -12,7 +12,7 @@ from proxy.economics import pays
 from proxy.history.cuts import as_sent
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, Measure, archived, is_summarised, summarised
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 _SMALL = 1000
 """Tokens that a summary may have, however little left."""
@@ -32,6 +32,7 @@ class WindowHistory(Policy):
     `keep_turns: 8, stride: 4` keeps 8 to 11 turns word for word.
     """
 
+    stage: ClassVar = Stage.SHORTENS
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     counted: ClassVar = {"dropped_messages": SHORTER_HISTORY}
 

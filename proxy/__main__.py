@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except (ConfigError, PenstockError) as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"penstock: {line}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"penstock: {error.filename or 'the address'}: {error.strerror or error}", file=sys.stderr)
@@ -50,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     redacted = "what matches is left out of the saved file; may be repeated"
     serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redacted)
 
-    _command(commands, "check", "check the configuration; exit code 0 if it holds, 1 if not", _check)
+    check = _command(commands, "check", "check the configuration; exit code 0 if it holds, 1 if not", _check)
+    told = "also ask every upstream, Redis, Qdrant and the embedding server whether they are there"
+    check.add_argument("--connect", action="store_true", help=told)
 
     explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
     explain.add_argument("request", help="a file with the JSON body of a chat request; - reads standard input")
@@ -135,7 +138,18 @@ def _check(options: argparse.Namespace) -> int:
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{config.path}: good ({_summary(config)}; version {config.version})")
-    return 0
+    return 0 if not options.connect or asyncio.run(_connect(config)) else 1
+
+
+async def _connect(config: Config) -> bool:
+    """Print what each server says; whether all are there."""
+    from proxy.server.connections import connect
+
+    are_there = True
+    async for answered in connect(config):
+        print(answered, file=sys.stdout if answered.is_there else sys.stderr, flush=True)
+        are_there &= answered.is_there
+    return are_there
 
 
 def _summary(config: Config) -> str:

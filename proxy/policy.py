@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -182,6 +183,19 @@ class InternalTool(ABC):
         """Return the result for the model; where the call is wrong, say in words how. `arguments` is a JSON object."""
 
 
+class Stage(IntEnum):
+    """What a step is for, where its place among others matters, in the order in which such steps stand in a chain."""
+
+    SHORTENS = 1
+    """It makes the conversation shorter. Behind one that restores, it would take out again what that brought back."""
+    RESTORES = 2
+    """It puts back, or in, what bears on the question."""
+    BOUNDS = 3
+    """It refuses what does not fit, as the steps before it left it."""
+    MARKS = 4
+    """It marks bytes for the provider's cache, which no later step may move."""
+
+
 class Policy(BaseModel, ABC):
     """One step of a chain.
 
@@ -213,6 +227,9 @@ class Policy(BaseModel, ABC):
     defines_conversation: ClassVar[bool] = False
     """Whether what it leaves out was never part of this conversation: later steps take what it leaves for what the
     client sent (`Context.incoming`). Such a step stands before all others."""
+
+    stage: ClassVar[Stage | None] = None
+    """What it is for, if its place in a chain matters: `penstock check` warns of a step behind one of a later stage."""
 
     internal_tools: ClassVar[tuple[type[InternalTool], ...]] = ()
     """The tools that it offers to the model and that Penstock runs."""

@@ -11,7 +11,7 @@ from proxy.compaction import callers
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.cuts import Marks, Room, as_sent
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite
+from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
@@ -30,6 +30,7 @@ class ClearToolResults(Policy):
     calls drew on, and what the model recalled or searched for.
     """
 
+    stage: ClassVar = Stage.SHORTENS
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     counted: ClassVar = {"cleared_results": SHORTER_HISTORY}
 

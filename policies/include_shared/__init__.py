@@ -11,7 +11,7 @@ from proxy.chat.blocks import SHARED, injected, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Archive, Context, Memo, Share
 from proxy.economics import room
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 
 _BYTES = 3
 """Bytes that a token takes at least, in nearly any language: a measure that does not depend on the model."""
@@ -32,6 +32,7 @@ class IncludeShared(Policy):
     client names can be given anything. Put it behind the steps that shorten history.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1

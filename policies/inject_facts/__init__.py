@@ -15,7 +15,7 @@ from proxy.context import Context
 from proxy.context.stretches import found_in_each
 from proxy.economics import room
 from proxy.history.pins import compiled
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text.sentences import sentences
 
 
@@ -29,6 +29,7 @@ class InjectFacts(Policy):
     not repeated, and the notes keep to the budget of all that is injected.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 0.1

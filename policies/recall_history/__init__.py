@@ -13,7 +13,7 @@ from proxy.chat.departed import departed
 from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
-from proxy.policy import Decision, Keep, Policy, Rewrite
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text.bm25 import terms
 
 _ASKED = 2
@@ -44,6 +44,7 @@ class RecallHistory(Policy):
     which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     needs_embedding: ClassVar[bool] = True

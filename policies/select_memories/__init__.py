@@ -17,7 +17,7 @@ from proxy.chat.provenance import of_client
 from proxy.context import Context, RememberedItem
 from proxy.economics import room
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
-from proxy.policy import Count, Decision, Fact, Keep, Policy, Rewrite
+from proxy.policy import Count, Decision, Fact, Keep, Policy, Rewrite, Stage
 from proxy.text.bm25 import ends
 from proxy.text.small_talk import is_small_talk
 
@@ -42,6 +42,7 @@ class SelectMemories(Policy):
     shorten history.
     """
 
+    stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0

@@ -120,6 +120,8 @@ class Rejected(PenstockError):
 class UpstreamFailed(PenstockError):
     """The upstream could not be reached or broke off before its first byte."""
 
+    cause = ""
+    """The server's address and what went wrong, for operators alone."""
     status = 502
     code = "upstream_unreachable"
 

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from proxy.config.document import Document, Place
 from proxy.config.judge_settings import UpstreamJudgeSettings
@@ -15,7 +16,7 @@ from proxy.config.settings import (
     Settings,
     UpstreamSettings,
 )
-from proxy.policy import Guard, Policy
+from proxy.policy import Guard, Policy, Stage
 
 
 def check_names(document: Document, settings: Settings) -> None:
@@ -50,6 +51,72 @@ def open_guards(document: Document, settings: Settings) -> Iterator[str]:
                 yield str(document.error(("models", index), told))
 
 
+def doubts(document: Document, settings: Settings) -> Iterator[str]:
+    """Yield a line with its place for what is valid, and probably not what was meant."""
+    for place, told in (*_of_chains(settings), *_of_models(settings), *_of_upstreams(settings)):
+        yield str(document.error(place, told))
+
+
+_DOES = {
+    Stage.SHORTENS: "makes the conversation shorter",
+    Stage.RESTORES: "puts content back",
+    Stage.BOUNDS: "refuses what does not fit",
+    Stage.MARKS: "marks what the provider keeps in its cache",
+}
+
+
+def _of_chains(settings: Settings) -> Iterator[tuple[Place, str]]:
+    for name, steps in settings.chains.items():
+        for index, (policy, step) in enumerate(steps):
+            place = ("chains", name, index, policy)
+            again = next((n for n, (_, other) in enumerate(steps[:index]) if _is_again(other, step)), None)
+            if again is not None:
+                yield place, f"the same step stands in this chain already, as number {again + 1}"
+                continue
+            late = next(((each, other.stage) for each, other in steps[:index] if _is_late(step, other)), None)
+            if late is not None and late[1] is not None:
+                does = _DOES[step.stage] if step.stage is not None else "adds to the prompt"
+                yield place, f"it {does}, but stands behind {late[0]!r}, which {_DOES[late[1]]}: put it in front"
+
+
+def _is_again(one: Policy, other: Policy) -> bool:
+    is_same = type(one) is type(other) and one.when == other.when and one.mode == other.mode
+    return is_same and not isinstance(other, Guard)
+
+
+def _is_late(step: Policy, before: Policy) -> bool:
+    if before.stage is None or step.mode == "observe":
+        return False
+    if step.stage is not None:
+        return step.stage < before.stage
+    return step.may_grow and before.stage >= Stage.BOUNDS and not isinstance(step, Guard)
+
+
+def _of_models(settings: Settings) -> Iterator[tuple[Place, str]]:
+    known: list[str] = []
+    for index, entry in enumerate(settings.models):
+        for glob in entry.match:
+            hiding = next((each for each in known if _covers(each, glob)), None)
+            if hiding is not None:
+                told = f"{glob!r} is never reached: {hiding!r} stands before it, and the first match counts"
+                yield ("models", index), told
+        known += entry.match
+        if entry.larger in entry.match:
+            yield ("models", index, "larger"), f"{entry.larger!r} is this entry itself: what is too long stays too long"
+
+
+def _covers(glob: str, other: str) -> bool:
+    """Whether every name that matches `other` matches `glob`, as far as that is plain to see."""
+    return glob == other or (not set("?[") & set(glob) and fnmatchcase(other, glob))
+
+
+def _of_upstreams(settings: Settings) -> Iterator[tuple[Place, str]]:
+    for name, upstream in settings.upstreams.items():
+        if isinstance(upstream, OpenAIUpstream) and urlsplit(upstream.base_url).path in ("", "/"):
+            told = f"most servers have the API under /v1: did you mean {upstream.base_url.rstrip('/') + '/v1'!r}?"
+            yield ("upstreams", name, "base_url"), told
+
+
 def _openings(guard: Guard, before: Chain) -> Iterator[str]:
     if guard.mode == "observe":
         yield "`mode: observe` only reports: requests go on unchanged"
@@ -71,7 +138,7 @@ def _check_judge(document: Document, settings: Settings) -> None:
     steps = ((name, n, step) for name, steps in settings.chains.items() for n, step in enumerate(steps))
     for name, index, (policy, step) in steps:
         if step.needs_judge and settings.judge is None:
-            raise document.error(
+            document.add(
                 ("chains", name, index, policy),
                 "needs a judge: name one in `judge: {model: DIRECTORY}` or `judge: {kind: upstream, model: NAME}`",
             )
@@ -91,12 +158,13 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
     for place, name in places:
         other = _entry_of(name, settings)
         if other is None:
-            raise document.error(place, f"no entry of models matches {name!r}")
+            document.add(place, f"no entry of models matches {name!r}")
+            continue
         one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
         if entry.upstream == other.upstream or one is None or two is None:
             continue
         if not _has_key(two) and (_has_key(one) or _address(one) is None or _address(one) != _address(two)):
-            raise document.error(
+            document.add(
                 place,
                 f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
                 "client's key is not sent there. Set its api_key (any word if the server needs none)",
@@ -132,20 +200,20 @@ def _check_writer(document: Document, settings: Settings) -> None:
             for index, (policy, step) in enumerate(steps):
                 if step.needs_writer:
                     place = ("chains", name, index, policy)
-                    raise document.error(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
+                    document.add(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
         return
     _check_routed(document, ("writer", "model"), settings.writer.model, settings)
 
 
 def _check_routed(document: Document, place: Place, model: str, settings: Settings) -> None:
     if not any(fnmatchcase(model, glob) for entry in settings.models for glob in entry.match):
-        raise document.error(place, f"no entry of models matches {model!r}")
+        document.add(place, f"no entry of models matches {model!r}")
 
 
 def _check_known(document: Document, place: Place, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names:
-        raise document.error(place, f"there is no {name!r}; {suggest(name, names)}")
+        document.add(place, f"there is no {name!r}; {suggest(name, names)}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ _MAX_NODES = 50_000
 _VARIABLE = re.compile(
     r"\$\$|\$\{(?:(?P<file>file:)(?P<path>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
+
+_SECRET = 6
+"""The least characters of a value that may be a secret."""
 
 _MISSPELT = re.compile(r"\$\{")
 
@@ -48,14 +52,39 @@ def with_item(text: str, name: str, item: str) -> str:
     return ended + textwrap.indent(item, " " * listed.start_mark.column) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a text may have read and imported that is not in force, and may come from anybody who sees the page."""
+
+    files: Collection[Path]
+    policies: Collection[str]
+    """Those with a dot in their name, which are modules outside Penstock."""
+
+
 class Document:
     """The data of a YAML file, and the line of each value."""
 
     def __init__(
-        self, path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str] | None = None
+        self,
+        path: Path,
+        text: str,
+        environment: Mapping[str, str],
+        files: dict[Path, str] | None = None,
+        *,
+        settled: bool = True,
+        reach: Reach | None = None,
+        values: dict[str, str] | None = None,
     ) -> None:
-        """`files` gets each further file that is read, with its hash, also if this raises."""
+        """`files` gets each further file that is read, with its hash, also if this raises.
+
+        Without `settled` what is wrong with single values is kept for `settle`, together with what is added later.
+        Without `reach` every file may be read and every policy imported. `values` gets the values of variables and
+        files that may be secrets, with how each is written.
+        """
         self.path = path
+        self.reach = reach
+        self._errors: dict[Place, ConfigError] = {}
+        self._values = {} if values is None else values
         self.lines: dict[Place, int] = {}
         self._files = {} if files is None else files
         self._environment = environment
@@ -68,13 +97,35 @@ class Document:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f":{mark.line + 1}" if mark else ""
-            problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-            raise ConfigError(f"{path}{line}: not valid YAML: {problem}") from None
+            raise ConfigError(f"{path}{line}: not valid YAML: {_in_words(error, text)}") from None
         except RecursionError:
             raise ConfigError(f"{path}: nested too deeply; does an alias stand inside itself?") from None
+        if settled:
+            self.settle()
+
+    def add(self, place: Place, message: str) -> None:
+        """Keep an error for `settle`, unless there is one for this place, or for one that it is part of."""
+        if not any(place[:n] in self._errors for n in range(len(place) + 1)):
+            self._errors[place] = self.error(place, message)
+
+    def settle(self) -> None:
+        """Raise `ConfigError` with all errors that were kept, one a line, in the file's order, if there are any."""
+        if self._errors:
+            found = sorted(self._errors, key=lambda place: self.lines.get(self._nearest(place) or (), 0))
+            raise ConfigError("\n".join(str(self._errors[place]) for place in found))
+
+    def _nearest(self, place: Place) -> Place | None:
+        """Return the longest beginning of a place that the file has."""
+        return next((place[:n] for n in range(len(place), -1, -1) if place[:n] in self.lines), None)
+
+    def known(self, place: Place) -> Place:
+        """Return the place, or the nearest one around it that the file has."""
+        return place if (found := self._nearest(place)) is None else found
 
     def text_of(self, path: Path) -> str:
         """Return the text of a file that this one refers to, and record it. Raise `OSError` or `UnicodeDecodeError`."""
+        if self.reach is not None and path not in self.reach.files:
+            raise PermissionError
         self._files[path] = ""
         content = path.read_bytes()
         self._files[path] = hash_of(content)
@@ -82,7 +133,7 @@ class Document:
 
     def error(self, place: Place, message: str) -> ConfigError:
         """Return an error with the nearest line of the file."""
-        found = next((place[:n] for n in range(len(place), -1, -1) if place[:n] in self.lines), None)
+        found = self._nearest(place)
         line = f":{self.lines[found]}" if found is not None else ""
         name = ".".join(str(part) for part in place)
         return ConfigError(f"{self.path}{line}: {name + ': ' if name else ''}{message}")
@@ -103,10 +154,11 @@ class Document:
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None:
-                raise self.error(place, "a key must be a plain name")
+                self.add(place, "a key must be a plain name")
+                continue
             self.lines[(*place, key)] = key_node.start_mark.line + 1
             if key in data:
-                raise self.error((*place, key), "this key is given twice")
+                self.add((*place, key), "this key is given twice")
             data[key] = self._read(value_node, (*place, key))
         return data
 
@@ -114,24 +166,58 @@ class Document:
         if isinstance(node.value, str) and "$" in node.value:
             text = _VARIABLE.sub(lambda found: self._substitute(found, place), node.value)
             if _MISSPELT.search(_VARIABLE.sub("", node.value)):
-                raise self.error(
-                    place, "a variable is written ${NAME}, ${NAME:-default} or ${file:/path}; $$ is a dollar"
-                )
+                self.add(place, "a variable is written ${NAME}, ${NAME:-default} or ${file:/path}; $$ is a dollar")
             return text
         try:
             return yaml.SafeLoader("").construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-            raise self.error(place, f"not a plain value: {getattr(error, 'problem', error)}") from None
+            self.add(place, f"not a plain value: {getattr(error, 'problem', error)}")
+            return None
 
     def _substitute(self, found: re.Match[str], place: Place) -> str:
         if found[0] == "$$":
             return "$"
         if found["file"]:
             try:
-                return self.text_of(Path(found["path"])).strip()
+                return self._noted(found[0], self.text_of(Path(found["path"])).strip())
             except (OSError, UnicodeDecodeError):
-                raise self.error(place, f"the file of {found[0]} cannot be read") from None
+                self.add(place, f"the file of {found[0]} cannot be read")
+                return ""
         value = self._environment.get(found["name"]) or found["default"]
         if value is None:
-            raise self.error(place, f"{found[0]} is not set; set it, or write ${{{found['name']}:-default}}")
+            self.add(place, f"{found[0]} is not set; set it, or write ${{{found['name']}:-default}}")
+        return self._noted(found[0], value or "")
+
+    def _noted(self, written: str, value: str) -> str:
+        if len(value) >= _SECRET:
+            self._values[value] = written
         return value
+
+
+def _in_words(error: yaml.YAMLError, text: str) -> str:
+    """Say what is wrong with the YAML, for somebody who does not know its grammar."""
+    problem = str(getattr(error, "problem", None) or str(error).partition("\n")[0])
+    context, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    begun = f" in line {context.line + 1}" if context is not None else ""
+    if "\t" in line[: len(line) - len(line.lstrip())] or "'\\t'" in problem:
+        return "there is a tab in this line; indent with spaces"
+    if "quoted scalar" in (getattr(error, "context", None) or ""):
+        return f"the quote that opens{begun} is never closed"
+    if problem.startswith("expected <block end>"):
+        return f"this line is indented unlike the block that begins{begun}: indent all lines of a block alike"
+    if problem.startswith("mapping values are not allowed"):
+        if (
+            mark is not None
+            and mark.line
+            and not {":", "#"} & set(lines[mark.line - 1])
+            and lines[mark.line - 1].strip()
+        ):
+            return f"line {mark.line} has no colon behind its key, as in `key: value`"
+        return "a colon stands where none can: check the indentation of this line, or put the value in quotes"
+    if problem.startswith("could not find expected ':'"):
+        return f"a key{begun} has no colon and space behind it, as in `key: value`"
+    if problem.startswith("expected ',' or"):
+        return f"the bracket that opens{begun} is not closed: {problem}"
+    return problem

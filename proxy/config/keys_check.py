@@ -16,30 +16,30 @@ def check_keys(
     keys: Iterable[KeySettings],
     before: Iterable[KeySettings] = (),
 ) -> None:
-    """Check that names and hashes of keys are unique, and that their chains exist. Raise `ConfigError`."""
+    """Check that names and hashes of keys are unique, and that their chains exist; the document gets the errors."""
     names, hashes = {key.name for key in before}, {key.hash for key in before}
     for index, key in enumerate(keys):
         here = (*place, index)
         if key.name in names:
-            raise document.error((*here, "name"), f"another key is called {key.name!r} already")
+            document.add((*here, "name"), f"another key is called {key.name!r} already")
         if key.hash in hashes:
-            raise document.error((*here, "hash"), "another key has this hash: make a new key for each client")
+            document.add((*here, "hash"), "another key has this hash: make a new key for each client")
         names.add(key.name)
         hashes.add(key.hash)
         unknown = [name for name in key.chains or () if name not in settings.chains and name != BYPASS]
         if unknown:
             known = ", ".join(sorted({*settings.chains, BYPASS}))
-            raise document.error((*here, "chains"), f"there is no {unknown[0]!r}; known: {known}")
+            document.add((*here, "chains"), f"there is no {unknown[0]!r}; known: {known}")
 
 
 def check_upstreams(document: Document, settings: Settings) -> None:
-    """Check that every upstream has its own key or needs none, because clients have none for it. Raise
-    `ConfigError`."""
+    """Check that every upstream has its own key or needs none, because clients have none for it; the
+    document gets the errors."""
     for name, upstream in settings.upstreams.items():
         if not _has_its_own(upstream):
             told = "with `auth: {kind: keys}` clients have no key for this upstream: set api_key"
             more = ", or `keyless: true` for a server that needs none" if isinstance(upstream, OpenAIUpstream) else ""
-            raise document.error(("upstreams", name), told + more)
+            document.add(("upstreams", name), told + more)
 
 
 def _has_its_own(upstream: object) -> bool:

@@ -18,9 +18,10 @@ from pydantic import ValidationError
 
 from proxy.chat.errors import ConfigError
 from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
-from proxy.config.checks import check_names, open_guards, suggest
-from proxy.config.document import Document, Place, hash_of
+from proxy.config.checks import check_names, doubts, open_guards, suggest
+from proxy.config.document import Document, Place, Reach, hash_of
 from proxy.config.keys_check import check_keys, check_upstreams
+from proxy.config.mistakes import add_all
 from proxy.config.settings import Settings
 from proxy.policy import Guard, Policy
 
@@ -60,6 +61,31 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     raise failure from None
 
 
+def check(text: str, running: Config) -> tuple[list[str], list[str]]:
+    """Return the errors and the warnings of a text that would take the place of the running configuration's file.
+
+    It reads no file and imports no module that the running configuration has not, and quotes no value of a variable.
+    """
+    chains = running.settings.chains.values()
+    reach = Reach(running.files, {name for steps in chains for name, _ in steps})
+    values: dict[str, str] = {}
+
+    def told(lines: Iterable[str]) -> list[str]:
+        return [_masked(line.replace(str(running.path), running.path.name), values) for line in lines]
+
+    try:
+        found = _loaded(running.path, text, running.environment, {}, reach, values)
+    except ConfigError as error:
+        return told(str(error).split("\n")), []
+    return [], told(found.warnings)
+
+
+def _masked(line: str, values: Mapping[str, str]) -> str:
+    for value, written in values.items():
+        line = line.replace(value, written)
+    return line
+
+
 def hashes(paths: Iterable[Path]) -> dict[Path, str]:
     """Return the present hashes of files, as in `Config.files`. It reads them all, so do not call it on the event
     loop."""
@@ -78,15 +104,25 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
     return ConfigError(f"{path}: cannot be read: {reason}")
 
 
-def _loaded(path: Path, text: str, environment: Mapping[str, str], files: dict[Path, str]) -> Config:
-    document = Document(path, text, environment, files)
+def _loaded(
+    path: Path,
+    text: str,
+    environment: Mapping[str, str],
+    files: dict[Path, str],
+    reach: Reach | None = None,
+    values: dict[str, str] | None = None,
+) -> Config:
+    """Load a text. `values` gets the values of its variables, and how they are written."""
+    document = Document(path, text, environment, files, settled=False, reach=reach, values=values)
     settings = _validated(document)
     check_names(document, settings)
     digest = hashlib.sha256(text.encode())
     _note_policy_files(settings, files, digest.update)
     if isinstance(settings.auth, KeysAuth):
         settings = _with_keys(document, settings, settings.auth, digest.update, environment)
-    return Config(settings, path, digest.hexdigest()[:12], files, environment, tuple(open_guards(document, settings)))
+    document.settle()
+    warnings = (*open_guards(document, settings), *doubts(document, settings))
+    return Config(settings, path, digest.hexdigest()[:12], files, environment, warnings)
 
 
 def _with_keys(
@@ -99,6 +135,7 @@ def _with_keys(
     """Return the settings with the keys of the file that they name; `note` gets its text."""
     check_keys(document, ("auth", "keys"), settings, auth.keys)
     check_upstreams(document, settings)
+    document.settle()
     if auth.file is None:
         return settings
     path = document.path.parent / Path(auth.file).expanduser()
@@ -107,9 +144,10 @@ def _with_keys(
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     note(b"\0" + text.encode())
-    listed = Document(path, text, environment)
+    listed = Document(path, text, environment, reach=document.reach)
     further = keys_of(listed)
     check_keys(listed, ("keys",), settings, further, auth.keys)
+    listed.settle()
     auth = auth.model_copy(update={"keys": (*auth.keys, *further)})
     return settings.model_copy(update={"auth": auth})
 
@@ -119,7 +157,9 @@ def keys_of(listed: Document) -> tuple[KeySettings, ...]:
     try:
         return KeysFile.model_validate(listed.data).keys
     except ValidationError as error:
-        raise _located(listed, (), error, KeysFile) from None
+        add_all(listed, (), error, KeysFile)
+        listed.settle()
+        raise
 
 
 def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
@@ -207,90 +247,52 @@ def _validated(document: Document) -> Settings:
         raise document.error((), "must be a mapping that starts with `version: 1`")
     chains = data.get("chains", {"default": []})
     if not isinstance(chains, dict):
-        raise document.error(("chains",), "must be a mapping from names to lists of policies")
+        document.add(("chains",), "must be a mapping from names to lists of policies")
+        document.settle()
+        chains = {}
     data = {**data, "chains": {name: _chain(document, name, steps) for name, steps in chains.items()}}
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        raise _located(document, (), error, Settings) from None
+        add_all(document, (), error, Settings)
+        document.settle()
+        raise
 
 
 def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy], ...]:
     if steps is None:
         return ()
     if not isinstance(steps, list):
-        raise document.error(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
-    made = tuple(_step(document, ("chains", name, index), step) for index, step in enumerate(steps))
-    for index, (policy, step) in enumerate(made[1:], 1):
-        before = [each for _, each in made[:index]]
-        if step.defines_conversation and not all(
-            each.defines_conversation or isinstance(each, Guard) for each in before
+        document.add(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
+        return ()
+    found = [_step(document, ("chains", name, index), step) for index, step in enumerate(steps)]
+    for index, each in enumerate(found):
+        before = [step for _, step in filter(None, found[:index])]
+        if (
+            each is not None
+            and each[1].defines_conversation
+            and not all(step.defines_conversation or isinstance(step, Guard) for step in before)
         ):
-            raise document.error(("chains", name, index, policy), "must stand before all other steps of its chain")
-    return made
+            document.add(("chains", name, index, each[0]), "must stand before all other steps of its chain")
+    return tuple(filter(None, found))
 
 
-def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy]:
+def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | None:
+    """Return the step; None if it is wrong, which the document then knows."""
     if isinstance(step, str):
         step = {step: None}
     if not isinstance(step, dict) or len(step) != 1:
-        raise document.error(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
+        document.add(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
+        return None
     ((name, settings),) = step.items()
+    if document.reach is not None and "." in name and name not in document.reach.policies:
+        document.add(place, f"{name!r} is not imported here; `penstock check` on the server does it")
+        return None
     try:
         kind = policy_class(name, document.path.parent.absolute())
         return name, kind.model_validate(settings or {}, context={"directory": document.path.parent})
     except LookupError as error:
-        raise document.error(place, str(error)) from None
+        document.add(place, str(error))
     except ValidationError as error:
-        raise _located(document, (*place, name), error, kind) from None
-
-
-def _located(document: Document, place: Place, error: ValidationError, kind: Any) -> ConfigError:
-    """Return the error for the first mistake, with its line and the right form."""
-    # of a misspelt key that is needed, the one that is there helps more than the one that is missing
-    found = sorted(error.errors(include_url=False, include_input=False), key=lambda e: e["type"] != "extra_forbidden")
-    first = found[0]
-    steps = list(first["loc"])
-    if steps[:1] == ["upstreams"] and len(steps) > 3:
-        del steps[2]  # pydantic's name for the member of the union; no key of the file
-    if steps[:1] in (["embedding"], ["state"], ["auth"], ["judge"]) and len(steps) > 2:
-        del steps[1]
-    where = (*place, *steps)
-    if first["type"] == "extra_forbidden":
-        known = _siblings(kind, first["loc"])
-        return document.error(where, f"unknown key; {suggest(str(steps[-1]), known)}")
-    if first["type"].startswith("union_tag"):
-        kinds = [tag.strip("' ") for tag in first.get("ctx", {}).get("expected_tags", "").split(",") if tag]
-        given = first.get("ctx", {}).get("tag")
-        told = f"unknown kind {given!r}; {suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
-        return document.error(where, told)
-    message = first["msg"].removeprefix("Value error, ")
-    return document.error(where, message[0].lower() + message[1:])
-
-
-def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
-    """Return the known keys at the place of an unknown one."""
-    schema = kind.model_json_schema()
-    node = schema
-    for part in list(loc)[:-1]:
-        node = _resolved(schema, node)
-        if isinstance(part, int):
-            node = node.get("items", {})
-        elif part in node.get("properties", {}):
-            node = node["properties"][part]
-        elif "discriminator" in node:
-            node = {"$ref": node["discriminator"]["mapping"].get(part, "")}
-        else:
-            node = node.get("additionalProperties", {})
-    return list(_resolved(schema, node).get("properties", {}))
-
-
-def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
-    if not isinstance(node, dict):
-        return {}
-    for option in node.get("anyOf", ()):
-        if "$ref" in option or "discriminator" in option:
-            node = option
-    definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
-    reference = node.get("$ref", "")
-    return definitions.get(reference.rpartition("/")[2], {}) if reference else node
+        add_all(document, (*place, name), error, kind)
+    return None

@@ -1,6 +1,7 @@
 """HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.state.warnings import Warnings
 
 _NOT_RELAYED = {
     b"alt-svc",
@@ -34,6 +36,8 @@ _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 
 
 _LARGEST = 64 * 2**20
+
+_log = logging.getLogger("penstock.http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class Transport:
         self._largest = largest
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
         self._session: aiohttp.ClientSession | None = None
+        self._warnings = Warnings(_log, "server not reached")
 
     async def request(
         self,
@@ -175,8 +180,14 @@ class Transport:
                 return Response(response, self._name, self._largest)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if last or not _may_retry(error):
-                    raise _failure(error, self._name) from None
+                    raise self._told(_failure(error, self._name), url, error) from None
         raise AssertionError("unreachable")
+
+    def _told(self, failed: UpstreamFailed, url: URL, error: Exception) -> UpstreamFailed:
+        """Return the failure, which tells clients no address, with its cause; the log has it too."""
+        failed.cause = f"{url.host}:{url.port}: {_cause(error)}"
+        self._warnings.warn(server=self._name, cause=failed.cause)
+        return failed
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -231,6 +242,19 @@ def _failure(error: Exception, name: str) -> UpstreamFailed:
     if isinstance(error, aiohttp.ClientResponseError):
         return _invalid(name)
     return UpstreamFailed(f"the upstream {name!r} broke off its answer", code="upstream_broke_off")
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, in the system's words, for operators."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name is not known"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or str(error.os_error)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
 
 
 def _invalid(name: str) -> UpstreamFailed:

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from proxy.access.browsers import Browsers
 from proxy.chat.errors import BadRequest, error_body
 from proxy.config.access_settings import KeysAuth
+from proxy.config.load import check
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.requests import Records
 from proxy.server.page import is_open, page, page_file, to_page
@@ -24,6 +26,8 @@ from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
 
+_LARGEST = 4 * 2**20
+"""Bytes of a body; a configuration has at most a quarter of them."""
 _NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
 """Requests in a list without `limit`."""
@@ -72,6 +76,7 @@ class Admin:
             Route("/metrics", partial(self._metrics_for, own_port=own_port), methods=["GET"]),
             admin("/admin/config", self._config, local=True),
             admin("/admin/reload", self._reload, "POST"),
+            admin("/admin/check", self._check, "POST", local=True),
             admin("/admin/requests", self._latest, local=True),
             admin("/admin/requests/{request_id:path}", self._one, local=True),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
@@ -146,6 +151,15 @@ class Admin:
         outcome = await self._reloading.reload("asked for")
         return {"outcome": outcome, **await self._config_here(question)}
 
+    async def _check(self, request: Request) -> Response:
+        told = await _json(request)
+        text = told.get("yaml") if isinstance(told, dict) else None
+        if not isinstance(text, str):
+            body = error_body("must be JSON with `yaml`, the text to check", "invalid_request_error", "yaml")
+            return Response(body, 400, _NO_STORE, "application/json")
+        errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)
+        return JSONResponse({"errors": errors, "warnings": warnings}, headers=_NO_STORE)
+
     async def _latest(self, request: Request) -> Response:
         asked = request.query_params.get("limit", "")
         limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else _SHOWN
@@ -169,6 +183,19 @@ class Admin:
 def _is_operators(request: Request) -> bool:
     """Whether what comes from this machine is not a client's, which has a key, nor passed on by a proxy in front."""
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
+
+
+async def _json(request: Request) -> Any:
+    """Return the body; None if it is no JSON, or too large for a configuration."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST:
+            return None
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _seconds(date: str) -> float:

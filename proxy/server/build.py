@@ -207,7 +207,7 @@ def build_embedding(settings: Settings, index: VectorIndex | None, *, patient: b
     if isinstance(settings.embedding, NoEmbedding):
         return None
     max_bytes = settings.embedding.memory_mib * 2**20
-    return EmbeddingService(_backend(settings.embedding), index, max_bytes=max_bytes, patient=patient)
+    return EmbeddingService(build_backend(settings.embedding), index, max_bytes=max_bytes, patient=patient)
 
 
 def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:
@@ -236,9 +236,10 @@ def build_memories(
     return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
 
 
-def _backend(
+def build_backend(
     settings: AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding,
 ) -> Backend:
+    """What makes vectors. Nothing is loaded or connected before it is needed."""
     if isinstance(settings, OpenAIEmbedding):
         from proxy.vectors.remote import Remote
 

@@ -120,7 +120,7 @@ class Reloading:
     def _refuse(self, error: ConfigError) -> None:
         path = self.current.config.path
         self._seen = {**self.current.config.files, **(error.files or hashes([path]))}
-        message = str(error).removeprefix(str(path))
+        message = str(error).replace(str(path), path.name).removeprefix(path.name)
         line = re.match(r":\d+", message)
         self._refused = {
             "when": _now(),

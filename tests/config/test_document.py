@@ -129,8 +129,12 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param("a: 1\nb: 2\na: 3", "config.yaml:3: a: this key is given twice", id="a key twice"),
         pytest.param("a:\n  b: 1\n  'b': 2", "config.yaml:3: a.b: this key is given twice", id="deeper, and in quotes"),
         pytest.param("a: 1\n? [b]\n: 2", "config.yaml:1: a key must be a plain name", id="a list for a key"),
-        pytest.param("a:\n\tb: 1", "config.yaml:2: not valid YAML: found character", id="a tab"),
-        pytest.param("a: [1", "not valid YAML: expected", id="an open bracket"),
+        pytest.param(
+            "a:\n\tb: 1", "config.yaml:2: not valid YAML: there is a tab in this line; indent with spaces", id="a tab"
+        ),
+        pytest.param(
+            "a: [1", "not valid YAML: the bracket that opens in line 1 is not closed: expected", id="an open bracket"
+        ),
         pytest.param("a: *x", "config.yaml:1: not valid YAML: found undefined alias", id="an unknown alias"),
         pytest.param("a: 1\n---\nb: 2", "config.yaml:2: not valid YAML", id="two documents"),
         pytest.param("a: \x00", "config.yaml: not valid YAML", id="a NUL byte"),

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.chat.errors import ConfigError
 from proxy.config.load import load
-from tests.config.files import BASE, loaded, refusal
+from tests.config.files import BASE, ROOT, loaded, refusal
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,6 @@ def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
 @pytest.mark.parametrize(
     ("text", "place", "right"),
     [
-        pytest.param("", "config.yaml: upstreams", "required", id="an empty file"),
         pytest.param("hello", "config.yaml:1", "must be a mapping that starts with `version: 1`", id="a word"),
         pytest.param("- a\n- b", "config.yaml:1", "must be a mapping that starts with `version: 1`", id="a list"),
         pytest.param("upstreams:\n  a: {kind: echo}", "config.yaml:1: models", "required", id="no models"),
@@ -153,6 +152,154 @@ def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, pla
 
     assert said.startswith(f"{place}: ")
     assert right in said
+
+
+def errors(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/", "").split("\n")
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    assert errors(tmp_path, "") == ["config.yaml: upstreams: field required", "config.yaml: models: field required"]
+    text = """server:
+  prot: 1
+  port: "${NOPE}"
+  drain: 0
+upstreams:
+  one: {kind: opnai}
+models:
+  - {match: "*", upstrem: one}
+chains:
+  default:
+    - window_histry: {}
+    - recall_history: {wiat: 1, timeout: 0}
+    - reject_oversize: {share: 95}
+"""
+    assert errors(tmp_path, text) == [
+        "config.yaml:2: server.prot: unknown key; did you mean 'port'?",
+        "config.yaml:3: server.port: ${NOPE} is not set; set it, or write ${NOPE:-default}",
+        "config.yaml:4: server.drain: input should be greater than 0",
+        "config.yaml:6: upstreams.one: unknown kind 'opnai'; did you mean 'openai'?",
+        "config.yaml:8: models.0.upstrem: unknown key; did you mean 'upstream'?",
+        "config.yaml:11: chains.default.0: unknown policy 'window_histry'; did you mean 'window_history'?",
+        "config.yaml:12: chains.default.1.recall_history.wiat: unknown key; did you mean 'wait'?",
+        "config.yaml:12: chains.default.1.recall_history.timeout: input should be greater than 0",
+        "config.yaml:13: chains.default.2.reject_oversize.share: input should be less than or equal to 10; did you mean 0.95?",
+    ]
+
+
+def test_names_that_do_not_exist_are_all_told(tmp_path: Path) -> None:
+    text = """upstreams: {echo: {kind: echo}}
+models:
+  - {match: a, upstream: ehco}
+  - {match: b, upstream: echo, chain: defualt, larger: c}
+default_upstream: eco
+"""
+    assert errors(tmp_path, text) == [
+        "config.yaml:3: models.0.upstream: there is no 'ehco'; did you mean 'echo'?",
+        "config.yaml:4: models.1.chain: there is no 'defualt'; did you mean 'default'?",
+        "config.yaml:4: models.1.larger: no entry of models matches 'c'",
+        "config.yaml:5: default_upstream: there is no 'eco'; did you mean 'echo'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [("95", "0.95"), ("80%", "0.8"), ("12.5 %", "0.125")],
+)
+def test_a_share_in_percent_is_met_with_the_number(tmp_path: Path, written: str, hint: str) -> None:
+    said = refusal(tmp_path, BASE + f"chains:\n  default:\n    - compress_history: {{compress_at: {written}}}")
+
+    assert said.endswith(f"; did you mean {hint}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        pytest.param("server:\n\tport: 1", 2, "there is a tab in this line; indent with spaces", id="a tab"),
+        pytest.param(
+            "server:\n    port: 1\n  host: x", 3, "indented unlike the block that begins in line 1", id="less"
+        ),
+        pytest.param("server:\n  port: 1\n    host: x", 3, "check the indentation of this line", id="more"),
+        pytest.param("server:\n  port 1\n  host: x", 3, "line 2 has no colon behind its key", id="no colon"),
+        pytest.param("a: b: c", 1, "or put the value in quotes", id="two colons"),
+        pytest.param("a: 'x\nb: 1", 2, "the quote that opens in line 1 is never closed", id="an open quote"),
+        pytest.param("a: {b: 1\nc: 3", 2, "the bracket that opens in line 1 is not closed", id="an open bracket"),
+    ],
+)
+def test_what_is_no_yaml_is_told_in_words(tmp_path: Path, text: str, line: int, said: str) -> None:
+    told = refusal(tmp_path, text)
+
+    assert told.startswith(f"config.yaml:{line}: not valid YAML: ")
+    assert said in told
+
+
+def warnings(tmp_path: Path, text: str) -> list[str]:
+    return [each.replace(f"{tmp_path}/", "") for each in loaded(tmp_path, text).warnings]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        pytest.param("recall_history, compress_history", "config.yaml:6: chains.default.1.compress_history: it makes the "
+                     "conversation shorter, but stands behind 'recall_history', which puts content back: put it in front",
+                     id="what cuts behind what brings back"),
+        pytest.param("reject_oversize, window_history", "makes the conversation shorter, but stands behind 'reject_oversize', which refuses",
+                     id="too late for what was refused"),
+        pytest.param("reject_oversize, self_correct", "adds to the prompt, but stands behind 'reject_oversize'", id="what grows behind the bound"),
+        pytest.param("mark_cache, reject_oversize", "behind 'mark_cache', which marks", id="behind the marks"),
+        pytest.param("pin_context, consolidate_system, pin_context", "the same step stands in this chain already, as number 1", id="twice"),
+    ],
+)  # fmt: skip
+def test_an_order_that_undoes_itself_is_warned_of(tmp_path: Path, steps: str, said: str) -> None:
+    (told,) = warnings(tmp_path, BASE + f"chains: {{default: [{steps}]}}")
+
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "compact_tool_results, compress_history, pin_context, recall_history, offer_recall, reject_oversize, mark_cache",
+        "consolidate_system, compress_history",
+        "window_history: {when: {models: [a]}}, window_history: {when: {models: [b]}}",
+        "recall_history, compress_history: {mode: observe}",
+    ],
+)
+def test_no_order_is_warned_of_that_has_a_reason(tmp_path: Path, steps: str) -> None:
+    assert warnings(tmp_path, BASE + f"chains: {{default: [{steps}]}}") == []
+
+
+def test_every_chain_of_the_shipped_configuration_is_without_a_warning() -> None:
+    assert load(ROOT / "config.yaml", {}).warnings == ()
+
+
+def test_a_rule_that_is_never_reached_is_warned_of(tmp_path: Path) -> None:
+    text = "upstreams: {echo: {kind: echo}}\nmodels:\n  - {match: ['gpt-*', x], upstream: echo}\n"
+    text += "  - {match: [gpt-4, other], upstream: echo}\n  - {match: 'o?', upstream: echo}\n  - {match: 'o*', upstream: echo}\n"
+
+    assert warnings(tmp_path, text) == [
+        "config.yaml:4: models.1: 'gpt-4' is never reached: 'gpt-*' stands before it, and the first match counts"
+    ]
+
+
+def test_a_larger_model_that_is_itself_is_warned_of(tmp_path: Path) -> None:
+    text = "upstreams: {echo: {kind: echo}}\nmodels:\n  - {match: [a, b], upstream: echo, larger: b}\n"
+
+    assert warnings(tmp_path, text) == [
+        "config.yaml:3: models.0.larger: 'b' is this entry itself: what is too long stays too long"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://h:8000", True), ("http://h:8000/", True), ("http://h:8000/v1", False), ("https://h/openai", False)],
+)
+def test_an_address_without_v1_is_warned_of(tmp_path: Path, url: str, warned: bool) -> None:
+    text = f"upstreams: {{one: {{kind: openai, base_url: '{url}'}}}}\nmodels: [{{match: '*', upstream: one}}]\n"
+
+    assert [told.endswith("did you mean 'http://h:8000/v1'?") for told in warnings(tmp_path, text)] == [True] * warned
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from proxy.config.load import check
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream
-from tests.config.files import loaded, refusal
+from tests.config.files import BASE, loaded, refusal
 
 WITH_SECRETS = """
 upstreams:
@@ -59,3 +60,11 @@ def test_an_error_never_quotes_a_secret(tmp_path: Path, wrong: tuple[str, str]) 
     assert text != WITH_SECRETS
 
     assert "hunter2" not in refusal(tmp_path, text, {"KEY": "hunter2"})
+
+
+def test_what_is_only_checked_quotes_no_value_of_a_variable(tmp_path: Path) -> None:
+    running = loaded(tmp_path, BASE, {"KEY": "sk-very-secret"})
+    errors, warnings = check(BASE + "default_upstream: '${KEY}'\n", running)
+
+    assert errors == ["config.yaml:6: default_upstream: there is no '${KEY}'; known: echo"]
+    assert warnings == []

@@ -201,6 +201,33 @@ async def test_a_client_learns_of_its_own_requests_only(
         assert len(behind.received) == 2, "nothing of it reaches an upstream"
 
 
+async def test_a_changed_configuration_is_checked_and_not_put_in_force(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("marmalade-77")
+    async with proxy(config(behind, tmp_path), tmp_path) as base:
+        client = Client(base, http)
+
+        async def check(text: str) -> Any:
+            status, told = await client.ask("POST", "/admin/check", json={"yaml": text})
+            assert status == 200
+            return told
+
+        before = await client.ask("GET", "/admin/config")
+        good = (tmp_path / "config.yaml").read_text()
+        assert await check(good) == {"errors": [], "warnings": []}
+        assert (await check("modls: []"))["errors"][0] == "config.yaml:1: modls: unknown key; did you mean 'models'?"
+        assert len((await check("models: [{}]\nserver: {prot: 1}"))["errors"]) > 2, "all at once"
+        (told,) = (await check(f"{good}\ndefault_upstream: '${{file:{secret}}}'"))["errors"]
+        assert "cannot be read" in told, "it is no way to read files"
+        (told,) = (await check(good.replace("consolidate_system", "tests.ui.telling")))["errors"]
+        assert "not imported here" in told, "nor to run code"
+        for body in ({"json": {}}, {"json": []}, {"data": b"{", "headers": {"content-type": "application/json"}}):
+            assert (await client.ask("POST", "/admin/check", **body))[0] == 400
+        assert (await client.ask("GET", "/admin/config"))[1]["version"] == before[1]["version"]
+
+
 class Page(HTMLParser):
     """The tags and attributes of a page."""
 

@@ -1,0 +1,98 @@
+"""Tells what pydantic finds wrong with settings: every mistake with its line and what would be right."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from proxy.config.checks import suggest
+from proxy.config.document import Document, Place
+
+_UNIONS = ("embedding", "state", "auth", "judge")
+"""Sections of which there are several kinds."""
+_PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
+
+
+def add_all(document: Document, place: Place, error: ValidationError, kind: Any) -> None:
+    """Add to the document each mistake in the settings at a place, which are of this class."""
+    # of a misspelt key that is needed, the one that is there helps more than the one that is missing
+    found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    meant: set[Place] = set()
+    for each in found:
+        if each["type"] == "too_short" and any(
+            other["loc"][: len(each["loc"])] == each["loc"] != other["loc"] for other in found
+        ):
+            continue  # what would be in it is wrong, and is told
+        steps = _keys_of(each["loc"])
+        where, parent = (*place, *steps), (*place, *steps[:-1])
+        if each["type"] == "extra_forbidden":
+            known = _siblings(kind, each["loc"])
+            document.add(where, f"unknown key; {(told := suggest(str(steps[-1]), known))}")
+            meant |= {(*parent, name) for name in known if f"{name!r}?" in told}
+        elif each["type"].startswith("union_tag"):
+            document.add(where, _unknown_kind(each.get("ctx", {})))
+        elif not (each["type"] == "missing" and where in meant):
+            document.add(where if each["type"] == "missing" else document.known(where), _in_words(each))
+
+
+def _keys_of(loc: Iterable[str | int]) -> Place:
+    """Return the keys of the file, without pydantic's names for members of unions."""
+    steps = list(loc)
+    if steps[:1] == ["upstreams"] and len(steps) > 3:
+        del steps[2]
+    if steps and steps[0] in _UNIONS and len(steps) > 2:
+        del steps[1]
+    return tuple(steps)
+
+
+def _unknown_kind(ctx: Mapping[str, Any]) -> str:
+    kinds = [tag.strip("' ") for tag in ctx.get("expected_tags", "").split(",") if tag]
+    given = ctx.get("tag")
+    return f"unknown kind {given!r}; {suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:] + _share(error)
+
+
+def _share(error: Mapping[str, Any]) -> str:
+    """Return a hint where a share from 0 to 1 is written in percent."""
+    given: Any = error.get("input")
+    ctx = error.get("ctx") or {}
+    if isinstance(given, str) and error["type"] in ("float_parsing", "int_parsing"):
+        found = _PERCENT.fullmatch(given)
+        return f"; did you mean {float(found[1]) / 100:g}?" if found else ""
+    bound = ctx.get("le", ctx.get("lt"))
+    # the bound of a whole number is an int
+    is_percent = isinstance(given, int | float) and isinstance(bound, float) and bound <= 10 and bound < given <= 100
+    return f"; did you mean {given / 100:g}?" if is_percent else ""
+
+
+def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
+    """Return the known keys at the place of an unknown one."""
+    schema = kind.model_json_schema()
+    node = schema
+    for part in list(loc)[:-1]:
+        node = _resolved(schema, node)
+        if isinstance(part, int):
+            node = node.get("items", {})
+        elif part in node.get("properties", {}):
+            node = node["properties"][part]
+        elif "discriminator" in node:
+            node = {"$ref": node["discriminator"]["mapping"].get(part, "")}
+        else:
+            node = node.get("additionalProperties", {})
+    return list(_resolved(schema, node).get("properties", {}))
+
+
+def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
+    if not isinstance(node, dict):
+        return {}
+    for option in node.get("anyOf", ()):
+        if "$ref" in option or "discriminator" in option:
+            node = option
+    definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
+    reference = node.get("$ref", "")
+    return definitions.get(reference.rpartition("/")[2], {}) if reference else node

@@ -1,0 +1,102 @@
+"""`penstock check --connect`: asks every server of a configuration whether it is there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+
+from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.config.load import Config
+from proxy.config.state_settings import RedisStateSettings
+from proxy.server.build import build_backend, build_index, build_store, build_upstreams
+from proxy.state.store import Store
+from proxy.upstreams.base import Call, Upstream
+from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.index import IndexService
+
+PATIENCE = 10.0
+"""Seconds that a server has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a server said, or why it said nothing."""
+
+    name: str
+    told: str
+    is_there: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.told}"
+
+
+async def connect(config: Config) -> AsyncIterator[Answered]:
+    """Ask each server once, and yield what came of it. The questions cost nothing and change nothing."""
+    settings = config.settings
+    for name, upstream in build_upstreams(settings).items():
+        yield await _within(f"upstream {name!r}", _upstream(name, upstream))
+    if isinstance(settings.state, RedisStateSettings):
+        yield await _within("state", _service("state", build_store(settings.state)))
+    index = build_index(settings)
+    if index is not None:
+        yield await _within("vectors", _service("vectors", index))
+    if isinstance(settings.embedding, OpenAIEmbedding):
+        yield await _within("embedding", _embedding(settings.embedding))
+
+
+async def _within(name: str, asked: Awaitable[Answered]) -> Answered:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await asked
+    except TimeoutError:
+        return Answered(name, f"no answer within {PATIENCE:g} seconds", is_there=False)
+
+
+async def _upstream(name: str, upstream: Upstream) -> Answered:
+    named, started = f"upstream {name!r}", perf_counter()
+    if upstream.address is None:
+        return Answered(named, "not asked: it has no address of its own")
+    try:
+        reply = await upstream.send(Call("/models", "", b"", {}, method="GET"))
+        if reply.chunks is not None:
+            await reply.chunks.aclose()
+    except UpstreamFailed as error:
+        return Answered(named, f"{error.message}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+    except PenstockError:
+        return Answered(named, _took("answers", started))  # it has no list of models
+    finally:
+        with suppress(OSError):
+            await upstream.aclose()
+    told = _took(f"answers with status {reply.status}", started)
+    if reply.status in (401, 403):
+        return Answered(named, f"{told}: it takes no key but the client's, or refuses its api_key")
+    return Answered(named, told, is_there=reply.status < 500)
+
+
+async def _service(name: str, service: Store | IndexService) -> Answered:
+    started = perf_counter()
+    try:
+        look = getattr(service, "look", None)
+        if look is not None:
+            await look()
+        degraded = getattr(service, "degraded", None)
+        return Answered(name, degraded or _took("answers", started), is_there=not degraded)
+    finally:
+        await service.aclose()
+
+
+async def _embedding(settings: OpenAIEmbedding) -> Answered:
+    backend, started = build_backend(settings), perf_counter()
+    try:
+        await backend.embed(["penstock"])
+        return Answered("embedding", _took("answers", started))
+    except EmbeddingFailed as error:
+        return Answered("embedding", error.cause, is_there=False)
+    finally:
+        await backend.aclose()
+
+
+def _took(told: str, started: float) -> str:
+    return f"{told}, {(perf_counter() - started) * 1000:.0f} ms"

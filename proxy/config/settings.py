@@ -77,8 +77,9 @@ class Server(Base):
     """The address of that port; `host`, if not given."""
 
     admin_key: Key = None
-    """The bearer token for `/admin`, and for `/metrics` on `port`. Without it, `/admin` and `/ui` are on
-    `admin_port` only, and open there; so is `/metrics` if clients have keys of Penstock."""
+    """The bearer token for `/admin`, and for `/metrics` on `port`. Without it, `/admin` and `/ui` are open on
+    `admin_port`, or without that on loopback. If clients have keys of Penstock, they are on `admin_port` only, and
+    `/metrics` with them."""
 
     may_bypass: bool = True
     """Whether the header `x-penstock-bypass: true` skips the chain, except its guards; otherwise it is a 400."""

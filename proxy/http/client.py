@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -251,7 +252,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or str(error.os_error)
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else str(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
     return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

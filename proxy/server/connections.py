@@ -63,7 +63,8 @@ async def _upstream(name: str, upstream: Upstream) -> Answered:
         if reply.chunks is not None:
             await reply.chunks.aclose()
     except UpstreamFailed as error:
-        return Answered(named, f"{error.message}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+        told = error.message.removeprefix(f"the {named} ")
+        return Answered(named, f"{told}{f' ({error.cause})' if error.cause else ''}", is_there=False)
     except PenstockError:
         return Answered(named, _took("answers", started))  # it has no list of models
     finally:

@@ -1,0 +1,70 @@
+"""`penstock check --connect`: every server of a configuration is asked, and what is wrong is told."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from proxy.__main__ import main
+from proxy.config.load import load
+from proxy.server.connections import connect
+from tests.e2e.servers import Received, Upstream, send, upstream
+
+CONFIG = """
+upstreams:
+  one: {{kind: openai, base_url: "{one}", api_key: sk-one}}
+  two: {{kind: openai, base_url: "{one}/refused"}}
+  gone: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}
+  nowhere: {{kind: ollama, base_url: "http://nowhere.invalid:11434"}}
+  echo: {{kind: echo}}
+models: [{{match: "*", upstream: one}}]
+state: {{kind: redis, url: "redis://127.0.0.1:9/0"}}
+vectors: http://127.0.0.1:9
+embedding: {{kind: openai, base_url: "{one}", model: m}}
+"""
+
+
+async def answering(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    if received.path.endswith("/embeddings"):
+        await send(writer, 200, b'{"data": [{"index": 0, "embedding": [0.6, 0.8]}]}')
+    else:
+        await send(writer, 401 if "refused" in received.path else 200, b'{"data": []}')
+
+
+async def test_every_server_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with upstream() as behind:
+        behind.respond = answering
+        (tmp_path / "config.yaml").write_text(CONFIG.format(one=behind.url))
+        with caplog.at_level(logging.WARNING, "penstock.http"):
+            found = {each.name: each async for each in connect(load(tmp_path / "config.yaml", {}))}
+        asked = [(each.method, each.path, each.header("authorization")) for each in behind.received]
+    there = {name: each.is_there for name, each in found.items()}
+    assert there == {
+        "upstream 'one'": True, "upstream 'two'": True, "upstream 'gone'": False, "upstream 'nowhere'": False,
+        "upstream 'echo'": True, "state": False, "vectors": False, "embedding": True,
+    }  # fmt: skip
+    assert "answers with status 200" in found["upstream 'one'"].told
+    assert "refuses its api_key" in found["upstream 'two'"].told
+    assert found["upstream 'gone'"].told.endswith("could not be reached (127.0.0.1:9: Connection refused)")
+    assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].told
+    assert asked[0] == ("GET", "/v1/models", "Bearer sk-one")
+    assert len(asked) == 3
+    causes = [
+        (record.fields["server"], record.fields["cause"]) for record in caplog.records if record.name == "penstock.http"
+    ]
+    assert ("gone", "127.0.0.1:9: Connection refused") in causes
+
+
+def test_the_exit_code_says_whether_all_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        'upstreams: {gone: {kind: openai, base_url: "http://127.0.0.1:9/v1"}}\nmodels: [{match: "*", upstream: gone}]\n'
+        "embedding: {kind: none}\nvectors: none\n"
+    )
+    assert main(["check", "--config", str(path)]) == 0
+    assert main(["check", "--config", str(path), "--connect"]) == 1
+    printed = capsys.readouterr()
+    assert "Connection refused" in printed.err
+    path.write_text('upstreams: {echo: {kind: echo}}\nmodels: [{match: "*", upstream: echo}]\nvectors: none\n')
+    assert main(["check", "--config", str(path), "--connect"]) == 0

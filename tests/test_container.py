@@ -140,13 +140,41 @@ def test_compose_closes_what_can_be_closed() -> None:
         assert each["volumes"] == ["state:/var/lib/penstock"]
     assert key["network_mode"] == "none"
     # from other machines nothing is reached without a decision
-    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-    assert all("ports" not in each for name, each in COMPOSE["services"].items() if name != "penstock")
+    published = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    assert published.keys() == {"penstock", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
     for name, each in COMPOSE["services"].items():
         assert ":" in each["image"].rpartition("/")[2], f"{name} has no version"
         assert name in ("penstock", "key") or "healthcheck" in each
-    used = {volume.partition(":")[0] for each in COMPOSE["services"].values() for volume in each["volumes"]}
-    assert used == set(COMPOSE["volumes"])
+    mounts = [volume.split(":") for each in COMPOSE["services"].values() for volume in each["volumes"]]
+    assert {source for source, *_ in mounts if not source.startswith("./")} == set(COMPOSE["volumes"])
+    for source, _, *mode in (mount for mount in mounts if mount[0].startswith("./")):
+        assert (ROOT / source).exists()
+        assert mode == ["ro"]
+
+
+def test_monitoring_is_there_for_those_who_ask_for_it() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, each in services.items() if each.get("profiles") == ["monitoring"]} == {
+        "prometheus", "grafana", "otel"
+    }  # fmt: skip
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    targets = [target for each in scraped for group in each["static_configs"] for target in group["targets"]]
+    assert {target.partition(":")[0] for target in targets} <= set(services)
+    collector = yaml.safe_load((ROOT / "deploy/otel/collector.yaml").read_text())
+    assert {target.partition(":")[2] for target in targets} == {
+        services["penstock"]["ports"][0].rpartition(":")[2],
+        collector["exporters"]["prometheus"]["endpoint"].rpartition(":")[2],
+    }
+    for pipeline in collector["service"]["pipelines"].values():
+        used = {name for names in pipeline.values() for name in names}
+        assert used <= {
+            name for part in ("receivers", "processors", "connectors", "exporters") for name in collector[part]
+        }
+    (secret,) = services["prometheus"]["configs"]
+    assert secret["target"] == scraped[0]["authorization"]["credentials_file"]
+    datasource = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yaml").read_text())
+    assert datasource["datasources"][0]["url"] == "http://prometheus:9090"
 
 
 def composed(volume: Path, changes: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -186,7 +214,8 @@ def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:
     hosts = set(re.findall(r"//(\w+):\d+", text))
     assert hosts <= set(COMPOSE["services"])
     # what it reads from its environment, compose puts there
-    assert set(re.findall(r"\$\{(\w+)", text)) == set(COMPOSE["services"]["penstock"]["environment"])
+    given = set(COMPOSE["services"]["penstock"]["environment"])
+    assert set(re.findall(r"\$\{(\w+)", text)) == given - {"OTEL_EXPORTER_OTLP_ENDPOINT"}
 
 
 def test_the_key_of_compose_is_made_before_penstock_starts_and_only_once(tmp_path: Path) -> None:

@@ -1,19 +1,26 @@
 """Alerts and the dashboard ask for series that exist, by labels that they have."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import promql_parser
 import pytest
+import yaml
 
 from proxy.config.load import policy_class, policy_names
 from proxy.telemetry.metrics import Metrics
+from tests.e2e.servers import proxy
 from tests.helm.cases import MATRIX
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm
+from tests.helm.values_schema import COPIES
 
 SCRAPED = {"namespace", "job", "pod", "le"}
-DASHBOARD = json.loads((CHART / "dashboards/penstock.json").read_text())
+DEPLOY = CHART.parent.parent / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana/penstock.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
@@ -28,6 +35,16 @@ def series() -> dict[str, set[str]]:
     process = {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}
     return {**process, **found}
 
+
+RUNNING = """
+upstreams: {echo: {kind: echo}}
+models: [{match: "*", upstream: echo, window: 8192, prices: {input: 1, output: 2}}]
+chains: {default: [compact_tool_results: {}, window_history: {}, inject_facts: {}, reject_oversize: {}]}
+state: {kind: memory}
+vectors: none
+embedding: {kind: none}
+"""
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 KUBERNETES = {
     "container_memory_working_set_bytes": {"container", "id", "image", "name"},
@@ -81,6 +98,32 @@ def test_panels_do_not_overlap() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
+async def test_every_series_of_a_running_proxy_is_on_a_panel_and_documented(tmp_path: Path) -> None:
+    expressions = [target["expr"].replace("$__rate_interval", "5m") for panel in PANELS for target in panel["targets"]]
+    read = {family(name) for text in expressions for name, _ in selectors(promql_parser.parse(text))}
+    async with proxy(RUNNING, tmp_path) as base, aiohttp.ClientSession() as http:
+        async with http.post(f"{base}/v1/chat/completions", json=REQUEST) as answer:
+            assert answer.status == 200
+        async with http.get(f"{base}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+    served = {family(line.split()[2]) for line in lines if line.startswith("# HELP penstock_")}
+    declared = {family(name) for name in SERIES if name.startswith("penstock_")}
+    assert len(served) > 20
+    assert (served | declared) - read == set(), "no panel shows it"
+    page = (CHART.parent.parent / "docs/telemetry.md").read_text()
+    assert [name for name in served | declared if f"| `{name}" not in page] == []
+
+
+def family(name: str) -> str:
+    """The series that a sample is of."""
+    return re.sub(r"_(bucket|sum|count|created|total)$", "", name)
+
+
+def test_the_chart_has_the_same_files() -> None:
+    for copy, plain in COPIES.items():
+        assert copy.read_text() == plain.read_text(), "`make docs` copies it"
+
+
 def test_variables_ask_for_what_there_is() -> None:
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
@@ -105,6 +148,19 @@ def test_alerts_ask_for_what_there_is(chart: Helm) -> None:
         of_pods = f'namespace="{NAMESPACE}",container="penstock",pod=~"{RELEASE}-penstock-[0-9a-z]+-[0-9a-z]{{5}}"'
         assert f'namespace="{NAMESPACE}",job="{RELEASE}"' in rule["expr"] or of_pods in rule["expr"]
         assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_the_plain_rules_are_those_of_the_chart(chart: Helm) -> None:
+    (plain,) = yaml.safe_load((DEPLOY / "prometheus/penstock.rules.yaml").read_text())["groups"]
+    (group,) = chart.render(MATRIX["monitoring"]).one("PrometheusRule")["spec"]["groups"]
+    rendered = {rule["alert"]: rule for rule in group["rules"]}
+    for rule in plain["rules"]:
+        check(rule["expr"])
+        theirs = rendered[rule["alert"]]
+        assert theirs["expr"] == rule["expr"].replace('job="penstock"', f'namespace="{NAMESPACE}",job="{RELEASE}"')
+        assert theirs["annotations"] == rule["annotations"]
+        assert "for" not in rule or theirs["for"] == rule["for"]
+    assert rendered.keys() - {rule["alert"] for rule in plain["rules"]} >= {"PenstockMemory", "PenstockRestarts"}
 
 
 def test_what_may_go_wrong_has_an_alert(chart: Helm) -> None:

@@ -1,6 +1,6 @@
 """`config` in the schema of the chart's values is the schema of `config.yaml`, so that Helm refuses what is wrong there.
 
-`python -m tests.helm.values_schema` writes it; `make docs` does that too.
+`python -m tests.helm.values_schema` writes it, and copies what the chart has from outside; `make docs` does that too.
 """
 
 import json
@@ -11,6 +11,13 @@ from proxy.server.reference import config_schema
 from tests.helm.helm import CHART
 
 PATH = CHART / "values.schema.json"
+
+_DEPLOY = CHART.parent.parent / "deploy"
+COPIES = {
+    CHART / "rules/penstock.rules.yaml": _DEPLOY / "prometheus/penstock.rules.yaml",
+    CHART / "dashboards/penstock.json": _DEPLOY / "grafana/penstock.json",
+}
+"""What the chart has from outside, by the place of the copy: Helm reads only files of the chart."""
 
 OWN = {"server": ("host", "port", "admin_port", "admin_key", "drain", "watch"), "": ("state", "vectors")}
 """What the chart sets by itself, by section; its templates refuse it and name the value to use."""
@@ -84,3 +91,5 @@ def text() -> str:
 
 if __name__ == "__main__":
     PATH.write_text(text())
+    for copy, plain in COPIES.items():
+        copy.write_text(plain.read_text())

@@ -137,7 +137,7 @@ async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Desk) -
     await desk.listed(1)
     assert not await page.sees("#login")
     assert await page.run("document.querySelector('#key').value") == ""
-    assert await page.run("document.activeElement.id") == "search"
+    assert await page.run("document.activeElement.id") == "view"
     assert KEY not in await page.run("document.documentElement.outerHTML")
     assert await page.run("localStorage.length + document.cookie.length") == 0
     await page.call("Page.reload")

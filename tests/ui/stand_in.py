@@ -110,7 +110,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         "conversation": conversation, "session": "fix-invoice-totals", "agent": None, "task": None, "turn": turn,
         "prices": PRICES,
         "sections": {"before": {"system": 120, "tools": 180, "messages": came - 300}, "after": {"system": 120, "tools": 180, "messages": went - 300}},
-        "prefix_broken": {"at": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
+        "prefix_broken": {"at": 420, "message": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
         "changes": changes, "steps": steps,
     }  # fmt: skip
 
@@ -169,7 +169,7 @@ def hostile() -> Json:
     made.update(
         request_id=HOSTILE, model=HOSTILE, session=HOSTILE, tenant=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
         status=502, steps=[step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
-        prefix_broken={"at": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z",
+        prefix_broken={"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z",
         changes=[
             _same(0, 0, 1, 4),
             _change("shortened", 1, 1, HOSTILE, 5, 4, HOSTILE, handle=HOSTILE),

@@ -64,7 +64,7 @@ function signIn(wrong) {
 
 function signOut() {
   key = "";
-  sessionStorage.removeItem("key");
+  sessionStorage.clear();
   part("view").replaceChildren();
   for (const id of ["tenants", "models", "chains"]) part(id).replaceChildren();
 }
@@ -162,6 +162,8 @@ async function enter() {
   part("live").textContent = "";
   part("pause").hidden = true;
   part("view").replaceChildren(root);
+  scrollTo(0, 0);
+  if (document.activeElement === document.body) part("view").focus({preventScroll: true});
   try {
     const made = await (id ? view.one || view.all : view.all)({
       root, id, filters, get, post, asked, offer,

@@ -71,8 +71,8 @@ export function marksOf(records) {
       found.push({mark, why: [told, ...reasons(steps)].join("\n  ")});
     }
     if (record.prefix_broken) {
-      const {at, lost, step} = record.prefix_broken;
-      found.push({mark: "broken", why: "prefix break" + (isNumber(at) ? " at message " + at : "") + ": " + count(lost) + " tokens not read again" + (step ? ", moved by " + step : "")});
+      const {message, lost, step} = record.prefix_broken;
+      found.push({mark: "broken", why: "prefix break" + (isNumber(message) ? " at message " + message : " in the tools") + ": " + count(lost) + " tokens not read again" + (step ? ", moved by " + step : "")});
     }
     const failures = record.steps.filter(step => step.verdict === "fail" || step.verdict === "reject");
     if (record.status >= 400 || record.error || failures.length) {

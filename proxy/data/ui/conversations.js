@@ -51,7 +51,7 @@ export async function conversations({root, filters, get, asked, offer, live}) {
   const rows = new Map();
   const body = element("div", "card list"), head = element("div"), more = button("Older", older);
   const made = table("Conversations, the last one first", COLUMNS, []);
-  let list = [], rest = false;
+  let list = [], rest = false, off = false;
 
   const read = extra => get("admin/conversations?" + asked(filters, {limit: MOST, ...extra}));
 
@@ -78,7 +78,7 @@ export async function conversations({root, filters, get, asked, offer, live}) {
     made.hidden = !list.length;
     more.hidden = !rest;
     body.querySelector(".empty")?.remove();
-    if (!list.length) body.append(empty(Object.values(filters).some(Boolean) ? "No conversation fits these filters." : "No conversations yet. Send a request to this server, and it is listed here."));
+    if (!list.length) body.append(empty(off ? "This server keeps no records: records: off." : Object.values(filters).some(Boolean) ? "No conversation fits these filters." : "No conversations yet. Send a request to this server, and it is listed here."));
     offer("tenants", list.map(each => each.tenant));
     offer("models", list.flatMap(each => each.models || []));
     offer("chains", list.flatMap(each => each.chains || []));
@@ -86,6 +86,7 @@ export async function conversations({root, filters, get, asked, offer, live}) {
 
   async function refresh() {
     const told = await read();
+    off = told.on === false;
     const fresh = new Set(told.conversations.map(each => each.id));
     // what older pages brought stays below
     const kept = list.length > MOST ? list.slice(told.conversations.length).filter(each => !fresh.has(each.id)) : [];

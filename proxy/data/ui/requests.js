@@ -149,7 +149,7 @@ export async function request({root, id, get}) {
       ["Cost, US$", dollars(record.usd)],
       ["Saved by the chain, net US$", dollars(record.usd_saved), record.usd_saved < 0 ? "bad" : ""],
     ], "sums"),
-    broken ? element("p", "card warn", "✕ Prefix break" + (isNumber(broken.at) ? " at message " + count(broken.at) : "") + ": " + count(broken.lost) + " tokens that the provider had in its cache were sent as new ones", broken.step ? element("span", "", ", moved by ", said(broken.step)) : null, ".") : null,
+    broken ? element("p", "card warn", "✕ Prefix break" + (isNumber(broken.message) ? " at message " + count(broken.message) : " in the tools") + ": " + count(broken.lost) + " tokens that the provider had in its cache were sent as new ones", broken.step ? element("span", "", ", moved by ", said(broken.step)) : null, ".") : null,
     card("Tokens by section", sections(record) || element("p", "dim", "Nobody counted this request.")),
     card("The chain", compared.made),
     record.text ? null : element("p", "dim hint", "Sizes and shapes only: the text of messages is not kept. ", element("code", "", "records: {text: true}"), " keeps it."),

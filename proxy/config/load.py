@@ -66,18 +66,35 @@ def check(text: str, running: Config) -> tuple[list[str], list[str]]:
 
     It reads no file and imports no module that the running configuration has not, and quotes no value of a variable.
     """
-    chains = running.settings.chains.values()
-    reach = Reach(running.files, {name for steps in chains for name, _ in steps})
     values: dict[str, str] = {}
 
     def told(lines: Iterable[str]) -> list[str]:
         return [_masked(line.replace(str(running.path), running.path.name), values) for line in lines]
 
     try:
-        found = _loaded(running.path, text, running.environment, {}, reach, values)
+        found = _loaded(running.path, text, running.environment, {}, _reach(running), values)
     except ConfigError as error:
         return told(str(error).split("\n")), []
     return [], told(found.warnings)
+
+
+def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:
+    """Return the steps of a chain that is only tried, from its YAML. Raise `ConfigError`.
+
+    As with `check`, it reads no file and imports no module that the running configuration has not.
+    """
+    path, values = running.path.with_name("chain"), dict[str, str]()
+    try:
+        document = Document(path, text, running.environment, settled=False, reach=_reach(running), values=values)
+        steps = _chain(document, (), document.data or [])
+        document.settle()
+        return steps
+    except ConfigError as error:
+        raise ConfigError(_masked(str(error).replace(str(path), path.name), values)) from None
+
+
+def _reach(running: Config) -> Reach:
+    return Reach(running.files, {name for steps in running.settings.chains.values() for name, _ in steps})
 
 
 def _masked(line: str, values: Mapping[str, str]) -> str:
@@ -250,7 +267,7 @@ def _validated(document: Document) -> Settings:
         document.add(("chains",), "must be a mapping from names to lists of policies")
         document.settle()
         chains = {}
-    data = {**data, "chains": {name: _chain(document, name, steps) for name, steps in chains.items()}}
+    data = {**data, "chains": {name: _chain(document, ("chains", name), steps) for name, steps in chains.items()}}
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -259,13 +276,13 @@ def _validated(document: Document) -> Settings:
         raise
 
 
-def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy], ...]:
+def _chain(document: Document, place: Place, steps: Any) -> tuple[tuple[str, Policy], ...]:
     if steps is None:
         return ()
     if not isinstance(steps, list):
-        document.add(("chains", name), "must be a list of policies: `- window_history: {keep_turns: 40}`")
+        document.add(place, "must be a list of policies: `- window_history: {keep_turns: 40}`")
         return ()
-    found = [_step(document, ("chains", name, index), step) for index, step in enumerate(steps)]
+    found = [_step(document, (*place, index), step) for index, step in enumerate(steps)]
     for index, each in enumerate(found):
         before = [step for _, step in filter(None, found[:index])]
         if (
@@ -273,7 +290,7 @@ def _chain(document: Document, name: str, steps: Any) -> tuple[tuple[str, Policy
             and each[1].defines_conversation
             and not all(step.defines_conversation or isinstance(step, Guard) for step in before)
         ):
-            document.add(("chains", name, index, each[0]), "must stand before all other steps of its chain")
+            document.add((*place, index, each[0]), "must stand before all other steps of its chain")
     return tuple(filter(None, found))
 
 

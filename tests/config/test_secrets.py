@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from proxy.config.load import check
+from proxy.chat.errors import ConfigError
+from proxy.config.load import check, read_chain
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream
 from tests.config.files import BASE, loaded, refusal
 
@@ -68,3 +69,21 @@ def test_what_is_only_checked_quotes_no_value_of_a_variable(tmp_path: Path) -> N
 
     assert errors == ["config.yaml:6: default_upstream: there is no '${KEY}'; known: echo"]
     assert warnings == []
+
+
+def test_a_chain_that_is_tried_reads_and_imports_nothing_new(tmp_path: Path) -> None:
+    running = loaded(tmp_path, BASE, {"KEY": "sk-very-secret"})
+
+    assert [name for name, _ in read_chain("- consolidate_system\n- window_history: {keep_turns: 3}\n", running)] == [
+        "consolidate_system", "window_history"
+    ]  # fmt: skip
+    assert read_chain("", running) == ()
+    for text, said in {
+        "- tests.ui.telling": "chain:1: 0: 'tests.ui.telling' is not imported here",
+        "- ${KEY}": "chain:1: 0: unknown policy '${KEY}'",
+        "- window_history: {keep_turns: 0}\n- zzz": "chain:1: 0.window_history.keep_turns: input should be",
+        "a: 1": "chain:1: must be a list of policies",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            read_chain(text, running)
+        assert str(caught.value).startswith(said)

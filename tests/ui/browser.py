@@ -24,6 +24,8 @@ _KEYS: Mapping[str, Mapping[str, Any]] = {
     "Tab": {"windowsVirtualKeyCode": 9},
     "ArrowDown": {"windowsVirtualKeyCode": 40},
     "ArrowUp": {"windowsVirtualKeyCode": 38},
+    "ArrowLeft": {"windowsVirtualKeyCode": 37},
+    "ArrowRight": {"windowsVirtualKeyCode": 39},
 }
 
 

@@ -62,7 +62,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
     """One turn of the agent: compact forms from turn 8 on, a cut at turns 21 and 41, a recall at turn 33."""
     cut = 0 if turn < 21 else 30 if turn < 41 else 70
     came, per_message = 420 + 410 * (turn - 1), 200
-    compact = max(0, turn - 8) * 2 - cut if turn > 8 else 0
+    compact = max(0, max(0, turn - 8) * 2 - cut)
     removed, shortened = cut * per_message, max(0, compact // 2) * 260
     recalled = 180 if turn >= 33 else 0
     went = max(420, came - removed - shortened + recalled)

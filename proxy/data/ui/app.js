@@ -163,7 +163,7 @@ async function enter() {
   part("pause").hidden = true;
   part("view").replaceChildren(root);
   scrollTo(0, 0);
-  if (document.activeElement === document.body) part("view").focus({preventScroll: true});
+  if (document.activeElement === document.body || !document.activeElement.checkVisibility()) part("view").focus({preventScroll: true});
   try {
     const made = await (id ? view.one || view.all : view.all)({
       root, id, filters, get, post, asked, offer,

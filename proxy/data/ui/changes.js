@@ -116,7 +116,7 @@ function cell(side, change, message, other) {
   const place = change[side], tokens = change["tokens_" + side];
   if (place === null || place === undefined) return element("div", "cell none");
   const head = element("div", "who", said(message && message.role || change.role || "message", "b"), message && message.name ? said(" " + message.name) : null,
-    element("span", "dim", " #" + place + " · " + (isNumber(tokens) ? many(tokens, "token") : "not counted")));
+    element("span", "dim", " #" + place + (isNumber(tokens) ? " · " + many(tokens, "token") : "")));
   const made = element("div", "cell " + side, head);
   if (!message) return made;
   const others = other ? texts(other) : [];
@@ -127,14 +127,19 @@ function cell(side, change, message, other) {
   return made;
 }
 
+// several neighbours of one kind, folded; on one side only where the other has none
 function run(change, before, after) {
-  const made = element("details", "same"), number = change.count || 1;
-  made.append(element("summary", "", many(number, "message") + " unchanged", element("span", "dim", isNumber(change.tokens_before) ? ", " + count(change.tokens_before) + " tokens" : "")));
+  const made = element("details", "same"), number = change.count || 1, isKept = change.kind === "unchanged";
+  const size = isKept ? ", " + count(change.tokens_before) + " tokens" : " " + difference(change.tokens_before, change.tokens_after) + " tokens";
+  made.append(element("summary", "", isKept ? many(number, "message") + " unchanged" : element("span", "kind " + change.kind, NAMES[change.kind] || plain(change.kind)),
+    isKept ? null : " " + many(number, "message"), change.step ? element("span", "dim", " by ", said(change.step)) : null, element("span", "dim", size)));
+  const at = (place, nth) => place === null || place === undefined ? null : place + nth;
   made.addEventListener("toggle", () => {
     if (!made.open || made.childElementCount > 1) return;
     for (let nth = 0; nth < number; nth += 1) {
-      const one = {before: change.before + nth, after: change.after + nth, role: change.role, tokens_before: number === 1 ? change.tokens_before : null, tokens_after: number === 1 ? change.tokens_after : null};
-      made.append(element("div", "pair", cell("before", one, before && before[one.before], null), cell("after", one, after && after[one.after], null)));
+      const one = {before: at(change.before, nth), after: at(change.after, nth), role: change.role, tokens_before: number === 1 ? change.tokens_before : null, tokens_after: number === 1 ? change.tokens_after : null};
+      const cells = ["before", "after"].filter(side => one[side] !== null).map(side => cell(side, one, (side === "before" ? before : after)?.[one[side]], null));
+      made.append(cells.length === 2 ? element("div", "pair", ...cells) : cells[0]);
     }
     if (!before) made.append(element("p", "dim", "The text of messages is not kept: records.text is off."));
   });
@@ -161,20 +166,22 @@ export function sideBySide(record, original) {
   const body = element("div", "pairs");
 
   for (const change of changes) {
-    if (change.kind === "unchanged") { body.append(run(change, before, after)); continue; }
+    if (change.kind === "unchanged" || (change.count || 1) > 1) {
+      const folded = run(change, before, after);
+      if (change.kind !== "unchanged") {
+        if (change.handle && original) folded.firstChild.append(" ", button("Original", () => show(change.handle, original), "small"));
+        folded.dataset.step = change.step || "";
+        rows.push(folded);
+      }
+      body.append(folded);
+      continue;
+    }
     const old = before && change.before !== null ? before[change.before] : null, fresh = after && change.after !== null ? after[change.after] : null;
-    const label = element("div", "label", element("span", "kind " + (NAMES[change.kind] ? change.kind : "changed"), NAMES[change.kind] || plain(change.kind)), (change.count || 1) > 1 ? " " + count(change.count) + " messages" : null,
+    const label = element("div", "label", element("span", "kind " + (NAMES[change.kind] ? change.kind : "changed"), NAMES[change.kind] || plain(change.kind)),
       change.step ? element("span", "dim", " by ", said(change.step)) : null,
       isNumber(change.tokens_before) && isNumber(change.tokens_after) ? element("span", "dim", " " + difference(change.tokens_before, change.tokens_after) + " tokens") : null);
     if (change.handle && original) label.append(" ", button("Original", () => show(change.handle, original), "small"));
-    const several = (change.count || 1) > 1;
-    const pair = element("div", "pair", label);
-    for (let nth = 0; nth < (several ? change.count : 1); nth += 1) {
-      const at = place => place === null || place === undefined ? place : place + nth;
-      const one = several ? {...change, before: at(change.before), after: at(change.after), tokens_before: null, tokens_after: null} : change;
-      if (several && !before && nth) break;
-      pair.append(cell("before", one, before ? before[one.before] : null, fresh), cell("after", one, after ? after[one.after] : null, old));
-    }
+    const pair = element("div", "pair", label, cell("before", change, old, fresh), cell("after", change, fresh, old));
     pair.dataset.step = change.step || "";
     rows.push(pair);
     body.append(pair);

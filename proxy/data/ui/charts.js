@@ -4,7 +4,7 @@ import {costs, count, dollars, element, isNumber, lines, many, none, parts, perc
 
 const color = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const STACK = [["output", "answer"], ["fresh", "not cached"], ["written", "written to the cache"], ["read", "read from the cache"]];
-const MARKS = {cut: ["▼", "cut"], compact: ["◆", "shortened"], recall: ["＋", "brought in"], moved: ["↕", "moved"], broken: ["✕", "prefix break"], failed: ["!", "problem"]};
+const MARKS = {cut: ["▼", "cut"], compact: ["◆", "shortened"], recall: ["▲", "brought in"], moved: ["↕", "moved"], broken: ["✕", "prefix break"], failed: ["!", "problem"]};
 
 // colors follow the system's scheme, sizes the window; what has left the page is let go
 function follow(holder, build) {

@@ -147,7 +147,7 @@ export async function request({root, id, get}) {
       ["Read from the cache", isNumber(record.cached_tokens) && record.input_tokens ? count(record.cached_tokens) + " (" + percent(record.cached_tokens / record.input_tokens) + ")" : none],
       ["Answer", isNumber(record.output_tokens) ? count(record.output_tokens) + " tokens" : none],
       ["Cost, US$", dollars(record.usd)],
-      ["Saved by the chain, net US$", dollars(record.usd_saved), record.usd_saved < 0 ? "bad" : ""],
+      ["Saved, net US$", dollars(record.usd_saved), record.usd_saved < 0 ? "bad" : ""],
     ], "sums"),
     broken ? element("p", "card warn", "✕ Prefix break" + (isNumber(broken.message) ? " at message " + count(broken.message) : " in the tools") + ": " + count(broken.lost) + " tokens that the provider had in its cache were sent as new ones", broken.step ? element("span", "", ", moved by ", said(broken.step)) : null, ".") : null,
     card("Tokens by section", sections(record) || element("p", "dim", "Nobody counted this request.")),

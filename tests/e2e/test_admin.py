@@ -223,8 +223,9 @@ async def test_a_changed_configuration_is_checked_and_not_put_in_force(
         assert "cannot be read" in told, "it is no way to read files"
         (told,) = (await check(good.replace("consolidate_system", "tests.ui.telling")))["errors"]
         assert "not imported here" in told, "nor to run code"
-        for body in ({"json": {}}, {"json": []}, {"data": b"{", "headers": {"content-type": "application/json"}}):
-            assert (await client.ask("POST", "/admin/check", **body))[0] == 400
+        for body in (b"{}", b"[]", b"{"):
+            sent = {"content-type": "application/json"}
+            assert (await client.ask("POST", "/admin/check", sent, data=body))[0] == 400
         assert (await client.ask("GET", "/admin/config"))[1]["version"] == before[1]["version"]
 
 

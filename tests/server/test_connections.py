@@ -50,9 +50,8 @@ async def test_every_server_is_asked_once(tmp_path: Path, caplog: pytest.LogCapt
     assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].told
     assert asked[0] == ("GET", "/v1/models", "Bearer sk-one")
     assert len(asked) == 3
-    causes = [
-        (record.fields["server"], record.fields["cause"]) for record in caplog.records if record.name == "penstock.http"
-    ]
+    told = [vars(record)["fields"] for record in caplog.records if record.name == "penstock.http"]
+    causes = [(fields["server"], fields["cause"]) for fields in told]
     assert ("gone", "127.0.0.1:9: Connection refused") in causes
 
 

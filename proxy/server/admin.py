@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.access.browsers import Browsers
-from proxy.chat.errors import BadRequest, error_body
+from proxy.chat import encode
+from proxy.chat.errors import BadRequest, PenstockError, error_body
 from proxy.config.access_settings import KeysAuth
 from proxy.config.load import check
 from proxy.server.api.erase import Forgetting
@@ -77,6 +78,7 @@ class Admin:
             admin("/admin/config", self._config, local=True),
             admin("/admin/reload", self._reload, "POST"),
             admin("/admin/check", self._check, "POST", local=True),
+            admin("/admin/explain", self._explain, "POST", local=True),
             admin("/admin/requests", self._latest, local=True),
             admin("/admin/requests/{request_id:path}", self._one, local=True),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
@@ -160,6 +162,17 @@ class Admin:
         errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)
         return JSONResponse({"errors": errors, "warnings": warnings}, headers=_NO_STORE)
 
+    async def _explain(self, request: Request) -> Response:
+        current = self._reloading.current
+        body = await _body(request, int(current.config.settings.server.max_body_mib * 2**20))
+        if current.explaining is None or body is None:
+            raise HTTPException(413)
+        try:
+            told = await current.explaining.for_operators(body, self._records.find)
+        except PenstockError as error:
+            return Response(error.body(), error.status, _NO_STORE, "application/json")
+        return Response(encode(told), 200, _NO_STORE, "application/json")
+
     async def _latest(self, request: Request) -> Response:
         asked = request.query_params.get("limit", "")
         limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else _SHOWN
@@ -187,15 +200,22 @@ def _is_operators(request: Request) -> bool:
 
 async def _json(request: Request) -> Any:
     """Return the body; None if it is no JSON, or too large for a configuration."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST:
-            return None
+    body = await _body(request, _LARGEST)
     try:
-        return orjson.loads(body)
+        return None if body is None else orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """Return the body; None if it has more bytes than `most`."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            return None
+    return b"".join(parts)
 
 
 def _seconds(date: str) -> float:

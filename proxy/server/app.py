@@ -253,10 +253,8 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     pipeline = Pipeline(settings, routes, services, lasting.saving)
     api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)
     memories = MemoriesApi(settings, services.memories)
-    sharing, explaining = (
-        Sharing(settings, services),
-        Explaining(settings, routes, services, lasting.store, lasting.index),
-    )
+    sharing = Sharing(settings, services)
+    explaining = Explaining(config, routes, services, lasting.store, lasting.index)
     # only where clients have keys of Penstock: with others the path is an upstream's
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
@@ -315,7 +313,9 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts
     origins = settings.server.cors_origins
-    return Generation(config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge)
+    return Generation(
+        config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
+    )
 
 
 def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:

@@ -11,6 +11,7 @@ from proxy.config.settings import Settings
 from proxy.http.headers import Headers
 from proxy.llm.drafts import DraftService
 from proxy.llm.verdicts import VerdictService
+from proxy.server.api.explain import Explaining
 from proxy.upstreams.base import Upstream
 
 FIXED = (
@@ -51,9 +52,11 @@ class Generation:
         rest: ASGIApp,
         drafts: DraftService | None,
         judge: VerdictService | None = None,
+        explaining: Explaining | None = None,
     ) -> None:
         """`headers` go out with every answer. `drafts` and `judge` work in the background."""
         self.config = config
+        self.explaining = explaining
         self.upstreams = upstreams
         self._headers = headers
         self._chat = chat

@@ -25,6 +25,7 @@ state: {{directory: "{folder}/state"}}
 embedding: {{kind: none}}
 telemetry: {{log_level: error}}
 """
+KEY = "admin-" + "k" * 32
 LONG = "Please look at this again, for I am not sure of it. " * 30
 TALK = [{"role": role, "content": f"{turn}: {LONG}"} for turn in range(5) for role in ("user", "assistant")][:-1]
 
@@ -119,3 +120,34 @@ async def test_a_key_explains_what_it_may_ask_for(behind: Upstream, tmp_path: Pa
         assert (await explained(base, {"request": request}, {"authorization": "Bearer pk-1"}))["model"] == "m"
         await explained(base, {"request": request}, {"authorization": "Bearer pk-2"}, status=401)
         await explained(base, {"request": {**request, "model": "other"}}, {"authorization": "Bearer pk-1"}, status=404)
+
+
+async def asked_as_operator(base: str, asked: Any, status: int = 200) -> dict[str, Any]:
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with aiohttp.ClientSession(headers=headers) as http, http.post(f"{base}/admin/explain", json=asked) as answer:
+        assert answer.status == status, await answer.text()
+        found: dict[str, Any] = await answer.json()
+        return found
+
+
+async def test_an_operator_tries_chains_on_a_request(behind: Upstream, tmp_path: Path) -> None:
+    config = CONFIG.format(url=behind.url, folder=tmp_path, may="false").replace(
+        "may_choose", f"admin_key: {KEY}, may_choose"
+    )
+    request = {"model": "m", "messages": TALK}
+    async with proxy(config, tmp_path) as base:
+        tried = "- window_history: {keep_turns: 1, stride: 1, summary: false}\n"
+        found = await asked_as_operator(base, {"request": request, "chain_yaml": tried, "against": "empty"})
+        assert [message["content"] for message in found["explained"]["text"]["after"]] == [TALK[-1]["content"]]
+        assert found["against"]["text"]["after"] == TALK
+        assert found["against"]["chain"] == "empty"
+        plain = await asked_as_operator(base, {"request": request, "chain": "default"})
+        assert plain["explained"]["chain"] == "default"
+        assert plain["against"] is None
+        wrong = await asked_as_operator(base, {"request": request, "chain_yaml": "- window_histry: {}"}, 400)
+        assert "did you mean 'window_history'?" in wrong["error"]["message"]
+        unknown = await asked_as_operator(base, {"request_id": "req_none"}, 404)
+        assert unknown["error"]["code"] == "unknown_request"
+        async with aiohttp.ClientSession() as http, http.post(f"{base}/admin/explain", json={}) as answer:
+            assert answer.status == 401
+    assert behind.received == []

@@ -1,13 +1,15 @@
 """What a chain would make of a request, told by a running server: nothing is sent, and nothing that is kept changes."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, NotFound
+from proxy.chat.errors import BadRequest, ConfigError, NotFound
 from proxy.chat.parse import Body
+from proxy.config.load import Config, read_chain
 from proxy.config.settings import Settings
 from proxy.gateway.prepare import Services
 from proxy.server.explain import shown_with_text
@@ -22,6 +24,9 @@ MOST_BEFORE = 64
 
 _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 
+_TRIED = "tried here"
+"""What a chain is called that is only tried."""
+
 Find = Callable[[str], Awaitable[dict[str, Any] | None]]
 """The record of a request id, if there is one."""
 
@@ -30,9 +35,10 @@ class Explaining:
     """`POST /v1/explain` and `POST /admin/explain`."""
 
     def __init__(
-        self, settings: Settings, routes: Routes, services: Services, store: Store, index: VectorIndex | None
+        self, config: Config, routes: Routes, services: Services, store: Store, index: VectorIndex | None
     ) -> None:
-        self._settings, self._routes, self._services = settings, routes, services
+        settings = config.settings
+        self._config, self._settings, self._routes, self._services = config, settings, routes, services
         self._store, self._index = store, index
         self._limit = int(settings.server.max_body_mib * 2**20)
 
@@ -46,7 +52,10 @@ class Explaining:
         await http.respond(200, _HEADERS, encode(told))
 
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
-        """Explain any request, or a recorded one, with any chain, and with another to compare. Raises `BadRequest`."""
+        """Explain any request, or a recorded one, with any chain, and with another to compare.
+
+        `chain_yaml` is a chain that is only tried. Raises `PenstockError`.
+        """
         asked, caller = Body(body), None
         request_id = _text(asked, "request_id")
         if request_id is None:
@@ -55,7 +64,14 @@ class Explaining:
             raw, caller = await _recorded(request_id, find)
         server = self._settings.server.model_copy(update={"may_choose_chain": True})
         settings, against = self._settings.model_copy(update={"server": server}), _text(asked, "against")
-        explained = await self._explain(settings, raw, asked, _text(asked, "chain"), NO_HEADERS, caller)
+        chain, tried = _text(asked, "chain"), _text(asked, "chain_yaml")
+        if tried is not None:
+            try:
+                chain, steps = _TRIED, await asyncio.to_thread(read_chain, tried, self._config)
+            except ConfigError as error:
+                raise BadRequest(str(error), param="chain_yaml", code="invalid_type") from None
+            settings = settings.model_copy(update={"chains": {**settings.chains, _TRIED: steps}})
+        explained = await self._explain(settings, raw, asked, chain, NO_HEADERS, caller)
         other = None if against is None else await self._explain(settings, raw, asked, against, NO_HEADERS, caller)
         return {"explained": explained, "against": other}
 

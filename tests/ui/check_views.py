@@ -300,3 +300,24 @@ async def test_every_view_is_reached_by_keyboard(desk: Desk) -> None:
         assert await page.run(outline) in (True, "solid", "auto")
         reached.add(await page.run("document.activeElement.innerText"))
     assert {"Conversations", "Requests", "Policies", "Config", "Try it", "Pause"} <= reached
+
+
+async def test_the_pictures_of_the_documentation(desk: Desk) -> None:
+    """`make pictures` keeps them in docs/pictures."""
+    page = desk.page
+    await page.sized(1400, 860)
+    await desk.open("conversation")
+    await page.run("document.querySelector('.chart').focus()")
+    for _ in range(21):
+        await page.press("ArrowRight")
+    await page.run("document.activeElement.blur()")
+    assert "Turn 21" in await page.text(".tip")
+    await page.picture("conversation")
+    await page.sized(1180, 700)
+    await desk.open("#/requests/c0ffee21-020")
+    await page.until("document.querySelectorAll('.kind.shortened').length > 3")
+    await page.run("document.querySelectorAll('button.step')[0].click()")
+    await page.run("document.querySelector('.compared').scrollIntoView()")
+    assert "step 1 of 4" in await page.text(".stepper")
+    await page.picture("request")
+    desk.is_sound()

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,16 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def literal_parts(value: str) -> list[str]:
+    """Return what of a value is written out: the parts before, between and behind its variables."""
+    parts, at = [], 0
+    for found in _VARIABLE.finditer(value):
+        if found[0] != "$$":
+            parts.append(value[at : found.start()].replace("$$", "$"))
+            at = found.end()
+    return [*parts, value[at:].replace("$$", "$")]
+
+
 def with_item(text: str, name: str, item: str) -> str:
     """Return the text of a file with one more item in its list of this name. Everything else stays, comments
     included.
@@ -50,6 +60,32 @@ def with_item(text: str, name: str, item: str) -> str:
         flow = "{" + ", ".join(line.strip() for line in item.removeprefix("- ").splitlines()) + "}"
         return text[:begun] + flow + (", " if listed.value else "") + text[begun:]
     return ended + textwrap.indent(item, " " * listed.start_mark.column) + "\n"
+
+
+def with_masks(text: str, is_secret: Callable[[str], bool]) -> str:
+    """Return the text of a file with a mask in place of each plain value that is a secret."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    spans = sorted(_spans(root, is_secret)) if root is not None else []
+    parts, at = [], 0
+    for start, end in spans:
+        parts += [text[at:start], "'***'"]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _spans(node: yaml.Node, is_secret: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+    if isinstance(node, yaml.ScalarNode):
+        if is_secret(node.value):
+            yield node.start_mark.index, node.end_mark.index
+        return
+    for each in node.value:
+        yield from _spans(each[1] if isinstance(node, yaml.MappingNode) else each, is_secret)
+
+
+def items_of(text: str, name: str) -> dict[str, str]:
+    """Return the values of a mapping of the file, each as YAML."""
+    found = (yaml.safe_load(text) or {}).get(name) or {}
+    return {key: yaml.safe_dump(value, sort_keys=False, allow_unicode=True) for key, value in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class Config:
     """The environment of its variables."""
     warnings: tuple[str, ...] = ()
     """Warnings: settings that are valid but probably a mistake."""
+    text: str = field(default="", repr=False)
+    """The file's text. It may hold secrets."""
 
     def again(self) -> "Config":
         """Load the same file as it is now. Raise `ConfigError`."""
@@ -139,7 +141,7 @@ def _loaded(
         settings = _with_keys(document, settings, settings.auth, digest.update, environment)
     document.settle()
     warnings = (*open_guards(document, settings), *doubts(document, settings))
-    return Config(settings, path, digest.hexdigest()[:12], files, environment, warnings)
+    return Config(settings, path, digest.hexdigest()[:12], files, environment, warnings, text)
 
 
 def _with_keys(

@@ -11,6 +11,7 @@ from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.config.index_settings import EmbeddedVectors, VectorSettings
 from proxy.config.judge_settings import Judge
 from proxy.config.memory_settings import MemoriesSettings
+from proxy.config.records_settings import Records, RecordsSettings
 from proxy.config.state_settings import State, StateSettings
 from proxy.config.upstream_settings import Connected, Guarded, Translated
 from proxy.policy import Policy
@@ -300,6 +301,9 @@ class TelemetrySettings(Base):
     sample: float = Field(default=1.0, ge=0, le=1)
     """The share of requests that are traced, where the caller has not decided."""
 
+    spans: Literal["all", "changes"] = "all"
+    """Whether every step of a chain gets a span, or only one that did something: rewrote, rejected or failed."""
+
     warn_at: float = Field(default=0.7, gt=0, le=1)
     """The share of the usable window from which a prompt is reported when it is sent: in the log, as an event of the
     span, and in `penstock_context_warnings_total`."""
@@ -376,6 +380,9 @@ class Settings(Base):
 
     memories: MemoriesSettings = MemoriesSettings()
     """What applications remember about their users."""
+
+    records: Records = RecordsSettings()
+    """What is kept of each request for operators and clients to look at. In short: `off`."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -7,6 +7,7 @@ from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Chain, Settings
+from proxy.gateway.chain import Outcome
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
@@ -17,6 +18,7 @@ from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import context_header, findings_header, server_timing
 from proxy.telemetry.observation import OVERFLOW, Observation
+from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.routing import Route, Routes
 
@@ -60,6 +62,7 @@ class Pipeline:
         prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
         done = prepared.rewritten
         if done is None:
+            seen.passed(body, http.headers)
             http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
             return prepared
         _tell(done, http, seen)
@@ -111,6 +114,7 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
     Raises `PenstockError` where a policy says no, or one that must not fail did.
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
+    seen.rewrote(Rewriting(done.sent, outcome.request, outcome.stages, done.ctx, _sections(outcome)))
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
@@ -133,6 +137,13 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
         seen.without_state()
     if refusal is not None:
         raise refusal
+
+
+def _sections(outcome: Outcome) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    if outcome.before is None or outcome.after is None:
+        return None
+    before, after = ((each.system, each.tools, each.messages) for each in (outcome.before, outcome.after))
+    return before, after
 
 
 def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:

@@ -19,6 +19,8 @@ from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.upstreams.base import Call, Reply, Upstream
 
+_KEPT = 4 * 2**20
+"""Bytes of an answer whose text is kept for its record."""
 _UNPRINTABLE = re.compile(r"[^!-~]")
 
 
@@ -75,7 +77,8 @@ class Observers:
         if headers is not call.headers:
             self.call = replace(call, headers=headers)
         learning = Learning(call, translates=self._upstream.translates)
-        observers = (*self._watches, _Telling(self.observed), _Metering(http.admission, seen), learning)
+        keeping = _Keeping(seen) if seen.keeps_text else None
+        observers = (*self._watches, keeping, _Telling(self.observed), _Metering(http.admission, seen), learning)
         self.all: Sequence[Observer] = [each for each in observers if each is not None]
         return self
 
@@ -96,6 +99,26 @@ class _Telling(Observer):
     def ended(self, reply: Reply, usage: Usage) -> None:
         broken = reply.facts.get("error") or usage.error
         self._observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+
+
+class _Keeping(Observer):
+    """Keeps a bounded copy of an answer for its record."""
+
+    reads = True
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen, self._parts, self._size = seen, list[bytes](), 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take note of the next bytes."""
+        self._size += len(chunk)
+        if self._size <= _KEPT:
+            self._parts.append(chunk)
+
+    def ended(self, reply: Reply, usage: Usage) -> None:
+        """Hand it over, if it is whole."""
+        if self._size <= _KEPT:
+            self._seen.said(b"".join(self._parts), streamed=reply.chunks is not None)
 
 
 class _Metering(Observer):

@@ -4,7 +4,6 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -19,9 +18,11 @@ from proxy.access.browsers import Browsers
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, PenstockError, error_body
 from proxy.config.access_settings import KeysAuth
+from proxy.config.document import items_of
 from proxy.config.load import check
+from proxy.config.masked import masked
 from proxy.server.api.erase import Forgetting
-from proxy.server.api.requests import Records
+from proxy.server.api.requests import RecordsApi
 from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
@@ -30,8 +31,6 @@ from proxy.telemetry.metrics import Metrics
 _LARGEST = 4 * 2**20
 """Bytes of a body; a configuration has at most a quarter of them."""
 _NO_STORE = {"cache-control": "no-store"}
-_SHOWN = 100
-"""Requests in a list without `limit`."""
 _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "x-real-ip", "x-forwarded-")
 """Beginnings of the headers of clients' keys, and of those by which a proxy in front says that it is one."""
 
@@ -44,7 +43,7 @@ class Admin:
     def __init__(
         self,
         reloading: Reloading,
-        records: Records,
+        records: RecordsApi,
         peers: Peers,
         metrics: Metrics,
         forgetting: Forgetting,
@@ -79,8 +78,7 @@ class Admin:
             admin("/admin/reload", self._reload, "POST"),
             admin("/admin/check", self._check, "POST", local=True),
             admin("/admin/explain", self._explain, "POST", local=True),
-            admin("/admin/requests", self._latest, local=True),
-            admin("/admin/requests/{request_id:path}", self._one, local=True),
+            *(admin(f"/admin{path}", handler, local=True) for path, handler in self._records.paths().items()),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
             # the page itself shows nothing; what it asks for needs the key
             *(
@@ -137,7 +135,10 @@ class Admin:
     async def _config(self, request: Request) -> Response:
         question = {"ask": "config"}
         answer = await self._config_here(question)
-        return JSONResponse({**answer, "workers": await self._peers.ask(question)}, headers=_NO_STORE)
+        running = self._reloading.current.config
+        text = masked(running.text, running.settings)
+        shown = {"text": text, "chains": items_of(text, "chains")}
+        return JSONResponse({**answer, **shown, "workers": await self._peers.ask(question)}, headers=_NO_STORE)
 
     async def _config_here(self, question: Question) -> dict[str, Any]:
         return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
@@ -173,21 +174,6 @@ class Admin:
             return Response(error.body(), error.status, _NO_STORE, "application/json")
         return Response(encode(told), 200, _NO_STORE, "application/json")
 
-    async def _latest(self, request: Request) -> Response:
-        asked = request.query_params.get("limit", "")
-        limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 9 else _SHOWN
-        requests = await self._records.latest(limit, _seconds(request.query_params.get("since", "")))
-        answer = {"requests": requests, "shared": self._records.shared}
-        return JSONResponse(answer, headers=_NO_STORE)
-
-    async def _one(self, request: Request) -> Response:
-        found = await self._records.find(request.path_params["request_id"])
-        if found is None:
-            message = f"no recent request has this id{self._records.doubt}"
-            body = error_body(message, "invalid_request_error", None, "unknown_request")
-            return Response(body, 404, _NO_STORE, "application/json")
-        return JSONResponse(found, headers=_NO_STORE)
-
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])
         return JSONResponse(told, 200 if told["complete"] else 503, headers=_NO_STORE)
@@ -216,14 +202,6 @@ async def _body(request: Request, most: int) -> bytes | None:
         if size > most:
             return None
     return b"".join(parts)
-
-
-def _seconds(date: str) -> float:
-    """Return an ISO 8601 date and time in seconds since 1970; 0 if it is none."""
-    try:
-        return datetime.fromisoformat(date).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0.0
 
 
 def _hash(text: bytes) -> bytes:

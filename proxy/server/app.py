@@ -35,14 +35,14 @@ from proxy.server.api.endpoint import Endpoint
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
-from proxy.server.api.requests import Records
+from proxy.server.api.requests import RecordsApi
 from proxy.server.api.share import Sharing
 from proxy.server.api.usage import UsageApi
 from proxy.server.build import (
     build_counters,
     build_index,
+    build_records,
     build_services,
-    build_shared_records,
     build_small_judge,
     build_store,
     build_upstreams,
@@ -106,19 +106,21 @@ def build(
     address of the main port, if it is not the configuration's. `saving` writes what is served to a file.
     """
     settings = config.settings
-    telemetry = Telemetry.open(settings.telemetry)
-    store, index = build_store(settings.state), build_index(settings, telemetry)
+    store = build_store(settings.state)
+    records = build_records(settings, store)
+    telemetry = Telemetry.open(settings.telemetry, records)
+    index = build_index(settings, telemetry)
     services = build_services(settings, store, index, telemetry)
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
-    records = Records(telemetry.recent, peers, build_shared_records(settings.state, store))
+    told = RecordsApi(records, peers, services.archives)
     # at least twice the largest body, so that one always fits beside others
     most, most_of_one = (
         max(int(2 * settings.server.max_body_mib * 2**20), mib * 2**20)
         for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
     )
     intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
-    lasting = Lasting(services, store, telemetry, records, counters, meter, Places(), intake, saving, index)
+    lasting = Lasting(services, store, telemetry, told, counters, meter, Places(), intake, saving, index)
     background = BackgroundWork[str]()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
@@ -138,9 +140,8 @@ def build(
     stuck = Stuck(services.threads, reloading, peers)
     health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
     here = [services.forget, lambda tenant: reloading.current.forget(tenant)]
-    requests = telemetry.recent.forget
-    forgetting = Forgetting(store, services.archives, services.memories, index, peers, requests=requests, here=here)
-    admin = Admin(reloading, records, peers, telemetry.metrics, forgetting, host)
+    forgetting = Forgetting(store, services.archives, services.memories, index, peers, records=records, here=here)
+    admin = Admin(reloading, told, peers, telemetry.metrics, forgetting, host)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -148,7 +149,8 @@ def build(
         draining.install()
         await peers.open()
         background.begin(reloading.watch())
-        background.begin(records.share())
+        if records is not None:
+            background.begin(records.write())
         background.begin(meter.share())
         background.begin(watch(outside, telemetry.metrics.degraded))
         background.begin(give_back_free_memory())
@@ -158,7 +160,8 @@ def build(
             draining.remove()
             await peers.aclose()
             await background.aclose()
-            await records.aclose()
+            if records is not None:
+                await records.aclose()
             await reloading.aclose()
             await services.aclose()
             if index is not None:
@@ -188,6 +191,8 @@ def _apply(
     """Bring what outlives generations in line with the configuration that is in force from now on."""
     settings = config.settings
     logs.configure(settings.telemetry)
+    if settings.records.keep and settings.records.text:
+        _log.warning("records keep the text of prompts and answers; operators can read it")
     for warning in config.warnings:
         _log.warning("configuration", extra={"fields": {"warning": warning}})
     steps = [step for chain in settings.chains.values() for _, step in chain]
@@ -227,7 +232,7 @@ class Lasting:
     services: Services
     store: Store
     telemetry: Telemetry
-    records: Records
+    records: RecordsApi
     counters: Counters
     meter: Meter
     places: Places

@@ -56,7 +56,7 @@ from proxy.state.inbox import Shares
 from proxy.state.store import MemoryStore, Store
 from proxy.state.threads import Threads
 from proxy.telemetry import Telemetry
-from proxy.telemetry.replicas import TTL, SharedRecords
+from proxy.telemetry.records import Records
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.guard import GuardedUpstream
@@ -143,11 +143,20 @@ def patience(settings: StateSettings | RedisStateSettings) -> float:
     return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
 
 
-def build_shared_records(settings: StateSettings | RedisStateSettings, store: Store) -> SharedRecords | None:
-    """What tells other replicas of recent requests; None where there are none, or none that share the state."""
-    if not isinstance(settings, RedisStateSettings):
+def build_records(settings: Settings, store: Store) -> Records | None:
+    """What keeps records of requests, if any are wanted. Nothing is opened before it is needed."""
+    state, wanted = settings.state, settings.records
+    if not wanted.keep:
         return None
-    return SharedRecords(store, ttl=min(TTL, settings.ttl))
+    if isinstance(state, RedisStateSettings):
+        from proxy.state.redis import RedisLog, RedisStore
+
+        if isinstance(store, RedisStore):
+            log = RedisLog(store.server, max_bytes=int(wanted.max_mib * 2**20), age=86400 * wanted.days)
+            return Records(wanted, log=log)
+    if isinstance(state, StateSettings) and state.kind == "disk":
+        return Records(wanted, Path(state.directory).expanduser() / "records" / "records.db")
+    return Records(wanted)
 
 
 def _redis_store(settings: RedisStateSettings) -> Store:

@@ -31,11 +31,13 @@ FIXED = (
     "memories",
     "embedding",
     "judge",
+    "records",
     "telemetry.endpoint",
     "telemetry.protocol",
     "telemetry.console",
     "telemetry.service_name",
     "telemetry.sample",
+    "telemetry.spans",
 )
 """Settings that cannot change while the process runs: sockets, connections, stores, the embedding model, traces."""
 

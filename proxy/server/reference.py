@@ -18,6 +18,7 @@ from proxy.config.embedding_settings import (
 from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.load import policy_class, policy_names
+from proxy.config.records_settings import RecordsSettings
 from proxy.config.settings import (
     AnthropicUpstream,
     CacheSettings,
@@ -65,6 +66,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("vectors: kind: none", NoVectors),
     ("judge: kind: cross-encoder", JudgeSettings),
     ("judge: kind: upstream", UpstreamJudgeSettings),
+    ("records", RecordsSettings),
     ("telemetry", TelemetrySettings),
 )
 

@@ -3,29 +3,22 @@
 A count is worth little: losing one lets a client have a little more. So nothing here waits for a disk.
 """
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from proxy.state.sqlite import cause_of
 from proxy.state.store import StoreError
-from proxy.state.wal import connect, set_aside
+from proxy.state.wal import Database
 
 MOST = 200_000
 """Counts that one process keeps in memory; more tenants than that within two minutes are not counted."""
 
 BUSY = 1.0
 """Seconds to wait for another process's lock; less than a request waits for its counts."""
-_MOST_WAITING = 512
 _SWEEP = 60.0
 """Seconds between two removals of what is forgotten."""
-
-_T = TypeVar("_T")
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS counts (key TEXT PRIMARY KEY, value REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID"
@@ -97,64 +90,28 @@ class MemoryCounters:
 class DiskCounters:
     """Counts in a SQLite file, for all workers of one machine, across restarts.
 
-    Nothing is synced: a machine that loses power may lose counts, or the file, which is then begun anew. The directory
-    must be on a local disk.
+    Nothing is synced: a machine that loses power may lose counts, or the file, which is then begun anew.
     """
 
     def __init__(self, directory: Path, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
         """`busy` is in seconds; `clock` is all workers' own. The directory is made if it is missing (0700)."""
-        self._file = directory / "counters.db"
-        self._busy = busy
+        self._database = Database(directory / "counters.db", _SCHEMA, name="counters", synchronous="OFF", busy=busy)
         self._clock = clock
-        # one thread: SQLite lets one write at a time anyway
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-counters")
-        self._database: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
         self._swept = 0.0
-        self._waiting = 0
-        self._closed = False
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
         """Add to several counts in one transaction and return what they then are."""
         given = dict(amounts)
-        return await self._run(lambda database: self._written(database, given, ttl))
+        return await self._database.run(lambda database: self._written(database, given, ttl))
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
         """What several counts are, in one transaction."""
         asked = tuple(keys)
-        return await self._run(lambda database: self._found(database, asked))
+        return await self._database.run(lambda database: self._found(database, asked))
 
     async def aclose(self) -> None:
         """End the thread, and with it the connection; what is being written is finished first."""
-        if not self._closed:
-            self._closed = True
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-            self._thread.shutdown(wait=False)
-
-    async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        if self._closed:
-            raise StoreError("closed")
-        if self._waiting >= _MOST_WAITING:
-            raise StoreError("busy")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, work)
-        finally:
-            self._waiting -= 1
-
-    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            database = self._opened()
-            with database:
-                database.execute("BEGIN IMMEDIATE")
-                return work(database)
-        except (sqlite3.Error, OSError) as error:
-            cause = cause_of(error)
-            if cause != "locked":
-                self._close()
-            if cause == "corrupted":  # counts are not worth keeping a file for that none can be added to
-                self._begin_anew()
-            raise StoreError(cause) from error
+        await self._database.aclose()
 
     def _written(self, database: sqlite3.Connection, amounts: Mapping[str, float], ttl: float) -> dict[str, float]:
         now = self._clock()
@@ -171,29 +128,3 @@ class DiskCounters:
         now = self._clock()
         rows = ((key, database.execute(_READ, (key, now)).fetchone()) for key in keys)
         return {key: 0.0 if row is None else row[0] for key, row in rows}
-
-    def _opened(self) -> sqlite3.Connection:
-        # a database whose file was removed or replaced takes writes as before, and shares them with nobody
-        if self._database is None or _identity(self._file) != self._identity:
-            self._close()
-            self._database = connect(self._file, busy=self._busy, synchronous="OFF", schema=_SCHEMA)
-            self._identity = _identity(self._file)
-        return self._database
-
-    def _begin_anew(self) -> None:
-        with suppress(sqlite3.Error, OSError):
-            if set_aside(self._file, busy=self._busy):
-                self._file.with_name(f"{self._file.name}.broken").unlink(missing_ok=True)
-
-    def _close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -5,8 +5,12 @@ sorted set holds the names of all, for finding them by prefix. What has expired 
 three names at random, so at most about every third names nothing.
 """
 
+import asyncio
+import secrets
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from typing import Any
 
 from proxy.state.redis_server import RedisServer, Script
 from proxy.state.store import StoreError
@@ -130,6 +134,53 @@ _READ = Script.of(
 local counts = {}
 for n = 2, #KEYS do counts[n - 1] = redis.call('GET', KEYS[n]) or '0' end
 return {epoch, counts}
+""",
+    writes=False,
+)
+
+_APPEND = Script.of(
+    """
+local added = 0
+for n = 5, #ARGV, 2 do
+  local made = redis.pcall('XADD', KEYS[2], '*', 'by', ARGV[2], 'of', ARGV[n], 'rows', ARGV[n + 1])
+  if type(made) == 'table' then return {epoch, 0} end
+  added = added + #ARGV[n + 1]
+end
+local size = redis.call('INCRBY', KEYS[3], added)
+local oldest = tonumber(now) / 1000 - tonumber(ARGV[4])
+while true do
+  local first = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
+  if not first or (size <= tonumber(ARGV[3]) and tonumber(string.match(first[1], '%d+')) >= oldest) then
+    break
+  end
+  redis.call('XDEL', KEYS[2], first[1])
+  size = redis.call('DECRBY', KEYS[3], #first[2][6])
+end
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+redis.call('PEXPIRE', KEYS[3], ARGV[4])
+return {epoch, 1}
+""",
+    writes=True,
+    repeats=False,  # rows would be there twice
+)
+_TAIL = Script.of(
+    """
+local found = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
+return {epoch, found.err and 0 or found}
+""",
+    writes=False,
+)
+_ERASE = Script.of(
+    """
+local entries = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
+if entries.err then return {epoch, 0} end
+for _, entry in ipairs(entries) do
+  if entry[2][4] == ARGV[4] then
+    redis.call('XDEL', KEYS[2], entry[1])
+    redis.call('DECRBY', KEYS[3], #entry[2][6])
+  end
+end
+return {epoch, #entries == tonumber(ARGV[3]) and entries[#entries][1] or ''}
 """,
     writes=False,
 )
@@ -260,6 +311,62 @@ class RedisCounters:
 
     async def aclose(self) -> None:
         """Nothing: the connections are the store's."""
+
+
+class RedisLog:
+    """A log that all replicas append rows to and read from, bounded in bytes and age: a stream.
+
+    An entry has the rows of one tenant, so that they can be removed; one without rows says that this was done. All
+    methods raise `StoreError`. Where the server's user has no right to streams, only the log does without.
+    """
+
+    def __init__(self, server: RedisServer, *, max_bytes: int, age: float) -> None:
+        """`age` is in seconds."""
+        self._server = server
+        self._keys = (server.key("records"), server.key("records-size"))
+        self._max_bytes, self._age = max_bytes, age
+        self._own = secrets.token_hex(6).encode()
+        self._seen = b"0"
+
+    async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
+        """Add rows, each with its tenant."""
+        batch: list[str | bytes] = []
+        for tenant, each in groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
+            packed = await asyncio.to_thread(zlib.compress, b",".join(row for _, row in each), 1)
+            batch += [tenant, packed]
+        await self._append(batch)
+
+    async def read(self) -> Sequence[tuple[str | None, bytes]]:
+        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end."""
+        found: list[tuple[str | None, bytes]] = []
+        while not found:
+            entries = await self._run(_TAIL, b"(" + self._seen, _AT_ONCE)
+            if not entries:
+                break
+            for id, (_, by, _, tenant, _, packed) in entries:
+                self._seen = id
+                if not packed:
+                    found.append((tenant.decode(), b""))
+                elif by != self._own:
+                    found.append((None, await asyncio.to_thread(zlib.decompress, packed)))
+        return found
+
+    async def forget(self, tenant: str) -> None:
+        """Remove the rows of a tenant, and have all who have read them do so."""
+        place: bytes = b"-"
+        while place:
+            last = await self._run(_ERASE, place, _AT_ONCE, tenant)
+            place = b"(" + last if last else b""
+        await self._append([tenant, b""])
+
+    async def _append(self, batch: Sequence[str | bytes]) -> None:
+        await self._run(_APPEND, self._own, self._max_bytes, _milliseconds(self._age), *batch)
+
+    async def _run(self, script: Script, *arguments: bytes | str | float) -> Any:
+        (answer,) = await self._server.run(script, self._keys, arguments)
+        if answer == 0:
+            raise StoreError("read_only")
+        return answer
 
 
 def _milliseconds(seconds: float) -> int:

@@ -1,20 +1,123 @@
 """SQLite files that several processes write: opened in write-ahead mode, so that readers and one writer do not wait for
 each other, and begun anew by one of them where they are broken."""
 
+import asyncio
 import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+from proxy.state.sqlite import cause_of
+from proxy.state.store import StoreError
+
+T = TypeVar("T")
 
 BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 """SQLite's codes for a file that is no database, or no whole one."""
 
 _AGAIN = 0.005
 """Seconds between two tries."""
+_MOST_WAITING = 512
+"""Calls that may wait for a database's thread; more are refused at once."""
+
+
+class Database:
+    """One SQLite file, for all workers of one machine, and the thread of this process that works with it.
+
+    Opened by the first call, and again where it was removed, replaced or failed. Nothing in it is worth refusing work
+    for: a file that is broken is set aside and begun anew. The directory must be on a local disk.
+    """
+
+    def __init__(
+        self, file: Path | None, schema: str, *, name: str, synchronous: Literal["OFF", "NORMAL"], busy: float = 1.0
+    ) -> None:
+        """Without a file the database ends with the process, and is on disk only as far as it is large. `busy` is in
+        seconds; `name` is the thread's."""
+        self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
+        # one thread: SQLite lets one write at a time anyway
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"penstock-{name}")
+        self._database: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._waiting = 0
+        self._closed = False
+
+    async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
+        """What work in one transaction gives; where it `writes`, no other writer interrupts it. Raises `StoreError`."""
+        if self._closed:
+            raise StoreError("closed")
+        if self._waiting >= _MOST_WAITING:
+            raise StoreError("busy")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, work, writes)
+        finally:
+            self._waiting -= 1
+
+    async def tidy(self) -> None:
+        """Bring what was written into the file itself, so that nothing that was overwritten is left beside it."""
+
+        def work(database: sqlite3.Connection) -> None:
+            database.execute("COMMIT")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await self.run(work)
+
+    async def aclose(self) -> None:
+        """End the thread, and with it the connection; what is being written is finished first."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
+
+    def _done(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+        try:
+            database = self._opened()
+            with database:
+                database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                return work(database)
+        except (sqlite3.Error, OSError) as error:
+            cause = cause_of(error)
+            if cause != "locked":
+                self._close()
+            if cause == "corrupted":
+                self._begin_anew()
+            raise StoreError(cause) from error
+
+    def _opened(self) -> sqlite3.Connection:
+        # a database whose file was removed or replaced takes writes as before, and shares them with nobody
+        if self._database is None or (self._file is not None and _identity(self._file) != self._identity):
+            self._close()
+            if self._file is None:
+                self._database = _connect("", self._busy, self._synchronous, self._schema)
+            else:
+                self._database = connect(
+                    self._file, busy=self._busy, synchronous=self._synchronous, schema=self._schema
+                )
+                self._identity = _identity(self._file)
+        return self._database
+
+    def _begin_anew(self) -> None:
+        with suppress(sqlite3.Error, OSError):
+            if self._file is not None and set_aside(self._file, busy=self._busy):
+                self._file.with_name(f"{self._file.name}.broken").unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def connect(

@@ -12,7 +12,7 @@ from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
-from proxy.telemetry.recent import Recent
+from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import Tracing
@@ -23,26 +23,35 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 class Telemetry:
     """The telemetry of one app; nothing of it is shared with another in the same process."""
 
-    def __init__(self, metrics: Metrics, tracing: "Tracing | None" = None, *, warn_at: float = 0.7) -> None:
-        """`warn_at` is the share of the usable window from which on a context is nearly full."""
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracing: "Tracing | None" = None,
+        *,
+        warn_at: float = 0.7,
+        records: Records | None = None,
+    ) -> None:
+        """`warn_at` is the share of the usable window from which on a context is nearly full; `records` keeps what was
+        done to each request."""
         self.metrics = metrics
         self._bills, self._warn_at = Bills(), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
-        self.recent = Recent()
-        """The last requests, for `/admin` and `/v1/explain`."""
+        self._records = records
+        if records is not None:
+            records.skipped = metrics.records_skipped.inc
         self._tracing = tracing
 
     @classmethod
-    def open(cls, settings: TelemetrySettings) -> "Telemetry":
+    def open(cls, settings: TelemetrySettings, records: Records | None = None) -> "Telemetry":
         """Set up what the settings and the environment ask for.
 
         OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
         """
         if not _traced(settings):
-            return cls(Metrics(__version__), warn_at=settings.warn_at)
+            return cls(Metrics(__version__), warn_at=settings.warn_at, records=records)
         from proxy.telemetry.tracing import Tracing
 
-        return cls(Metrics(__version__), Tracing(settings), warn_at=settings.warn_at)
+        return cls(Metrics(__version__), Tracing(settings), warn_at=settings.warn_at, records=records)
 
     def begin(
         self,
@@ -64,8 +73,9 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        known = request_id, self.recent, tenant, config, self._bills, self._warn_at, self._unshortened
-        return Observation(self.metrics, span, route, *known)
+        known = request_id, self._records, tenant, config, self._bills, self._warn_at, self._unshortened
+        explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
+        return Observation(self.metrics, span, route, *known, explains=explains)
 
     @property
     def cache_use(self) -> CacheUse:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from proxy.context import Identity
 from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.step import Step
@@ -35,6 +36,10 @@ FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+WRITTEN_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
+CONVERSATION = "gen_ai.conversation.id"
+SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the conventions that the names are from."""
 
 MODEL = "penstock.model"
 UPSTREAM = "penstock.upstream"
@@ -119,6 +124,17 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
     return known
 
 
+def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str, object]:
+    """Whose conversation a request belongs to; all of it is hashes."""
+    return {
+        "penstock.conversation.id": id,
+        "penstock.conversation.turn": turn,
+        "penstock.session.id": who.session if who.is_named else None,
+        "penstock.agent.id": who.agent or None,
+        "penstock.task.id": who.task or None,
+    }
+
+
 def of_usage(usage: Usage) -> dict[str, object]:
     """What an upstream said about its answer."""
     return {
@@ -128,6 +144,7 @@ def of_usage(usage: Usage) -> dict[str, object]:
         INPUT_TOKENS: usage.input,
         OUTPUT_TOKENS: usage.output,
         CACHED_TOKENS: usage.cached,
+        WRITTEN_TOKENS: usage.written,
     }
 
 

@@ -18,7 +18,7 @@ from proxy.state.cache import Cache
 MOST_PREFIXES = 200_000
 """Prefixes that are remembered, about 100 bytes each. The least recently used are forgotten first."""
 
-_Prefixes = Sequence[tuple[int, int]]
+Prefixes = Sequence[tuple[int, int]]
 """All prefixes of a request, the shortest first: a hash of each, and its tokens."""
 
 
@@ -35,8 +35,10 @@ class Estimate:
     usd_unchanged: float | None
     """What it would have cost as the client sent it. None where this process does not know the request before this one
     of the conversation: then nobody can say what the provider has of it."""
-    prefixes: tuple[int, ...] = ()
-    """The hashes of all prefixes, of both forms."""
+    came: Prefixes = ()
+    """The prefixes of the request as the client sent it."""
+    sent: Prefixes = ()
+    """Those of what is sent."""
 
     @property
     def usd_saved(self) -> float | None:
@@ -80,10 +82,10 @@ class Bills:
         if not profile.prices.known:
             return None
         rules = profile.cache
-        unchanged = await _prefixes(("came", scope), came, tokens)
-        ours = await _prefixes(("sent", scope), sent, tokens)
+        unchanged = await prefixes(("came", scope), came, tokens)
+        ours = await prefixes(("sent", scope), sent, tokens)
 
-        def usd(prefixes: _Prefixes, shared: int) -> float:
+        def usd(prefixes: Prefixes, shared: int) -> float:
             total = prefixes[-1][1]
             return money(profile.prices.at(total), prompt_cost(rules, shared, total))
 
@@ -94,27 +96,28 @@ class Bills:
             usd=usd(ours, shared),
             usd_again=usd(ours, total),
             usd_unchanged=usd(unchanged, self._shared(unchanged, rules)) if self._knows(came, unchanged) else None,
-            prefixes=tuple(key for key, _ in (*unchanged, *ours)),
+            came=unchanged,
+            sent=ours,
         )
 
     def sent(self, estimate: Estimate) -> None:
         """Remember a prompt that the upstream has answered: now its prefixes are in the provider's cache."""
         now = self._clock()
-        for key in estimate.prefixes:
+        for key, _ in (*estimate.came, *estimate.sent):
             self._used.put(key, now)
 
-    def _shared(self, prefixes: _Prefixes, rules: CacheRules) -> int:
+    def _shared(self, prefixes: Prefixes, rules: CacheRules) -> int:
         """The tokens of the longest prefix that is in the cache."""
         oldest = self._clock() - rules.ttl
         return next((size for key, size in reversed(prefixes) if (self._used.get(key) or -1.0) >= oldest), 0)
 
-    def _knows(self, came: ChatRequest, prefixes: _Prefixes) -> bool:
+    def _knows(self, came: ChatRequest, prefixes: Prefixes) -> bool:
         """Whether the request before this one is known, or there was none: it ended before the last answer."""
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
         return not answers or prefixes[len(came.tools) + answers[-1] - 1][0] in self._used
 
 
-async def _prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> _Prefixes:
+async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
     """The prefixes of a request as a provider reads it, tools first."""
     sizes = (*await tokens.tool_sizes(request.tools), *await tokens.sizes(request.messages))
     key, total, found = hash(scope), 0, list[tuple[int, int]]()

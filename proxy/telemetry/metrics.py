@@ -10,7 +10,7 @@ from prometheus_client.exposition import choose_encoder
 from proxy.chat.errors import ConfigError
 from proxy.policy import Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.request_metrics import PolicyMetrics, RouteMetrics
+from proxy.telemetry.request_metrics import CallMetrics, PolicyMetrics, RouteMetrics
 from proxy.telemetry.series import Series
 from proxy.telemetry.service_metrics import (
     IndexMetrics,
@@ -47,6 +47,7 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._models: set[str] = set()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
+        self._calls: dict[tuple[str, str, str], CallMetrics] = {}
         self._policies: dict[str, PolicyMetrics] = {}
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
@@ -64,6 +65,9 @@ class Metrics:
         )
         self.retries = Counter(
             "penstock_client_retries", "Requests that an SDK sent again by itself.", registry=registry
+        )
+        self.records_skipped = Counter(
+            "penstock_records_skipped", "Requests that were not recorded.", registry=registry
         )
         self._breakers = Gauge(
             "penstock_upstream_breaker",
@@ -93,6 +97,14 @@ class Metrics:
         if route is None:
             route = self._routes[model, upstream] = RouteMetrics(self._series, model, upstream)
         return route
+
+    def call(self, operation: str, provider: str, model: str) -> CallMetrics:
+        """The series of an operation (such as `chat`) with a model of a provider."""
+        key = operation, provider, model
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = CallMetrics(self._series, *key)
+        return call
 
     def key(self, name: str) -> KeyMetrics:
         """The series of a key of Penstock."""

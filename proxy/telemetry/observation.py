@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotInTime, NotKept, PenstockError
-from proxy.context import Context, ModelProfile
+from proxy.chat.parse import Body
+from proxy.context import Context, Identity, ModelProfile
 from proxy.economics import money, reported_cost
+from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.state.warnings import Warnings
@@ -18,8 +20,9 @@ from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.bill import Bills, Estimate
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.recent import Recent, Record
-from proxy.telemetry.request_metrics import Level, RouteMetrics
+from proxy.telemetry.record import Record, Rewriting, conversation_id, turn_of
+from proxy.telemetry.records import Records
+from proxy.telemetry.request_metrics import CallMetrics, Level, RouteMetrics
 from proxy.telemetry.service_metrics import KeyMetrics
 
 if TYPE_CHECKING:
@@ -45,14 +48,19 @@ class Observation:
         span: "RequestSpan | None",
         route: str,
         request_id: str,
-        recent: Recent,
+        records: Records | None,
         tenant: str,
         config: str,
         bills: Bills,
         warn_at: float,
         unshortened: Warnings,
+        *,
+        explains: bool = False,
     ) -> None:
-        self._recent, self._tenant, self._config = recent, tenant, config
+        """With `explains`, the client asks for the record of this request."""
+        self._records, self._tenant, self._config = records, tenant, config
+        self.explains = explains and records is not None
+        """Whether the client is told where the record of the request is."""
         self._bills, self._warn_at, self._unshortened = bills, warn_at, unshortened
         self._metrics = metrics
         self._span = span
@@ -65,6 +73,12 @@ class Observation:
         self._after: int | None = None
         self._window: int | None = None
         self._profile: ModelProfile | None = None
+        self._name = NONE
+        self._rewriting: Rewriting | None = None
+        self._passed: tuple[Body, Mapping[str, str]] | None = None
+        self._answer: tuple[bytes, bool] | None = None
+        self.keeps_text = records is not None and records.settings.text
+        """Whether the text of the answer is wanted."""
         self._cost: float | None = None
         self._estimate: Estimate | None = None
         self._saved: float | None = None
@@ -114,7 +128,7 @@ class Observation:
         One that only a client named may count as `other`. `entry` is the one of the configuration that matched. Where
         the `profile` has prices, the usage that the upstream reports is priced.
         """
-        self._profile, self.entry = profile, entry or model
+        self._profile, self.entry, self._name = profile, entry or model, model
         model = self._metrics.model(model, named=named)
         self._series = self._metrics.route(model, upstream)
         self._said |= {"model": model, "upstream": upstream, "chain": chain}
@@ -140,6 +154,26 @@ class Observation:
             self._span.ran(steps)
         if after is not None and window and (refused or after >= self._warn_at * window):
             self._warn(refused, after, window)
+
+    def rewrote(self, made: Rewriting) -> None:
+        """Say what the chain made of the request."""
+        self._rewriting = made
+        if self._span is not None:
+            self._belongs_to(made.ctx.identity, turn_of(made.came))
+
+    def passed(self, body: Body, headers: Mapping[str, str]) -> None:
+        """Say that no chain has read the body; `headers` are the client's."""
+        self._passed = body, headers
+        if self._span is not None:
+            self._belongs_to(identify(headers, None, self._tenant), None)
+
+    def _belongs_to(self, who: Identity, turn: int | None) -> None:
+        if self._span is not None:
+            self._span.belongs_to(attr.of_conversation(who, conversation_id(who), turn), named=who.is_named)
+
+    def said(self, answer: bytes, *, streamed: bool) -> None:
+        """Say what the client got."""
+        self._answer = answer, streamed
 
     def _warn(self, refused: str | None, tokens: int, window: int) -> None:
         """Tell of a context that is nearly full, or too full to be sent."""
@@ -193,7 +227,8 @@ class Observation:
         upstream's base URL; of the request's `fields` only numbers are recorded.
         """
         span = self._span.call(operation, provider, model, address, fields or {}) if self._span is not None else None
-        return ObservedCall(self, span)
+        metrics = self._metrics.call(operation, provider, self.model) if operation and model else None
+        return ObservedCall(self, span, metrics)
 
     def end(self, status: int, *, error: "BaseException | str | None" = None, stream: bool = False) -> None:
         """Say which status the client got and whether its answer was a stream. Further calls do nothing.
@@ -214,8 +249,8 @@ class Observation:
             self._metrics.limits.limited("not_in_time")
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
             self._route.overflowed()
-        if "model" in self._said:
-            self._remember(status, seconds, kind, stream)
+        if self._records is not None and "model" in self._said and self._records.takes_one(asked=self.explains):
+            self._records.add(self._record(status, seconds, kind, stream))
         if self._span is not None:
             self._span.end(status, kind, self._attributes())
         if _access.isEnabledFor(logging.INFO):
@@ -276,29 +311,30 @@ class Observation:
             if self._profile is not None:
                 self._bills.use.note(self._said["upstream"] or "", self._profile.name, estimate.cached, usage.cached)
 
-    def _remember(self, status: int, seconds: float, error: str | None, stream: bool) -> None:
-        self._recent.add(
-            Record(
-                self._said["request_id"] or "",
-                self._tenant,
-                self._config,
-                time(),
-                self._said,
-                self._steps,
-                self._before,
-                self._after,
-                self._window,
-                self._cost,
-                self._estimate,
-                self._saved,
-                status,
-                seconds,
-                error,
-                stream,
-                self.trace_id,
-                _sum([answer.input for answer in self.answers]),
-                _sum([answer.output for answer in self.answers]),
-            )
+    def _record(self, status: int, seconds: float, error: str | None, stream: bool) -> Record:
+        return Record(
+            request_id=self._said["request_id"] or "",
+            tenant=self._tenant,
+            config=self._config,
+            when=time(),
+            seconds=seconds,
+            known=self._said,
+            model=self._name,
+            steps=self._steps,
+            before=self._before,
+            after=self._after,
+            window=self._window,
+            usd=self._cost,
+            estimate=self._estimate,
+            saved=self._saved,
+            status=status,
+            error=error,
+            stream=stream,
+            trace_id=self.trace_id,
+            answers=self.answers,
+            rewriting=self._rewriting,
+            passed=self._passed,
+            answer=self._answer,
         )
 
     def _attributes(self) -> dict[str, object]:
@@ -336,9 +372,8 @@ class Observation:
 class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
-    def __init__(self, request: Observation, span: "CallSpan | None") -> None:
-        self._request = request
-        self._span = span
+    def __init__(self, request: Observation, span: "CallSpan | None", metrics: CallMetrics | None) -> None:
+        self._request, self._span, self._metrics = request, span, metrics
         self._started = perf_counter()
         self._first_chunk: float | None = None
         self._ended = False
@@ -372,6 +407,8 @@ class ObservedCall:
         self._ended = True
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
         self._request._called(kind, usage, facts or {})
+        if self._metrics is not None:
+            self._metrics.ended(perf_counter() - self._started, kind, usage)
         if self._span is not None:
             self._span.end(kind, self._first_chunk, usage, facts or {})
 
@@ -383,11 +420,6 @@ def kind_of(error: "BaseException | str | None") -> str | None:
     elif isinstance(error, BaseException):
         error = type(error).__name__
     return error if error is None or _KIND.fullmatch(error) else "other"
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def _tally(steps: Sequence[Step]) -> dict[str, int]:

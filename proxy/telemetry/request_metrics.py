@@ -23,6 +23,13 @@ class Counted(Protocol):
         """Count so much."""
 
 
+class Observed(Protocol):
+    """A histogram of the metrics' library."""
+
+    def observe(self, amount: float) -> None:
+        """Take note of a value."""
+
+
 class RouteMetrics:
     """The series of one model at one upstream."""
 
@@ -99,6 +106,30 @@ class RouteMetrics:
             requests = self._statuses[status] = self._series.requests.labels(*self._labels, str(status))
         requests.inc()
         self._duration.observe(seconds)
+
+
+class CallMetrics:
+    """The series of the GenAI conventions for calls of one model."""
+
+    def __init__(self, series: "Series", operation: str, provider: str, model: str) -> None:
+        self._series, self._labels = series, (operation, provider, model)
+        self._durations: dict[str, Observed] = {}
+        self._input, self._output = (
+            series.generation_tokens.labels(*self._labels, kind) for kind in ("input", "output")
+        )
+
+    def ended(self, seconds: float, error: str | None, usage: Usage | None) -> None:
+        """Observe how long a call took, and the tokens that the upstream reported."""
+        kind = error or ""
+        duration = self._durations.get(kind)
+        if duration is None:
+            kind = kind if len(self._durations) < _MOST_REASONS else "other"
+            duration = self._durations[kind] = self._series.generation_duration.labels(*self._labels, kind)
+        duration.observe(seconds)
+        if usage is not None:
+            for tokens, histogram in ((usage.input, self._input), (usage.output, self._output)):
+                if tokens is not None:
+                    histogram.observe(tokens)
 
 
 class PolicyMetrics:

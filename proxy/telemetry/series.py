@@ -83,6 +83,22 @@ class Series:
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
+        # the names of the GenAI conventions as OpenTelemetry's exporter writes them
+        generation = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+        self.generation_duration = Histogram(
+            "gen_ai_client_operation_duration_seconds",
+            "Duration of calls of models.",
+            (*generation, "error_type"),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.generation_tokens = Histogram(
+            "gen_ai_client_token_usage",
+            "Tokens of calls of models, as upstreams report them.",
+            (*generation, "gen_ai_token_type"),
+            buckets=TOKENS,
+            registry=registry,
+        )
         self._registry = registry
         self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}
         """What policies count: the label, whether it is a score, and the series."""

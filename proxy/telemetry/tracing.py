@@ -47,11 +47,12 @@ class Tracing:
         )
         for exporter in self._exporters:
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("penstock", __version__)
+        self._tracer = self._provider.get_tracer("penstock", __version__, attr.SCHEMA)
+        self._all_steps = settings.spans == "all"
 
     def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
         """Open the span of a request, as a child of the caller's if `headers` name one."""
-        return RequestSpan(self._tracer, method, route, path, headers)
+        return RequestSpan(self._tracer, method, route, path, headers, all_steps=self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send what is left, for at most so many seconds; an unreachable collector does not hold up the exit."""
@@ -67,8 +68,19 @@ class Tracing:
 class RequestSpan:
     """The SERVER span of a request, and the parent of all others."""
 
-    def __init__(self, tracer: Tracer, method: str, route: str, path: str, headers: Mapping[str, str]) -> None:
-        self._tracer = tracer
+    def __init__(
+        self,
+        tracer: Tracer,
+        method: str,
+        route: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        all_steps: bool = True,
+    ) -> None:
+        """Without `all_steps`, steps that kept the request get no span."""
+        self._tracer, self._all_steps = tracer, all_steps
+        self._conversation: str | None = None
         self._epoch = time_ns() - int(perf_counter() * 1e9)
         self._compacted = False
         known = {attr.HTTP_METHOD: method, attr.HTTP_ROUTE: route, attr.URL_PATH: path, attr.URL_SCHEME: "http"}
@@ -87,12 +99,20 @@ class RequestSpan:
             return
         for step in steps:
             self._compacted = self._compacted or step.compressed
+            if not self._all_steps and step.verdict in ("keep", "skip"):
+                continue
             start = self._epoch + int(step.started * 1e9)
             about = attr.clean(attr.of_step(step))
             span = self._tracer.start_span(f"policy {step.policy}", self._context, attributes=about, start_time=start)
             if step.verdict == "fail":
                 span.set_status(Status(StatusCode.ERROR))
             span.end(start + int(step.seconds * 1e9))
+
+    def belongs_to(self, conversation: Mapping[str, object], *, named: bool) -> None:
+        """Note whose conversation it is. Only a name that the client gave is the conversation's id by the conventions:
+        what is made of its opening may be another one's too."""
+        self._span.set_attributes(attr.clean(conversation))
+        self._conversation = str(conversation["penstock.conversation.id"]) if named else None
 
     def warned(self, level: str, tokens: int, window: int) -> None:
         """Note that the context is nearly full, or too full to be sent."""
@@ -114,7 +134,7 @@ class RequestSpan:
         if operation and model:
             name = f"{operation} {attr.model_name(model)}"
             known |= attr.of_generation(operation, provider, model, fields)
-            known[attr.COMPACTED] = self._compacted or None
+            known |= {attr.COMPACTED: self._compacted or None, attr.CONVERSATION: self._conversation}
         return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))
 
     def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:

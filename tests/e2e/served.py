@@ -44,7 +44,7 @@ async def served(
     """A proxy in a process, made patient. Connections wait from the first moment; without `is_root` permissions count for it.
     Modules `before` are imported in place of installed ones."""
     path, log = folder / "config.yaml", folder / "log"
-    path.write_text(patient(config))
+    path.write_text(patient(config, folder))
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
     if not is_root:
         command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]

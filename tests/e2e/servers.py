@@ -154,13 +154,14 @@ async def upstream() -> AsyncGenerator[Upstream, None]:
         await server.wait_closed()
 
 
-def patient(config: str) -> str:
+def patient(config: str, folder: Path) -> str:
     """A configuration whose steps have all the time that a busy machine needs, but for times that it names itself: what
-    is late leaves a request as it was."""
+    is late leaves a request as it was. State that has no place is in the folder."""
     data: dict[str, Any] = yaml.safe_load(config)
     for steps in data.get("chains", {}).values():
         steps[:] = [{name: {"timeout": 30, **(given or {})} for name, given in step.items()} for step in steps]
     data["server"] = {"chain_deadline": 60, **(data.get("server") or {})}
+    data.setdefault("state", {"directory": str(folder / "state")})
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
@@ -168,7 +169,7 @@ def patient(config: str) -> str:
 async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> AsyncGenerator[str, None]:
     """A running proxy with this configuration, made patient; its base URL, without `/v1`."""
     path = folder / "config.yaml"
-    path.write_text(patient(config))
+    path.write_text(patient(config, folder))
     server = uvicorn.Server(
         uvicorn.Config(
             build(load(path, {}), saving=saving),

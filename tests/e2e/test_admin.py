@@ -116,7 +116,7 @@ async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.
         assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
         status, told = await client.ask("GET", "/admin/config", ADMIN)
         assert status == 200
-        assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers"}
+        assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers", "text", "chains"}
         assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
         assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
 

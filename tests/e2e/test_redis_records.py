@@ -1,6 +1,8 @@
 """What was done to a request is told by any replica of one Redis server, to whom it concerns, and also without it."""
 
 import asyncio
+import secrets
+import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.state.redis import RedisLog
+from proxy.state.redis_server import RedisServer
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy
 from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
@@ -40,6 +44,15 @@ async def replicas(text: str, folder: Path, http: aiohttp.ClientSession) -> Asyn
         yield Client(bases[0], http), Client(bases[1], http)
 
 
+def entries(running: RedisProcess) -> list[dict[bytes, bytes]]:
+    """What the log on the server holds, whose size is counted."""
+    with running.admin() as client:
+        admin: Any = client
+        found = [entry for _, entry in admin.xrange("penstock:records")]
+        assert int(admin.get("penstock:records-size")) == sum(len(entry[b"rows"]) for entry in found)
+    return found
+
+
 def bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
@@ -69,9 +82,12 @@ async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(
         theirs = await told(first, "/v1/explain/one", bearer("other"))
         assert theirs["tenant"] != here["tenant"]
         assert await told(second, "/v1/explain/one", bearer("mine")) == here
-        # a list is of one replica, and says whether there may be more elsewhere
-        _, listed = await second.ask("GET", "/admin/requests", ADMIN)
-        assert ([each["request_id"] for each in listed["requests"]], listed["shared"]) == (["one"], True)
+        # a list is of all replicas
+        for replica in (first, second):
+            _, listed = await replica.ask("GET", "/admin/requests", ADMIN)
+            assert ([each["request_id"] for each in listed["requests"]], listed["shared"]) == (["one", "one"], True)
+            _, talks = await replica.ask("GET", "/admin/conversations", ADMIN)
+            assert {each["tenant"] for each in talks["conversations"]} == {here["tenant"], theirs["tenant"]}
 
 
 async def test_the_newest_of_an_id_is_told_wherever_it_was_made(
@@ -95,9 +111,9 @@ async def test_the_server_gets_no_text_and_no_key(
         await first.chat("sk-client", "one")
         await told(second, "/v1/explain/one", bearer("sk-client"))
         with running.admin() as admin:
-            (key,) = admin.scan_iter("penstock:value:explain/*")
-            kept = key + admin.get(key)
-            assert 0 < admin.ttl(key) <= 3600
+            assert 6 * 86400 < admin.ttl("penstock:records") <= 7 * 86400
+        (entry,) = entries(running)
+    kept = b"".join(entry.values()) + zlib.decompress(entry[b"rows"])
     assert b"window_history" in kept
     for secret in (SECRET, "sk-client", "s3cret"):
         assert secret.encode() not in kept
@@ -151,5 +167,34 @@ async def test_workers_and_replicas_tell_a_request_once(
             await workers.chat("mine", f"id-{n}")
         for n in range(6):
             assert (await told(elsewhere, f"/v1/explain/id-{n}", bearer("mine")))["request_id"] == f"id-{n}"
-        _, listed = await workers.ask("GET", "/admin/requests", ADMIN)
-        assert [each["request_id"] for each in listed["requests"]] == [f"id-{n}" for n in reversed(range(6))]
+        for client in (workers, elsewhere):
+            _, listed = await client.ask("GET", "/admin/requests", ADMIN)
+            assert [each["request_id"] for each in listed["requests"]] == [f"id-{n}" for n in reversed(range(6))]
+
+
+async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+) -> None:
+    async with replicas(config(behind, running), tmp_path, http) as (first, second):
+        for client, key in ((first, "mine"), (second, "mine"), (second, "other")):
+            await client.chat(key, f"of-{key}")
+        mine = (await told(second, "/v1/explain/of-mine", bearer("mine")))["tenant"]
+        assert (await first.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 200
+        status, forgotten = await first.ask("DELETE", f"/admin/tenants/{mine}", ADMIN)
+        assert (status, forgotten["forgotten"]["requests"]) == (200, 2)
+        for client in (first, second):
+            assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
+            assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
+        assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
+
+
+async def test_the_log_is_bounded(running: RedisProcess) -> None:
+    server = RedisServer(running.url, timeout=60)
+    log, reader = (RedisLog(server, max_bytes=20_000, age=3600) for _ in range(2))
+    for n in range(50):
+        await log.append([("ann", secrets.token_hex(1000).encode()), (f"t{n}", str(n).encode())])
+    assert 15_000 < sum(len(entry[b"rows"]) for entry in entries(running)) <= 20_000
+    found = [row for _, row in await reader.read()]
+    assert found[-1] == b"49"
+    assert await reader.read() == await log.read() == []
+    await server.aclose()

@@ -120,8 +120,7 @@ async def test_what_is_forgotten_is_removed(disks: Callable[[], DiskCounters], t
     await counters.add({f"once{n}": 1 for n in range(50)}, ttl=10)
     clock.now += 100
     await counters.add({"a": 1}, ttl=10)
-    assert counters._database is not None
-    assert counters._database.execute("SELECT key FROM counts").fetchall() == [("a",)]
+    assert await counters._database.run(lambda rows: rows.execute("SELECT key FROM counts").fetchall()) == [("a",)]
 
 
 async def test_a_file_that_is_no_database_is_begun_anew(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:

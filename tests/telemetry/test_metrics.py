@@ -268,12 +268,31 @@ def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:
     assert b'penstock_build_info{version="1.2.3"} 1.0' in body
 
 
+CHAT = 'gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="gpt-4o"'
+
+
+def test_calls_of_models_are_counted_by_the_genai_conventions(telemetry: Telemetry) -> None:
+    seen = begun(telemetry)
+    seen.call(provider="openai", model="gpt-4o-2025").end(status=200, usage=Usage(1000, 3, cached=900))
+    seen.call(provider="openai", model="gpt-4o-2025").end(status=429)
+    seen.call(provider="openai", model="", operation=None).end(status=200)
+
+    found = scraped(telemetry)
+    for kind, total in (("input", 1000), ("output", 3)):
+        labels = CHAT + f',gen_ai_token_type="{kind}"'
+        assert found[f"gen_ai_client_token_usage_sum{{{labels}}}"] == total
+    for error in ("", "429"):
+        assert found[f'gen_ai_client_operation_duration_seconds_count{{error_type="{error}",{CHAT}}}'] == 1
+    bounds = [name for name in found if "token_usage_bucket" in name and 'token_type="input"' in name]
+    assert len(bounds) == 15, "the conventions' 14, and infinity"
+
+
 def test_every_metric_is_documented(telemetry: Telemetry) -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
     for policy in policy_names():
         telemetry.metrics.declare(policy, policy_class(policy))
     text = telemetry.metrics.render("")[1].decode()
-    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP penstock_")}
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith(("# HELP penstock_", "# HELP gen_ai_"))}
     named = {name for name in helped if not name.endswith("_created")}
 
     assert named

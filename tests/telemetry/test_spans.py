@@ -4,15 +4,20 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
+from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 
 from proxy.chat.errors import UpstreamTimeout
-from proxy.context import CacheRules, Prices
+from proxy.chat.parse import Body
+from proxy.config.settings import TelemetrySettings
+from proxy.context import CacheRules, Identity, Prices
+from proxy.identity import session_key
 from proxy.models.usage import Usage
 from proxy.telemetry import Telemetry
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import ObservedCall
-from proxy.testing import profile
+from proxy.telemetry.record import Rewriting, conversation_id
+from proxy.testing import chat, context, profile
 from tests.telemetry.recorded import Recorded, request, step
 
 SECRET = "the-prompt-text"
@@ -107,7 +112,7 @@ async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded)
         recorded.telemetry,
         step(),
         fields={"max_completion_tokens": 64, "temperature": 0.5, "n": 2, "seed": 7, "stream": True, "user": SECRET},
-        usage=Usage(1000, 50, 900, "gpt-4o-2024-08-06", "chatcmpl-1", ("stop", "length")),
+        usage=Usage(1000, 50, 900, "gpt-4o-2024-08-06", "chatcmpl-1", ("stop", "length"), written=80),
     )
 
     attributes = dict((await recorded.spans())["chat gpt-4o"].attributes or {})
@@ -130,6 +135,7 @@ async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded)
         "gen_ai.usage.input_tokens": 1000,
         "gen_ai.usage.output_tokens": 50,
         "gen_ai.usage.cache_read.input_tokens": 900,
+        "gen_ai.usage.cache_creation.input_tokens": 80,
         "penstock.upstream.fact.retries": 1,
     }
 
@@ -137,13 +143,80 @@ async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded)
 async def test_every_attribute_is_documented(recorded: Recorded) -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
     numbers = ["max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "n"]
-    usage = Usage(1, 1, 1, "m", "i", ("stop",))
+    usage = Usage(1, 1, 1, "m", "i", ("stop",), written=1)
+    converse(recorded.telemetry, Identity("t", "named-x", agent="a", task="b"))
     request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, 1), "stream": True}, usage=usage)
     recorded.telemetry.begin("GET", "/v1/models", {}).end(500, error="internal_error")
 
     named = {key for span in (await recorded.spans()).values() for key in span.attributes or {}}
     assert len(named) > 30
     assert [key for key in named if ".fact." not in key and f"`{key}`" not in page] == []
+
+
+def converse(telemetry: Telemetry, who: Identity) -> None:
+    """The second request of a conversation."""
+    came = chat("s u1 a1 u2")
+    seen = telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.rewrote(Rewriting(came, came, (), context(came, identity=who), None))
+    seen.call(provider="openai", model="gpt-4o").end(status=200)
+    seen.end(200)
+
+
+async def test_a_conversation_is_known_by_hashes(recorded: Recorded) -> None:
+    who = Identity("t", "named-x", agent="a", task="b")
+    converse(recorded.telemetry, who)
+
+    spans = await recorded.spans()
+    server = spans["POST /v1/chat/completions"].attributes or {}
+    known = {name: value for name, value in server.items() if name.endswith((".id", ".turn"))}
+    id = conversation_id(who)
+    assert known == {
+        "penstock.conversation.id": id,
+        "penstock.conversation.turn": 2,
+        "penstock.session.id": "named-x",
+        "penstock.agent.id": "a",
+        "penstock.task.id": "b",
+    }
+    assert (spans["chat gpt-4o"].attributes or {})["gen_ai.conversation.id"] == id
+
+
+async def test_what_an_opening_stands_for_is_no_id_of_the_conventions(recorded: Recorded) -> None:
+    converse(recorded.telemetry, Identity("t", "opening-x"))
+
+    spans = await recorded.spans()
+    assert "penstock.session.id" not in (spans["POST /v1/chat/completions"].attributes or {})
+    assert "penstock.conversation.id" in (spans["POST /v1/chat/completions"].attributes or {})
+    assert "gen_ai.conversation.id" not in (spans["chat gpt-4o"].attributes or {})
+
+
+async def test_a_body_that_passes_has_the_name_of_its_headers(recorded: Recorded) -> None:
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {}, tenant="t")
+    seen.passed(Body(b'{"model": "m", "messages": []}'), {"x-penstock-session": "mine"})
+    seen.call(provider="openai", model="gpt-4o").end(status=200)
+    seen.end(200)
+
+    named = conversation_id(Identity("t", session_key("mine")))
+    assert ((await recorded.spans())["chat gpt-4o"].attributes or {})["gen_ai.conversation.id"] == named
+
+
+async def test_spans_of_steps_that_kept_the_request_can_be_left_out() -> None:
+    recorded = Recorded(TelemetrySettings(spans="changes"))
+    verdicts = ("keep", "skip", "rewrite", "fail", "reject")
+    request(recorded.telemetry, *(step(verdict, verdict=verdict) for verdict in verdicts))
+
+    spans = await recorded.spans()
+    assert {name for name in spans if name.startswith("policy")} == {"policy rewrite", "policy fail", "policy reject"}
+    assert "gen_ai.conversation.compacted" in (spans["chat gpt-4o"].attributes or {})
+
+
+async def test_spans_name_the_version_of_their_conventions(recorded: Recorded) -> None:
+    request(recorded.telemetry, step())
+
+    page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
+    scopes = {span.instrumentation_scope for span in (await recorded.spans()).values()}
+    (url,) = {scope.schema_url for scope in scopes if scope is not None}
+    assert url in {schema.value for schema in Schemas}
+    assert f"`{url}`" in page
 
 
 async def test_only_a_smaller_prompt_is_compacted(recorded: Recorded) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from urllib.parse import quote
 
 from starlette.types import Receive, Scope, Send
 
@@ -71,6 +72,8 @@ class Endpoint:
             tenant="" if self._has_gate else tenant_of(http.headers),  # the gate knows better
             config=self._config,
         )
+        if seen.explains:
+            http.own_headers.append((b"x-penstock-explain", f"/v1/explain/{quote(http.request_id)}".encode()))
         await self._serve(http, seen)
 
     async def _let_in(self, http: Exchange, seen: Observation) -> None:

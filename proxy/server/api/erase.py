@@ -11,6 +11,7 @@ from proxy.memories.service import MemoryService
 from proxy.state.archive import Archives
 from proxy.state.store import Store, StoreError
 from proxy.state.workers import Peers, Question
+from proxy.telemetry.records import Records
 from proxy.vectors.base import IndexFailed, VectorIndex
 
 Here = Callable[[str], int]
@@ -23,7 +24,6 @@ KEPT: Mapping[str, str] = {
     "summary": "summaries",
     "loop": "tool_rounds",
     "prefix": "prefixes",
-    "explain": "shared_records",
 }
 """How keys in the store begin that have the tenant behind it, and what they are."""
 
@@ -44,26 +44,25 @@ class Forgetting:
         index: VectorIndex | None,
         peers: Peers,
         *,
-        requests: Here,
+        records: Records | None,
         here: Sequence[Here],
     ) -> None:
-        """`requests` forgets records of requests, each of `here` something else that this process keeps in memory."""
+        """Each of `here` forgets something that this process keeps in memory."""
         self._store, self._archives, self._memories, self._index = store, archives, memories, index
-        self._peers, self._requests, self._here = peers, requests, here
+        self._peers, self._records, self._here = peers, records, here
         peers.on("forget", self._forgotten_here)
 
     async def tenant(self, named: str) -> dict[str, Any]:
         """Forget a tenant, by its hash or by the name that the configuration gives it; what was forgotten, and not."""
-        tenant = named if _HASH.fullmatch(named) or named == ANONYMOUS.tenant else tenant_named(named)
-        forgotten: dict[str, int | bool] = {"requests": await self._from_memory(tenant)}
+        tenant = tenant_of_name(named)
+        await self._from_memory(tenant)
+        forgotten: dict[str, int | bool] = {}
         failed: dict[str, str] = {}
         for what, work in self._stored(tenant).items():
             try:
                 forgotten[what] = await work()
             except (StoreError, IndexFailed) as error:
                 failed[what] = error.cause
-        # a request that was under way meanwhile may have remembered what was still there
-        forgotten["requests"] += await self._from_memory(tenant)
         return {
             "object": "tenant.forgotten",
             "tenant": tenant,
@@ -82,6 +81,11 @@ class Forgetting:
                 await index.forget_tenant(tenant)
             return index is not None
 
+        async def requests() -> int:
+            # one that was under way meanwhile may have remembered what was still there
+            await self._from_memory(tenant)
+            return 0 if self._records is None else await self._records.forget(tenant)
+
         def removed(kind: str) -> Callable[[], Awaitable[int]]:
             return lambda: self._removed(f"{kind}/{quote(tenant, safe='')}/")
 
@@ -89,8 +93,9 @@ class Forgetting:
             "memories": lambda: self._memories.forget_tenant(tenant),
             "originals": lambda: self._archives.forget(tenant),
             **{what: removed(kind) for kind, what in KEPT.items()},
-            # last: memories that are forgotten one by one take theirs along
+            # behind memories, which take theirs along one by one
             "vectors": vectors,
+            "requests": requests,
         }
 
     async def _removed(self, prefix: str) -> int:
@@ -100,13 +105,19 @@ class Forgetting:
             count += len(keys)
         return count
 
-    async def _from_memory(self, tenant: str) -> int:
-        """Forget what the workers have in memory; how many records of requests that were."""
+    async def _from_memory(self, tenant: str) -> None:
+        """Have the workers forget what they have in memory, and write down what they record, so that it is found."""
         question = {"ask": "forget", "tenant": tenant}
-        counts = await asyncio.gather(self._forgotten_here(question), self._peers.ask(question))
-        return int(counts[0]) + sum(map(int, counts[1]))
+        await asyncio.gather(self._forgotten_here(question), self._peers.ask(question))
 
-    async def _forgotten_here(self, question: Question) -> int:
+    async def _forgotten_here(self, question: Question) -> bool:
         for forget in self._here:
             forget(question["tenant"])
-        return self._requests(question["tenant"])
+        if self._records is not None:
+            await self._records.flush()
+        return True
+
+
+def tenant_of_name(named: str) -> str:
+    """A tenant by its hash, or by the name that the configuration gives it."""
+    return named if _HASH.fullmatch(named) or named == ANONYMOUS.tenant else tenant_named(named)

@@ -1,87 +1,56 @@
-"""What was done to recent requests, told to whom it concerns: operators all of it, a client what is its own."""
+"""What was done to requests and conversations: operators are told all of it, a client what is its own."""
 
-import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
 from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
-from proxy.chat.errors import NotFound
+from proxy.chat.errors import NotFound, PenstockError, Rejected
 from proxy.identity import tenant_of
 from proxy.server.api.endpoint import not_allowed
-from proxy.state.workers import Answer, Peers, Question
+from proxy.server.api.erase import tenant_of_name
+from proxy.state.archive import Archives
+from proxy.state.store import StoreError
+from proxy.state.workers import Peers, Question
 from proxy.telemetry.observation import Observation
-from proxy.telemetry.recent import MOST, Recent
-from proxy.telemetry.replicas import SharedRecords
+from proxy.telemetry.record_table import Filters
+from proxy.telemetry.records import Records
 
 _JSON = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"no-store")
+_NO_STORE = {"cache-control": "no-store"}
+_SHOWN = 100
+"""Requests in a list without `limit`."""
+_CONVERSATIONS = 50
+_MOST = 1000
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Records:
-    """The recent requests of all workers of this server, and one by one those of the replicas that share its state."""
+class RecordsApi:
+    """The records of all workers of this server, and of the replicas that share its state."""
 
-    def __init__(self, recent: Recent, peers: Peers, shared: SharedRecords | None = None) -> None:
-        self._recent = recent
+    def __init__(self, records: Records | None, peers: Peers, archives: Archives) -> None:
+        """Without records, there is nothing to tell."""
+        self._records, self._archives = records, archives
         self._peers = peers
-        self._shared = shared
-        if shared is not None:
-            recent.tell(shared.add)
-        peers.on("latest", self._latest_here)
-        peers.on("find", self._find_here)
+        peers.on("flush", self._flush_here)
 
-    @property
-    def shared(self) -> bool:
-        """Whether requests of other replicas are found."""
-        return self._shared is not None
-
-    async def share(self) -> None:
-        """Tell other replicas, if there is a way to, until cancelled."""
-        if self._shared is not None:
-            await self._shared.write()
-
-    async def aclose(self) -> None:
-        """Tell them what is not told yet; `share` must have ended."""
-        if self._shared is not None:
-            await self._shared.aclose()
-
-    async def latest(self, limit: int, since: float = 0.0) -> list[dict[str, Any]]:
-        """The last requests of this server, the newest first; at most `limit`, and none that ended before `since`.
-
-        `since` is in seconds since 1970.
-        """
-        limit = min(limit, MOST)
-        question = {"ask": "latest", "limit": limit, "since": since}
-        found = [record for answer in await self._everywhere(question, self._latest_here) for record in answer]
-        found.sort(key=lambda record: str(record["ended"]), reverse=True)
-        return found[:limit]
-
-    async def find(self, request_id: str, tenant: str | None = None) -> dict[str, Any] | None:
-        """The newest request of an id, on whatever replica; with `tenant` only one of its own."""
-        question = {"ask": "find", "id": request_id, "tenant": tenant}
-        here, elsewhere = await asyncio.gather(
-            self._everywhere(question, self._find_here), self._find_elsewhere(request_id, tenant)
-        )
-        found = (one for one in (*here, *elsewhere) if one is not None)
-        return max(found, key=lambda one: str(one["ended"]), default=None)
-
-    @property
-    def doubt(self) -> str:
-        """What to add where a request was not found: whether there was somebody who could not be asked."""
-        is_whole = self._shared is None or self._shared.readable
-        return "" if is_whole else "; those of other replicas cannot be read right now"
-
-    async def _everywhere(self, question: Question, here: Answer) -> list[Any]:
-        return [await here(question), *await self._peers.ask(question)]
-
-    async def _find_elsewhere(self, request_id: str, tenant: str | None) -> list[dict[str, Any]]:
-        return [] if self._shared is None else await self._shared.find(request_id, tenant)
-
-    async def _latest_here(self, question: Question) -> list[dict[str, Any]]:
-        return [record.shown() for record in self._recent.latest(question["limit"], question["since"])]
-
-    async def _find_here(self, question: Question) -> dict[str, Any] | None:
-        record = self._recent.find(question["id"], question["tenant"])
-        return None if record is None else record.shown()
+    def paths(self) -> dict[str, Handler]:
+        """The paths for operators below `/admin`, and what answers them."""
+        handlers: dict[str, Handler] = {
+            "/requests": self._requests,
+            "/requests/{request_id:path}/archive/{handle}": self._original,
+            "/requests/{request_id:path}": self._request,
+            "/conversations": self._conversations,
+            "/conversations/{id}": self._conversation,
+            "/policies": self._policies,
+        }
+        return {path: self._told(handler) for path, handler in handlers.items()}
 
     async def explain(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/explain/{request-id}`: what was done to a request, for the key that it came with."""
@@ -89,7 +58,159 @@ class Records:
             raise not_allowed(http, "GET")
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
         tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
-        found = await self.find(request_id, tenant)
+        try:
+            found = await self._find(request_id, tenant)
+        except StoreError as error:
+            raise _Unreadable(error) from None
         if found is None:
-            raise NotFound(f"no recent request of this key has this id{self.doubt}", code="unknown_request")
+            raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
         await http.respond(200, [_JSON, _PRIVATE], encode(found))
+
+    def _told(self, handler: Handler) -> Handler:
+        async def told(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except StoreError as error:
+                return _refused(_Unreadable(error))
+            except PenstockError as error:
+                return _refused(error)
+
+        return told
+
+    async def _requests(self, request: Request) -> Response:
+        asked = request.query_params
+        limit = _limit(asked.get("limit", ""), _SHOWN)
+        found = [] if self._records is None else await (await self._whole()).latest(_filters(request), limit)
+        return _json({"requests": found, **self._about})
+
+    async def _request(self, request: Request) -> Response:
+        return _json(await self._with_text(request.path_params["request_id"]))
+
+    async def _original(self, request: Request) -> Response:
+        record, handle = await self._with_text(request.path_params["request_id"]), request.path_params["handle"]
+        text = record.get("text")
+        if text is None:
+            told = "texts are shown only where the configuration has records: {text: true}"
+            raise Rejected(told, code="records_without_text", status=403)
+        named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
+        found = await self._archives.find(record["tenant"], handle) if named else None
+        if found is None:
+            raise NotFound("nothing that this request names is kept under this handle", code="unknown_handle")
+        return _json({"text": found})
+
+    async def find(self, request_id: str) -> dict[str, Any] | None:
+        """The newest record of an id, with its text where that is kept. Raises `PenstockError`."""
+        if self._records is None:
+            return None
+        try:
+            records = await self._whole()
+            return await (records.with_text(request_id) if records.settings.text else records.find(request_id))
+        except StoreError as error:
+            raise _Unreadable(error) from None
+
+    async def _with_text(self, request_id: str) -> dict[str, Any]:
+        found = await self.find(request_id)
+        if found is None:
+            raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
+        return found
+
+    async def _conversations(self, request: Request) -> Response:
+        limit = _limit(request.query_params.get("limit", ""), _CONVERSATIONS)
+        found: list[dict[str, Any]] = []
+        if self._records is not None:
+            before = _seconds(request.query_params.get("before", ""))
+            found = await (await self._whole()).conversations(_filters(request), limit + 1, before)
+        return _json({"conversations": found[:limit], "more": len(found) > limit, **self._about})
+
+    async def _conversation(self, request: Request) -> Response:
+        found = None
+        if self._records is not None:
+            found = await (await self._whole()).conversation(request.path_params["id"])
+        if found is None:
+            raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
+        return _json({**found, **self._about})
+
+    async def _policies(self, request: Request) -> Response:
+        since = _seconds(request.query_params.get("since", "")) or 0.0
+        found = [] if self._records is None else await (await self._whole()).policies(since)
+        return _json({"policies": found, **self._about})
+
+    @property
+    def _about(self) -> dict[str, bool]:
+        """Whether there are records, with text, and of other replicas."""
+        records = self._records
+        if records is None:
+            return {"on": False, "text": False, "shared": False}
+        return {"on": True, "text": records.settings.text, "shared": records.shared}
+
+    @property
+    def _doubt(self) -> str:
+        """What to add where something was not found: whether there was somebody who could not be asked."""
+        if self._records is None:
+            return "; records are off"
+        return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
+
+    async def _find(self, request_id: str, tenant: str | None = None) -> dict[str, Any] | None:
+        return None if self._records is None else await (await self._whole()).find(request_id, tenant)
+
+    async def _whole(self) -> Records:
+        """The records, with what the other workers of this server have not written yet."""
+        if self._records is None:
+            raise NotFound("records are off", code="unknown_request")
+        await self._peers.ask({"ask": "flush"})
+        return self._records
+
+    async def _flush_here(self, question: Question) -> bool:
+        if self._records is not None:
+            await self._records.flush()
+        return True
+
+
+class _Unreadable(PenstockError):
+    """A 503 for records that cannot be read."""
+
+    def __init__(self, error: StoreError) -> None:
+        told = f"records cannot be read right now ({error.cause}); requests go on"
+        super().__init__(told, code="records_unavailable", status=503)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
+
+
+def _filters(request: Request) -> Filters:
+    asked = request.query_params
+    tenant, status = asked.get("tenant"), asked.get("status")
+    return Filters(
+        since=_seconds(asked.get("since", "")),
+        until=_seconds(asked.get("until", "")),
+        tenant=tenant_of_name(tenant) if tenant else None,
+        model=asked.get("model") or None,
+        chain=asked.get("chain") or None,
+        failed={"ok": False, "error": True}.get(status or ""),
+    )
+
+
+def _limit(asked: str, usual: int) -> int:
+    return min(_MOST, int(asked)) if asked.isascii() and asked.isdigit() and len(asked) < 9 else usual
+
+
+def _seconds(date: str) -> float | None:
+    """An ISO 8601 date and time in seconds since 1970; None if it is none."""
+    try:
+        return datetime.fromisoformat(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _refused(error: PenstockError) -> Response:
+    return Response(error.body(), error.status, _NO_STORE, "application/json")
+
+
+def _json(answer: Any) -> Response:
+    return JSONResponse(answer, headers=_NO_STORE)

@@ -1,12 +1,13 @@
 """Forgetting goes on where a part of it fails, says which, and reaches what a process has in memory."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from proxy.config.records_settings import RecordsSettings
 from proxy.context import Material
 from proxy.identity import tenant_named
 from proxy.llm.drafts import DraftService
@@ -18,11 +19,13 @@ from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
 from proxy.state.store import MemoryStore, StoreError
 from proxy.state.workers import Peers
-from proxy.telemetry.recent import Recent, Record
+from proxy.telemetry.record_table import Filters
+from proxy.telemetry.records import Records
 from proxy.testing import chat
 from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
 from tests.memories.made import index
+from tests.telemetry.test_records import made as record
 from tests.vectors.scripted import Scripted
 
 TENANT = tenant_named("acme")
@@ -39,56 +42,53 @@ class Store(MemoryStore):
         await super().delete(keys)
 
 
-def forgetting(store: MemoryStore, recent: Recent | None = None, **fields: object) -> Forgetting:
+def forgetting(store: MemoryStore, records: Records | None = None, **fields: object) -> Forgetting:
     threads = ThreadPoolExecutor(1)
     memories = MemoryService(Shelves(store, ttl=60), MemoryVectors(None, None), threads)
     given = {"index": None, "peers": Peers(None), "here": (), **fields}
-    return Forgetting(store, Archives(store), memories, requests=(recent or Recent()).forget, **given)  # type: ignore[arg-type]
+    return Forgetting(store, Archives(store), memories, records=records, **given)  # type: ignore[arg-type]
 
 
-def record(tenant: str) -> Record:
-    return Record("r", tenant, "v", 0.0, {}, (), None, None, None, None, None, None, 200, 0.1, None, False, None)
+@pytest.fixture
+async def records() -> AsyncGenerator[Records, None]:
+    made = Records(RecordsSettings())
+    yield made
+    await made.aclose()
 
 
 async def test_what_fails_is_named_and_the_rest_is_forgotten() -> None:
     store = Store(2**20)
-    for kind in ("share", "memo", "loop", "explain"):
+    for kind in ("share", "memo", "loop"):
         for tenant in (TENANT, "other"):
             await store.put(f"{kind}/{tenant}/x", b"1", ttl=60)
     store.stuck = "share/"
     told = await forgetting(store).tenant("acme")
     assert (told["complete"], told["failed"]) == (False, {"shares": "read_only"})
     assert (told["forgotten"]["decisions"], told["forgotten"]["tool_rounds"]) == (1, 1)
-    assert told["forgotten"]["shared_records"] == 1
     assert "shares" not in told["forgotten"]
     store.stuck = "-"
     assert (await forgetting(store).tenant("acme"))["forgotten"]["shares"] == 1
-    assert await store.keys("") == ("explain/other/x", "loop/other/x", "memo/other/x", "share/other/x")
+    assert await store.keys("") == ("loop/other/x", "memo/other/x", "share/other/x")
 
 
-async def test_what_a_request_remembers_meanwhile_is_forgotten_as_well() -> None:
-    recent = Recent()
-
+async def test_what_a_request_remembers_meanwhile_is_forgotten_as_well(records: Records) -> None:
     class Slow:
         async def forget_tenant(self, tenant: str) -> None:
-            recent.add(record(tenant))
+            records.add(record("late", tenant))
 
-    recent.add(record(TENANT))
-    told = await forgetting(MemoryStore(2**20), recent, index=Slow()).tenant("acme")
+    records.add(record("early", TENANT))
+    told = await forgetting(MemoryStore(2**20), records, index=Slow()).tenant("acme")
     assert told["forgotten"]["requests"] == 2
-    assert recent.latest(9) == []
+    assert await records.latest(Filters(), 9) == []
 
 
 @pytest.mark.parametrize("named", ["acme", TENANT])
-async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str) -> None:
-    recent = Recent()
+async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str, records: Records) -> None:
     for tenant in (TENANT, "other", TENANT):
-        recent.add(record(tenant))
-    told = await forgetting(MemoryStore(2**20), recent).tenant(named)
+        records.add(record("r", tenant))
+    told = await forgetting(MemoryStore(2**20), records).tenant(named)
     assert (told["tenant"], told["forgotten"]["requests"]) == (TENANT, 2)
-    assert [each.tenant for each in recent.latest(9)] == ["other"]
-    recent.add(record("new"))
-    assert len(recent.latest(9)) == 2
+    assert [each["tenant"] for each in await records.latest(Filters(), 9)] == ["other"]
 
 
 async def test_vectors_go_and_an_index_that_does_not_work_is_named() -> None:

@@ -1,0 +1,49 @@
+"""The section `records` of `config.yaml`."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from proxy.config.fields import Base
+
+
+class RecordsSettings(Base):
+    """What is kept of each request for `/ui`, `/admin` and `/v1/explain`. In short `records: off`.
+
+    Records are beside the state: in its directory, or on its Redis server, where all replicas share them. They never
+    push out what requests need.
+    """
+
+    keep: bool = True
+    """Whether requests are recorded."""
+
+    days: float = Field(default=7.0, gt=0)
+    """Days after which a record goes."""
+
+    max_mib: float = Field(default=64.0, ge=1)
+    """MiB that all records may take, texts included. The oldest go first. 64 are some 25,000 requests."""
+
+    per_second: float = Field(default=200.0, gt=0)
+    """The most requests that a process records in a second, so that records cost next to nothing under any load. Bursts
+    may have twice as many. `penstock_records_skipped_total` counts the others."""
+
+    text: bool = False
+    """Whether records have the text of requests as they came and as they were sent, and of answers. By default they
+    have sizes, and no text. With it, operators read what users write: the log says so at each start."""
+
+
+class _OrOff:
+    """Says in the schema that `off` is allowed as well."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(core), {"enum": [False, "off"]}]}
+
+
+def _short(value: Any) -> Any:
+    return {"keep": False} if value is False or value == "off" else value
+
+
+Records = Annotated[RecordsSettings, BeforeValidator(_short), _OrOff()]
+"""What is kept of requests."""

@@ -1,0 +1,267 @@
+"""Records of requests: kept in the background, read by views, shared by all workers and replicas.
+
+Every process has a table in SQLite: that of the embedded store's directory, which all workers of a machine share, or
+one of its own. Over Redis rows also go into a log that all replicas share; what others wrote into it is read, and put
+into the own table, when somebody asks. Requests never wait for any of it. What cannot be written waits, as far as
+there is room.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Protocol, TypeVar
+
+from proxy.config.records_settings import RecordsSettings
+from proxy.state.store import Cause, StoreError
+from proxy.state.wal import Database
+from proxy.state.warnings import Warnings
+from proxy.telemetry import record_table as table
+from proxy.telemetry.record import Prompts, Record, Texts, row_of
+from proxy.telemetry.record_table import Filters
+
+T = TypeVar("T")
+Rows = Sequence[tuple[str, bytes]]
+"""The tenant of each row, and the row."""
+
+_AT_ONCE = 32
+"""Records that become rows in one go: some hundred microseconds of the event loop's time."""
+_GATHER = 0.25
+"""Seconds to wait for more before a write."""
+_MOST_WAITING = 10_000
+_MOST_BYTES = 4 * 2**20
+"""Bytes of rows that wait where they cannot be written."""
+_PATIENCE = 2.0
+"""Seconds after which a reader does without other replicas' records, and the end of the process without a write."""
+
+_log = logging.getLogger("penstock.records")
+
+
+class Log(Protocol):
+    """What all replicas append to and read from the place where they last were."""
+
+    async def append(self, rows: Rows) -> None:
+        """Add rows. Raises `StoreError`."""
+
+    async def read(self) -> Sequence[tuple[str | None, bytes]]:
+        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end.
+
+        Raises `StoreError`.
+        """
+
+    async def forget(self, tenant: str) -> None:
+        """Remove the rows of a tenant, here and from what others have read. Raises `StoreError`."""
+
+
+class Records:
+    """The records of requests. For use on one event loop."""
+
+    def __init__(
+        self,
+        settings: RecordsSettings,
+        file: Path | None = None,
+        log: Log | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Without a file they end with the process, but for those in the `log` of all replicas."""
+        self.settings = settings
+        self._table = Database(file, table.SCHEMA, name="records", synchronous="NORMAL")
+        self._log = log
+        self._clock = clock
+        self._prompts = Prompts()
+        self._texts = Texts() if settings.text else None
+        self._waiting: deque[Record] = deque()
+        self._may, self._since = 2 * settings.per_second, clock()
+        self._skipped = 0
+        self.skipped: Callable[[float], None] = lambda count: None
+        """Told how many requests were not recorded."""
+        room = _MOST_BYTES * (8 if settings.text else 1)
+        self._rows, self._unsent = _Backlog(room), _Backlog(room)
+        self._news, self._hurry = asyncio.Event(), asyncio.Event()
+        self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._faults: dict[str, Cause] = {}
+        self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
+        self.is_whole = True
+        """Whether the last answer had all that other replicas have written."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether requests of other replicas are found."""
+        return self._log is not None
+
+    def takes_one(self, *, asked: bool) -> bool:
+        """Whether one more request is recorded now; one that asked for its record is before others."""
+        now = self._clock()
+        most = 2 * self.settings.per_second
+        self._may = min(most, self._may + max(0.0, now - self._since) * self.settings.per_second)
+        self._since = now
+        if self._may >= 1 or (asked and self._may > -most):
+            self._may -= 1
+            return True
+        self._skipped += 1
+        return False
+
+    def add(self, record: Record) -> None:
+        """Have a record kept, soon. It takes no time, and never fails."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(record)
+        self._news.set()
+        if record.is_large or len(self._waiting) > _MOST_WAITING // 2:
+            self._hurry.set()
+
+    async def write(self) -> None:
+        """Write what is added, until cancelled."""
+        while True:
+            await self._news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GATHER):
+                    await self._hurry.wait()
+            self._news.clear()
+            self._hurry.clear()
+            await self.flush()
+            if self._rows or self._unsent:
+                await asyncio.sleep(_GATHER)
+                self._news.set()
+
+    async def flush(self) -> None:
+        """Write what waits, as far as that can be done now."""
+        async with self._writing:
+            if self._skipped:
+                self.skipped(self._skipped)
+                self._overload.warn({"requests": self._skipped})
+                self._skipped = 0
+            while self._waiting:
+                for _ in range(min(_AT_ONCE, len(self._waiting))):
+                    await self._make_row(self._waiting[0])
+                    self._waiting.popleft()
+                await asyncio.sleep(0)
+            await self._empty(self._rows, "kept", lambda rows: self._insert([row for _, row in rows]))
+            if self._log is not None:
+                await self._empty(self._unsent, "shared", self._log.append)
+
+    async def _make_row(self, record: Record) -> None:
+        try:
+            row = await row_of(record, self._prompts, self._texts)
+        except Exception as error:  # clients and policies choose what is in it: none may hold up the others
+            _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
+            return
+        if row is not None:
+            self._rows.add(record.tenant, row)
+            if self._log is not None:
+                self._unsent.add(record.tenant, row)
+
+    async def aclose(self) -> None:
+        """Write what still waits, as far as that is quick; `write` must have ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self.flush()
+        await self._table.aclose()
+
+    async def latest(self, filters: Filters, limit: int) -> list[dict[str, Any]]:
+        """Records, the newest first. Raises `StoreError`."""
+        return await self._asked(partial(table.latest, filters=filters, limit=limit))
+
+    async def find(self, request_id: str, tenant: str | None = None) -> dict[str, Any] | None:
+        """The newest record of an id; with `tenant` only one of its own. Raises `StoreError`."""
+        found = await self.latest(Filters(request_id=request_id, tenant=tenant), 1)
+        return found[0] if found else None
+
+    async def with_text(self, request_id: str) -> dict[str, Any] | None:
+        """The newest record of an id, with its texts. Raises `StoreError`."""
+        return await self._asked(partial(table.with_text, filters=Filters(request_id=request_id)))
+
+    async def conversations(self, filters: Filters, limit: int, before: float | None = None) -> list[dict[str, Any]]:
+        """Conversations, those that went on last first. Raises `StoreError`."""
+        return await self._asked(partial(table.conversations, filters=filters, limit=limit, before=before))
+
+    async def conversation(self, id: str) -> dict[str, Any] | None:
+        """A conversation with its requests, the oldest first. Raises `StoreError`."""
+
+        def look(database: Connection) -> dict[str, Any] | None:
+            found = table.conversations(database, Filters(conversation=id), 1)
+            requests = table.latest(database, Filters(conversation=id), table.MOST_TURNS)
+            return {**found[0], "requests": requests[::-1]} if found else None
+
+        return await self._asked(look)
+
+    async def policies(self, since: float) -> list[dict[str, Any]]:
+        """What each step did in the latest requests. Raises `StoreError`."""
+        return await self._asked(partial(table.policies, since=since))
+
+    async def forget(self, tenant: str) -> int:
+        """Remove all records of a tenant, in the log too; how many there were here. Raises `StoreError`."""
+        self._prompts.forget(tenant)
+        if self._texts is not None:
+            self._texts.forget(tenant)
+        await self._catch_up()
+        count = await self._table.run(partial(table.forget, tenant=tenant))
+        await self._table.tidy()
+        if self._log is not None:
+            await self._log.forget(tenant)
+        return count
+
+    async def _asked(self, work: Callable[[Connection], T]) -> T:
+        await self._catch_up()
+        return await self._table.run(work, writes=False)
+
+    async def _catch_up(self) -> None:
+        """Bring the own table in line with what this process knows, and with what others have written."""
+        await self.flush()
+        if self._log is None:
+            return
+        self.is_whole = False
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE), self._reading:
+                while found := await self._log.read():
+                    for tenant, rows in found:
+                        if tenant is None:
+                            await self._insert([rows])
+                        else:
+                            await self._table.run(partial(table.forget, tenant=tenant))
+                self.is_whole = True
+
+    async def _insert(self, rows: Sequence[bytes]) -> None:
+        room, oldest = int(self.settings.max_mib * 2**20), self._clock() - 86400 * self.settings.days
+        await self._table.run(partial(table.insert, rows=rows, max_bytes=room, oldest=oldest))
+
+    async def _empty(self, backlog: "_Backlog", done: str, write: Callable[[Rows], Any]) -> None:
+        """Write a backlog, or say once that it cannot be written."""
+        rows = list(backlog)
+        if not rows:
+            return
+        backlog.clear()  # whoever cancels this cancels no thread that writes
+        try:
+            await write(rows)
+        except StoreError as error:
+            for tenant, row in rows if error.cause != "too_large" else ():  # that would be so again
+                backlog.add(tenant, row)
+            if done not in self._faults:
+                _log.warning(f"records are not {done}", extra={"fields": {"cause": error.cause}})
+            self._faults[done] = error.cause
+        else:
+            if self._faults.pop(done, None) is not None:
+                _log.info(f"records are {done} again")
+
+
+class _Backlog(deque[tuple[str, bytes]]):
+    """Rows that wait, within a bound of bytes; the oldest leave first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most, self.size = most, 0
+
+    def add(self, tenant: str, row: bytes) -> None:
+        self.append((tenant, row))
+        self.size += len(row)
+        while self.size > self._most:
+            self.size -= len(self.popleft()[1])
+
+    def clear(self) -> None:
+        super().clear()
+        self.size = 0

@@ -1,0 +1,193 @@
+"""What became of each message, who did it, and what of a prompt is no longer in the provider's cache."""
+
+from collections.abc import Sequence
+from time import time
+from typing import Any
+
+import pytest
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import shortened
+from proxy.context import CacheRules, Identity
+from proxy.telemetry.changes import MOST, Change, Doers, changes
+from proxy.telemetry.record import Prompts, Rewriting
+from proxy.testing import CharTokens, chat, context, profile, tool
+from tests.telemetry.test_records import made
+
+HANDLE = "abcdefghijklmnopqrst"
+
+
+async def told(came: ChatRequest, *stages: tuple[str, ChatRequest]) -> list[tuple[Any, ...]]:
+    """Kind, places, count and step of each change."""
+    sent = stages[-1][1] if stages else came
+    found = await changes(came, sent, Doers.of(came, stages), CharTokens())
+    check(came, sent, found)
+    return [(each.kind, each.before, each.after, each.count, each.step) for each in found]
+
+
+def check(came: ChatRequest, sent: ChatRequest, found: Sequence[Change]) -> None:
+    """Every message of both stands in the changes once."""
+    before = [each.before + n for each in found if each.before is not None for n in range(each.count)]
+    after = [each.after + n for each in found if each.after is not None for n in range(each.count)]
+    assert sorted(before) == list(range(len(came.messages)))
+    assert sorted(after) == list(range(len(sent.messages)))
+
+
+def user(text: str) -> Message:
+    return Message({"role": "user", "content": text})
+
+
+async def test_nothing_is_one_entry() -> None:
+    assert await told(chat("s u1 a1 u2")) == [("unchanged", 0, 0, 4, None)]
+
+
+async def test_each_step_is_told_what_it_did() -> None:
+    came = chat("s u1 a1 u2 a2 u3")
+    cut = came.with_messages([came.messages[0], *came.messages[3:]])
+    marked = cut.with_messages([*cut.messages[:-1], cut.messages[-1].with_changes(content="[note] 3")])
+    added = marked.with_messages([*marked.messages[:1], user("a summary"), *marked.messages[1:]])
+    assert await told(came, ("cut", cut), ("mark", marked), ("add", added)) == [
+        ("unchanged", 0, 0, 1, None),
+        ("added", None, 1, 1, "add"),
+        ("removed", 1, None, 2, "cut"),
+        ("unchanged", 3, 2, 2, None),
+        ("changed", 5, 4, 1, "mark"),
+    ]
+
+
+async def test_who_changed_a_message_last_is_told_and_who_took_out_a_changed_one() -> None:
+    came = chat("s u1 a1 u2")
+    once = came.with_messages([came.messages[0].with_changes(content="S"), *came.messages[1:]])
+    twice = once.with_messages([once.messages[0].with_changes(content="SS"), *once.messages[1:]])
+    gone = twice.with_messages(twice.messages[1:])
+    stages = [("one", once), ("two", twice), ("three", gone)]
+    assert (await told(came, *stages[:2]))[0] == ("changed", 0, 0, 1, "two")
+    assert (await told(came, *stages))[0] == ("removed", 0, None, 1, "three")
+
+
+async def test_a_shortened_message_leads_to_its_original() -> None:
+    came = chat("s u1 a1! t1 u2")
+    short = shortened("result", 1000, HANDLE)
+    sent = came.with_messages([*came.messages[:3], came.messages[3].with_changes(content=short), *came.messages[4:]])
+    found = await changes(came, sent, Doers.of(came, [("compact", sent)]), CharTokens())
+    assert [(each.kind, each.handle, each.role) for each in found] == [
+        ("unchanged", None, None),
+        ("shortened", HANDLE, "tool"),
+        ("unchanged", None, "user"),
+    ]
+    assert found[1].shown()["handle"] == HANDLE
+
+
+async def test_a_message_that_moves_is_told_where_it_is_now() -> None:
+    came = chat("s u1 a1 u2")
+    first, *rest = came.messages
+    sent = came.with_messages([rest[0], first, *rest[1:]])
+    found = await told(came, ("order", sent))
+    assert ("moved", 0, 1, 1, None) in found
+
+
+async def test_many_changes_are_told_in_short() -> None:
+    came = chat("s " + " ".join(f"u{n} a{n}" for n in range(3 * MOST)))
+    sent = came.with_messages(
+        each.with_changes(content=f"{each.text}!") if each.role == "user" else each for each in came.messages
+    )
+    found = await changes(came, sent, Doers.of(came, [("all", sent)]), CharTokens())
+    assert len(found) == MOST
+
+
+class Talk:
+    """A conversation, of which each request is sent as a step leaves it."""
+
+    def __init__(self, *, ttl: float = 300, minimum: int = 0) -> None:
+        self._prompts = Prompts()
+        self._model = profile(cache=CacheRules(read=0.1, ttl=ttl, minimum=minimum))
+        self.now = time()
+
+    async def sends(
+        self, came: ChatRequest, *stages: tuple[str, ChatRequest], who: str = "ann", status: int = 200
+    ) -> dict[str, Any] | None:
+        """What is told of the cache."""
+        sent = stages[-1][1] if stages else came
+        ctx = context(came, model=self._model, identity=Identity(who, "opening-x"))
+        record = made("r", who, when=self.now, rewriting=Rewriting(came, sent, stages, ctx, None), status=status)
+        doers = Doers.of(came, stages)
+        found = await changes(came, sent, doers, ctx.tokens)
+        return await self._prompts.broken(record, ctx.identity, doers, found)
+
+
+def without(request: ChatRequest, *places: int) -> ChatRequest:
+    return request.with_messages(each for place, each in enumerate(request.messages) if place not in places)
+
+
+LONG = "s u1 a1 u2 a2 u3 a3 u4"
+
+
+def grown(words: int) -> ChatRequest:
+    return chat(" ".join(LONG.split()[:words]))
+
+
+async def sizes(request: ChatRequest) -> list[int]:
+    return list(await CharTokens().sizes(request.messages))
+
+
+async def test_a_conversation_that_grows_breaks_nothing() -> None:
+    talk = Talk()
+    assert [await talk.sends(grown(words)) for words in (2, 4, 6, 8)] == [None] * 4
+
+
+async def test_a_cut_breaks_what_stands_behind_it() -> None:
+    talk = Talk()
+    await talk.sends(grown(4))
+    came = grown(6)
+    own = await sizes(grown(4))
+    expected = {"at": own[0], "message": 1, "lost": sum(own[1:]), "step": "cut"}
+    assert await talk.sends(came, ("cut", without(came, 1, 2))) == expected
+    assert await talk.sends(grown(8), ("cut", without(grown(8), 1, 2))) is None, "it breaks once"
+
+
+async def test_a_block_that_moves_along_breaks_where_it_stood() -> None:
+    talk = Talk()
+    for words, expected in ((4, None), (6, ("recall", 4))):
+        came = grown(words)
+        sent = came.with_messages([*came.messages, user("Noted.")])
+        broken = await talk.sends(came, ("recall", sent))
+        assert expected == (broken and (broken["step"], broken["message"]))
+
+
+async def test_what_the_client_changes_itself_is_no_steps_doing() -> None:
+    talk = Talk()
+    await talk.sends(grown(4))
+    edited = grown(6)
+    edited = edited.with_messages([edited.messages[0], user("another"), *edited.messages[2:]])
+    broken = await talk.sends(edited, ("cut", without(edited, 2, 3)))
+    assert broken is not None
+    assert (broken["message"], broken["step"]) == (1, None)
+
+
+@pytest.mark.parametrize(("names", "kept", "message"), [("one two", 1, None), ("", 0, 0), ("other", 0, None)])
+async def test_other_tools_break_all_behind_them(names: str, kept: int, message: int | None) -> None:
+    talk = Talk()
+    one = [tool("one")]
+    await talk.sends(chat("s u1", tools=one))
+    came = chat("s u1 a1 u2", tools=one)
+    broken = await talk.sends(came, ("filter", came.with_tools([tool(name) for name in names.split()])))
+    assert broken is not None
+    assert (broken["message"], broken["step"]) == (message, "filter")
+    assert broken["at"] == sum(await CharTokens().tool_sizes(one[:kept]))
+
+
+@pytest.mark.parametrize(
+    ("rules", "pause", "other"),
+    [
+        pytest.param({"ttl": 0}, 0, {}, id="no cache"),
+        pytest.param({"ttl": 300}, 301, {}, id="cold"),
+        pytest.param({"minimum": 10_000}, 0, {}, id="too short"),
+        pytest.param({}, 0, {"who": "bob"}, id="another tenant's"),
+        pytest.param({}, 0, {"status": 500}, id="not answered"),
+    ],
+)
+async def test_what_was_in_no_cache_is_not_broken(rules: Any, pause: float, other: Any) -> None:
+    talk = Talk(**rules)
+    await talk.sends(grown(4))
+    talk.now += pause
+    assert await talk.sends(grown(6), ("cut", without(grown(6), 1, 2)), **other) is None

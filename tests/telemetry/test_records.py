@@ -1,0 +1,420 @@
+"""Records of requests: who reads them, what outlives a restart, how much is kept, and what happens when nothing can be."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import time
+from typing import Any
+
+import pytest
+
+from proxy.config.records_settings import RecordsSettings
+from proxy.models.usage import Usage
+from proxy.state.store import Cause, StoreError
+from proxy.step import Step
+from proxy.telemetry import Telemetry
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.record import LARGEST, Record, Rewriting
+from proxy.telemetry.record_table import MOST_TURNS, POINTS, Filters
+from proxy.telemetry.records import Records
+from proxy.testing import chat, context
+from tests.telemetry.recorded import request, step
+
+DAY = 86400.0
+
+
+def made(
+    request_id: str,
+    tenant: str = "ann",
+    talk: str = "",
+    *,
+    when: float | None = None,
+    why: str = "two turns",
+    **fields: Any,
+) -> Record:
+    """A record; of the conversation that opens with `talk`, if one is given."""
+    known = {"route": "/v1/chat/completions", "upstream": "main", "chain": "default"}
+    rewriting = None
+    if talk:
+        came = chat(talk)
+        who = context().identity
+        ctx = context(came, identity=type(who)(tenant, f"opening-{talk.split()[0]}"))
+        rewriting = Rewriting(came, came, (), ctx, None)
+    values: dict[str, Any] = {
+        "request_id": request_id, "tenant": tenant, "config": "v1", "when": time() if when is None else when,
+        "seconds": 0.5, "known": known, "model": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)],
+        "before": 9, "after": 9, "window": 100, "usd": None, "estimate": None, "saved": None, "status": 200,
+        "error": None, "stream": False, "trace_id": None, "rewriting": rewriting,
+    }  # fmt: skip
+    return Record(**values | fields)
+
+
+@asynccontextmanager
+async def kept(file: Path | None = None, log: Any = None, **settings: Any) -> AsyncGenerator[Records, None]:
+    records = Records(RecordsSettings(**settings), file, log)
+    task = asyncio.ensure_future(records.write())
+    try:
+        yield records
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await records.aclose()
+
+
+def content(folder: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in folder.iterdir())
+
+
+def ids(found: Sequence[dict[str, Any]]) -> list[str]:
+    return [each["request_id"] for each in found]
+
+
+async def test_a_record_says_what_was_done() -> None:
+    async with kept() as records:
+        telemetry = Telemetry(Metrics("1"), records=records)
+        request(telemetry, step(), usage=Usage(1000, 50, 900, written=80))
+        telemetry.begin("GET", "/v1/models", {}, request_id="went-nowhere").end(200)
+        (found,) = await records.latest(Filters(), 10)
+    assert (found["request_id"], found["model"], found["upstream"], found["chain"]) == (
+        "req_1",
+        "gpt-*",
+        "main",
+        "default",
+    )
+    assert (found["tokens_before"], found["tokens_after"], found["window"]) == (900, 400, 8192)
+    used = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens")
+    assert [found[name] for name in used] == [1000, 900, 80, 50]
+    assert found["conversation"] is None
+    (shown,) = found["steps"]
+    assert shown == step(started=0.0).shown()
+
+
+async def test_records_outlive_a_restart(tmp_path: Path) -> None:
+    async with kept(tmp_path / "records.db") as records:
+        records.add(made("one"))
+    async with kept(tmp_path / "records.db") as records:
+        records.add(made("two"))
+        assert ids(await records.latest(Filters(), 10)) == ["two", "one"]
+    assert (tmp_path.stat().st_mode & 0o777) == 0o700  # noqa: ASYNC240
+
+
+async def test_workers_share_a_file(tmp_path: Path) -> None:
+    async with kept(tmp_path / "records.db") as one, kept(tmp_path / "records.db") as other:
+        for n in range(50):
+            (one, other)[n % 2].add(made(f"{n}"))
+        await asyncio.gather(one.flush(), other.flush())
+        assert len(await one.latest(Filters(), 100)) == 50
+
+
+async def test_without_a_file_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with kept() as records:
+        records.add(made("one"))
+        assert await records.find("one") is not None
+    async with kept() as records:
+        assert await records.find("one") is None
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_record_is_its_tenants_alone() -> None:
+    async with kept() as records:
+        records.add(made("one", "ann", status=200))
+        records.add(made("one", "bob", status=404))
+        for tenant, status in (("ann", 200), ("bob", 404)):
+            found = await records.find("one", tenant)
+            assert found is not None
+            assert found["status"] == status
+        for forged in ("eve", "", "%", "ann' OR '1'='1"):
+            assert await records.find("one", forged) is None
+
+
+async def test_the_newest_of_an_id_is_found() -> None:
+    async with kept() as records:
+        for status in (200, 500, 429):
+            records.add(made("one", status=status))
+        found = await records.find("one", "ann")
+    assert found is not None
+    assert found["status"] == 429
+
+
+async def test_lists_are_filtered() -> None:
+    now = time()
+    async with kept() as records:
+        records.add(made("old", when=now - 100))
+        records.add(made("failed", status=502, when=now - 50))
+        records.add(made("broke-off", error="upstream_broke_off", when=now - 40))
+        records.add(made("bobs", "bob", when=now - 30))
+        records.add(made("other-model", model="x" * 300, when=now - 20))
+        records.add(made("other-chain", known={"chain": None}, when=now - 10))
+        wanted = {
+            Filters(since=now - 60): ["other-chain", "other-model", "bobs", "broke-off", "failed"],
+            Filters(until=now - 45): ["failed", "old"],
+            Filters(tenant="bob"): ["bobs"],
+            Filters(model="x" * 128): ["other-model"],
+            Filters(failed=True): ["broke-off", "failed"],
+            Filters(failed=False, chain="default", model="m"): ["bobs", "old"],
+        }
+        for filters, expected in wanted.items():
+            assert ids(await records.latest(filters, 10)) == expected
+        assert ids(await records.latest(Filters(), 2)) == ["other-chain", "other-model"]
+
+
+async def test_what_is_too_old_goes() -> None:
+    async with kept(days=2) as records:
+        records.add(made("old", when=time() - 3 * DAY))
+        records.add(made("young", when=time() - DAY))
+        assert ids(await records.latest(Filters(), 10)) == ["young"]
+
+
+async def test_the_oldest_go_where_there_is_no_room(tmp_path: Path) -> None:
+    async with kept(tmp_path / "records.db", max_mib=1) as records:
+        for n in range(40):
+            for m in range(10):
+                records.add(made(f"{n}/{m}", why="x" * 8000))
+            await records.flush()
+        found = ids(await records.latest(Filters(), 1000))
+        everything = [f"{n}/{m}" for n in range(40) for m in range(10)]
+        assert found == everything[: -len(found) - 1 : -1], "the newest are there, without a gap"
+        assert 60 < len(found) < 140
+    assert (tmp_path / "records.db").stat().st_size < 1.4 * 2**20
+
+
+async def test_a_large_record_keeps_its_sums_and_an_odd_one_holds_up_nobody() -> None:
+    async with kept() as records:
+        records.add(made("large", why="x" * LARGEST))
+        records.add(made("odd", why="\ud800"))
+        records.add(made("one"))
+        assert ids(await records.latest(Filters(), 10)) == ["one", "large"]
+        found = await records.find("large")
+    assert found is not None
+    assert (found["tokens_before"], found["steps"]) == (9, [])
+
+
+async def test_adding_writes_nothing_and_writes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[int] = []
+    async with kept() as records:
+        insert = records._insert
+
+        async def counted(rows: Sequence[bytes]) -> None:
+            writes.append(len(rows))
+            await insert(rows)
+
+        monkeypatch.setattr(records, "_insert", counted)
+        for n in range(500):
+            records.add(made(f"{n}"))
+        assert writes == []
+        async with asyncio.timeout(60):
+            while not writes:
+                await asyncio.sleep(0.01)
+        assert writes == [500]
+
+
+async def test_under_load_only_so_many_are_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    async with kept(per_second=10) as records:
+        now = time()
+        records._clock = lambda: now
+        telemetry = Telemetry(Metrics("1"), records=records)
+
+        def serve(count: int, headers: dict[str, str] | None = None) -> None:
+            for _ in range(count):
+                request(telemetry, headers=headers)
+
+        async def recorded() -> int:
+            return len(await records.latest(Filters(), 1000))
+
+        serve(100)
+        assert await recorded() == 20, "a burst"
+        now += 1
+        serve(100)
+        assert await recorded() == 30
+        serve(5, {"x-penstock-explain": "1"})
+        assert await recorded() == 35, "those that ask go before"
+        serve(100, {"x-penstock-explain": "1"})
+        assert await recorded() == 50, "within bounds"
+        skipped = 80 + 90 + 85
+        assert f"penstock_records_skipped_total {skipped}.0" in telemetry.metrics.render("")[1].decode()
+    assert len([each for each in caplog.records if "not recorded" in each.getMessage()]) == 1
+
+
+async def test_a_disk_that_is_away_is_told_once_and_made_up_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.records")
+    (tmp_path / "state").write_text("no directory")
+    async with kept(tmp_path / "state" / "records.db") as records:
+        for n in range(5):
+            records.add(made(f"{n}"))
+            await records.flush()
+        with pytest.raises(StoreError):
+            await records.latest(Filters(), 10)
+        (tmp_path / "state").unlink()
+        assert ids(await records.latest(Filters(), 10)) == ["4", "3", "2", "1", "0"]
+    told = [(each.getMessage(), each.__dict__.get("fields")) for each in caplog.records]
+    assert told == [("records are not kept", {"cause": "unreachable"}), ("records are kept again", None)]
+
+
+async def test_what_waits_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no directory")
+    async with kept(tmp_path / "state" / "records.db") as records:
+        for n in range(100):
+            records.add(made(f"{n}", why="x" * 100_000))
+            await records.flush()
+        (tmp_path / "state").unlink()
+        found = ids(await records.latest(Filters(), 100))
+    assert found[0] == "99"
+    assert 30 < len(found) < 45, "4 MiB of them, the newest"
+
+
+async def test_a_broken_file_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "records.db").write_bytes(b"no database" * 1000)
+    async with kept(tmp_path / "records.db") as records:
+        records.add(made("one"))
+        await records.flush()
+        assert ids(await records.latest(Filters(), 10)) == ["one"]
+
+
+async def test_a_tenant_is_forgotten(tmp_path: Path) -> None:
+    async with kept(tmp_path / "records.db") as records:
+        for n in range(3):
+            records.add(made(f"{n}", "ann", why="of-ann"))
+        records.add(made("bobs", "bob"))
+        await records.flush()
+        assert b"of-ann" in content(tmp_path)
+        assert await records.forget("ann") == 3
+        assert ids(await records.latest(Filters(), 10)) == ["bobs"]
+        assert b"of-ann" not in content(tmp_path), "nor do free pages have it"
+
+
+async def test_a_conversation_is_summed_up() -> None:
+    async with kept() as records:
+        for n in range(3):
+            talk = "sSystem " + " ".join(f"u{m} a{m}" for m in range(n)) + f" u{n}"
+            steps = [Step("w", "fail" if n else "reject", "", 0.001, 1.0)]
+            answers = [Usage(100 + n, 10, 50, written=5)]
+            records.add(
+                made(f"{n}", talk=talk, before=100 * n, after=50 * n, usd=0.5, saved=0.25, status=200 + 300 * (n == 1),
+                     steps=steps, answers=answers)
+            )  # fmt: skip
+        records.add(made("other", "bob", talk="sSystem u0"))
+        records.add(made("none"))
+        bobs, anns = await records.conversations(Filters(), 10)
+        assert (bobs["tenant"], anns["tenant"], bobs["turns"]) == ("bob", "ann", 1)
+        assert bobs["id"] != anns["id"], "the same opening of another tenant is another conversation"
+        assert {name: anns[name] for name in ("turns", "recorded", "models", "chains", "session")} == {
+            "turns": 3, "recorded": 3, "models": ["m"], "chains": ["default"], "session": None,
+        }  # fmt: skip
+        sums = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_unchanged", "usd_saved")
+        assert [anns[name] for name in sums] == [303, 150, 15, 30, 1.5, 2.25, 0.75]
+        assert anns["problems"] == {"errors": 1, "refused": 1, "failed_steps": 2, "prefix_breaks": 0}
+        assert (anns["tokens"], anns["tokens_unchanged"]) == ([0, 50, 100], [0, 100, 200])
+        whole = await records.conversation(anns["id"])
+        assert whole is not None
+        assert ids(whole["requests"]) == ["0", "1", "2"]
+        assert [each["turn"] for each in whole["requests"]] == [1, 2, 3]
+        assert {name: whole[name] for name in anns} == anns
+        assert await records.conversation("none") is None
+        (filtered,) = await records.conversations(Filters(failed=True), 10)
+        assert filtered == anns, "with all its requests"
+
+
+async def test_conversations_are_listed_page_by_page() -> None:
+    now = time()
+    async with kept() as records:
+        for n in range(7):
+            records.add(made(f"{n}", talk=f"s{n} u", when=now - n))
+            records.add(made(f"{n} more", talk=f"s{n} u", when=now - n - 100))
+        seen: list[str] = []
+        before: float | None = None
+        while page := await records.conversations(Filters(), 3, before):
+            seen += [each["id"] for each in page]
+            before = now - len(seen) + 1
+        newest = {each["conversation"]: each["request_id"] for each in await records.latest(Filters(), 7)}
+    assert [newest[id] for id in seen] == [f"{n}" for n in range(7)]
+
+
+async def test_a_long_conversation_is_shown_in_part() -> None:
+    async with kept() as records:
+        for n in range(MOST_TURNS + 5):
+            records.add(made(f"{n}", talk="s u", before=n, after=n))
+        (found,) = await records.conversations(Filters(), 10)
+        whole = await records.conversation(found["id"])
+    assert whole is not None
+    assert ids(whole["requests"])[-1] == f"{MOST_TURNS + 4}"
+    assert len(whole["requests"]) == MOST_TURNS
+    assert (len(found["tokens"]), found["tokens"][0], found["tokens"][-1]) == (POINTS, 0, MOST_TURNS + 4)
+
+
+async def test_policies_are_summed_up() -> None:
+    async with kept() as records:
+        for n in range(20):
+            cut = Step("cut", "rewrite", f"dropped {n} of 47 turns", 0.001 * (n + 1), 1.0, 100, 40)
+            shadow = Step("cut", "rewrite", "dropped 1 turn", 0.001, 1.0, 100, 10, observed=True)
+            records.add(made(f"{n}", steps=[cut, Step("wait", "skip", "few tokens", 0.0, 1.0), *[shadow][n:]]))
+        cut_, wait = await records.policies(0.0)
+        assert await records.policies(time() + 100) == []
+    assert cut_["name"] == "cut"
+    assert (cut_["requests"], cut_["tokens_saved"]) == (21, 20 * 60)
+    assert cut_["verdicts"] == {"keep": 0, "rewrite": 21, "skip": 0, "fail": 0, "reject": 0}
+    assert cut_["whys"] == [["dropped N of N turns", 20], ["dropped N turn", 1]]
+    assert (cut_["ms_p50"], cut_["ms_p95"]) == (pytest.approx(10), pytest.approx(19))
+    assert (wait["verdicts"]["skip"], wait["ms_p50"], wait["usd_saved"]) == (20, None, None)
+
+
+class Log:
+    """A log in memory, and one reader's place in it."""
+
+    def __init__(self, entries: list[tuple[object, str | None, bytes]]) -> None:
+        self._entries, self._seen = entries, 0
+        self.fault: Cause | None = None
+
+    async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
+        self._fail()
+        self._entries += [(self, None, row) for _, row in rows]
+
+    async def read(self) -> list[tuple[str | None, bytes]]:
+        self._fail()
+        new, self._seen = self._entries[self._seen :], len(self._entries)
+        return [(tenant, row) for by, tenant, row in new if by is not self or tenant]
+
+    async def forget(self, tenant: str) -> None:
+        self._fail()
+        self._entries.append((self, tenant, b""))
+
+    def _fail(self) -> None:
+        if self.fault is not None:
+            raise StoreError(self.fault)
+
+
+async def test_replicas_read_each_others_records_and_forget_together() -> None:
+    entries: list[tuple[object, str | None, bytes]] = []
+    async with kept(log=Log(entries)) as one, kept(log=Log(entries)) as other:
+        one.add(made("ones"))
+        other.add(made("others", "bob"))
+        await asyncio.gather(one.flush(), other.flush())
+        for records in (one, other, one):
+            assert sorted(ids(await records.latest(Filters(), 10))) == ["ones", "others"]
+        await one.forget("ann")
+        assert ids(await other.latest(Filters(), 10)) == ["others"]
+        assert one.is_whole
+
+
+async def test_without_the_log_a_replica_tells_its_own_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.records")
+    entries: list[tuple[object, str | None, bytes]] = []
+    log = Log(entries)
+    async with kept(log=log) as one, kept(log=Log(entries)) as other:
+        log.fault = "unreachable"
+        one.add(made("own"))
+        assert ids(await one.latest(Filters(), 10)) == ["own"]
+        assert not one.is_whole
+        with pytest.raises(StoreError):
+            await one.forget("bob")
+        log.fault = None
+        await one.flush()
+        assert ids(await other.latest(Filters(), 10)) == ["own"]
+        assert ids(await one.latest(Filters(), 10)) == ["own"]
+        assert one.is_whole
+    assert [each.getMessage() for each in caplog.records] == ["records are not shared", "records are shared again"]

@@ -1,6 +1,7 @@
 """The shape of the tree: what import-linter cannot say."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,13 @@ def imports(path: Path) -> set[str]:
 def test_a_large_library_has_one_importing_file(library: str, files: str) -> None:
     importing = {str(path.relative_to(ROOT)) for path in FILES if library in imports(path)}
     assert importing <= set(files.split())
+
+
+def test_every_package_is_in_what_is_installed() -> None:
+    """A checkout finds what an image or a wheel would lack."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = {path.parent for path in FILES if path.name == "__init__.py"}
+    assert sorted(listed) == sorted(".".join(path.relative_to(ROOT).parts) for path in there)
 
 
 def test_chat_needs_nothing_but_the_standard_library() -> None:

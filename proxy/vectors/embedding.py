@@ -76,6 +76,7 @@ class EmbeddingService:
 
     def warm(self) -> None:
         """Begin to load the model and to measure it, so that the first request finds it."""
+        logger.info("texts are compared by meaning", extra={"fields": {"model": self.name}})
         self._making.load()
         self._begin_measuring()
 

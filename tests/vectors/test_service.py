@@ -81,7 +81,8 @@ async def test_quick_vectors_are_not_kept_in_the_index(index: SpyIndex) -> None:
     assert index.calls == []
 
 
-async def test_nothing_is_loaded_before_anything_is_asked() -> None:
+async def test_nothing_is_loaded_before_anything_is_asked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.embedding")
     backend = Scripted()
     service = EmbeddingService(backend)
     assert await ask(service, "a") == []
@@ -90,6 +91,7 @@ async def test_nothing_is_loaded_before_anything_is_asked() -> None:
     service.warm()
     await service.ready()
     assert (backend.loads, backend.batches) == (1, [])
+    assert [record.__dict__["fields"] for record in caplog.records] == [{"model": "scripted"}], "which one is said"
     await service.aclose()
     assert backend.closed
 

@@ -13,7 +13,7 @@ from proxy.config.load import Config, read_chain
 from proxy.config.settings import Settings
 from proxy.gateway.prepare import Services
 from proxy.server.explain import shown_with_text
-from proxy.server.replay.player import NO_HEADERS, play_all, player_beside
+from proxy.server.replay.player import NO_HEADERS, choosing, patient, play_all, player_beside
 from proxy.state.store import Store
 from proxy.telemetry.observation import Observation
 from proxy.upstreams.routing import Routes
@@ -23,6 +23,9 @@ MOST_BEFORE = 64
 """Requests that may stand before one."""
 
 _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+_TIME = 30.0
+"""Seconds for the chain: nobody waits for an answer."""
 
 _TRIED = "tried here"
 """What a chain is called that is only tried."""
@@ -62,8 +65,7 @@ class Explaining:
             raw = _request(asked)
         else:
             raw, caller = await _recorded(request_id, find)
-        server = self._settings.server.model_copy(update={"may_choose_chain": True})
-        settings, against = self._settings.model_copy(update={"server": server}), _text(asked, "against")
+        settings, against = choosing(self._settings), _text(asked, "against")
         chain, tried = _text(asked, "chain"), _text(asked, "chain_yaml")
         if tried is not None:
             try:
@@ -88,6 +90,7 @@ class Explaining:
         if len(before) > MOST_BEFORE:
             told = f"before has {len(before)} requests: at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
+        settings = patient(settings, _TIME)  # also where a model is still being loaded
         async with player_beside(settings, self._routes, self._services, self._store, self._index) as player:
             played = await play_all(player, raw, before, chain=chain, headers=headers, caller=caller)
             return await shown_with_text(played)

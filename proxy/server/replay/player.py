@@ -294,7 +294,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False) -> Async
 
     With `reads_state` it reads the state as it is configured, and changes nothing in it; without, it begins with none.
     """
-    settings = patient(settings)
+    settings = choosing(patient(settings))
     if not (reads_state and _exists(settings.state)):
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
     telemetry = Telemetry(Metrics(__version__))
@@ -332,14 +332,19 @@ async def player_beside(
                 await each.aclose()
 
 
-def patient(settings: Settings) -> Settings:
-    """The settings with time for everything; whoever explains may choose a chain."""
-    server = settings.server.model_copy(update={"chain_deadline": _PATIENCE, "may_choose_chain": True})
+def patient(settings: Settings, seconds: float = _PATIENCE) -> Settings:
+    """The settings with so much time for the chain and for each of its steps."""
+    server = settings.server.model_copy(update={"chain_deadline": seconds})
     chains: dict[str, Chain] = {
-        name: tuple((step, policy.model_copy(update={"timeout": _PATIENCE})) for step, policy in steps)
+        name: tuple((step, policy.model_copy(update={"timeout": seconds})) for step, policy in steps)
         for name, steps in settings.chains.items()
     }
     return settings.model_copy(update={"server": server, "chains": chains})
+
+
+def choosing(settings: Settings) -> Settings:
+    """The settings with the right to choose a chain."""
+    return settings.model_copy(update={"server": settings.server.model_copy(update={"may_choose_chain": True})})
 
 
 def _exists(state: StateSettings | RedisStateSettings) -> bool:

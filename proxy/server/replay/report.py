@@ -115,11 +115,11 @@ def _costs(turns: Iterable[Turn]) -> dict[str, tuple[float, float]]:
 
 
 def _calibration(turns: Iterable[Turn]) -> dict[str, Any] | None:
-    """How well our rules predict what the upstream said that it read from its cache; None where it said nothing."""
+    """How well our rules predict the reads from the cache that the upstream reported; None where there were none."""
     known = [turn.reported for turn in turns if turn.reported is not None]
-    if not known:
-        return None
     expected, reported = sum(each.expected for each in known), sum(each.cached for each in known)
+    if not (expected or reported):  # that both say nothing proves nothing
+        return None
     counted, tokens = sum(each.prompt for each in known), sum(each.tokens for each in known)
     return {
         "turns": len(known),
@@ -230,7 +230,7 @@ def _money(total: Mapping[str, Any]) -> list[str]:
 def badge(calibration: Mapping[str, Any] | None) -> str:
     """How far the costs can be trusted."""
     if calibration is None:
-        return "not calibrated: the files do not say what the upstream read from its cache"
+        return "not calibrated: the files report no reads from the upstream's cache"
     expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
     return (
         f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the prompt; "

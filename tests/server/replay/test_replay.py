@@ -148,6 +148,9 @@ def test_reported_cache_reads_calibrate_it(folder: Path, capsys: pytest.CaptureF
 
     known = report(folder, capsys, rows(5), "--chain", "empty")["total"]["calibration"]
     assert (known["turns"], known["met"], known["reported"]) == (2, 1, 5)
+    nothing = {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 0}}
+    short = written(folder, {"request": {"model": "m", "messages": messages[:2]}, "usage": nothing})
+    assert report(folder, capsys, short)["total"]["calibration"] is None
     assert run(folder, rows(5)) == 0
     assert "calibrated: 1 of 2 cache reads predicted within 5 % of the prompt" in capsys.readouterr().out
 

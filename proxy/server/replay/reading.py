@@ -5,7 +5,7 @@
 | a chat request | `messages`, `model`; the last message is to be answered |
 | a message list | `messages`, perhaps `tools`, and `request_points`: a request is `messages[:point]` |
 | a saved request, as `penstock serve --save` writes it | `request`, perhaps `usage` or `response`, `at` |
-| a record of `/admin/requests`, or a list of them | `text`, where `records: {text: true}` keeps it |
+| a record of `/admin/requests/{id}`, or a list of them | `text`, where `records: {text: true}` keeps it |
 | OTLP/JSON traces | `resourceSpans`; the spans have `gen_ai.input.messages` |
 """
 
@@ -142,10 +142,14 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[Point, str]:
     """A request, and the name of its conversation; `line` has its bytes."""
     if isinstance(text := row.get("text"), dict):
         point = _of_record(row, text)
+    elif "request_id" in row:
+        raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
     elif "request" in row:
         point = replace(_of_exchange(row), raw=None if line is None else Body(line).raw_of("request"))
     else:
         point = Point(row, line)
+    if not isinstance(point.body.get("messages"), list):
+        raise BadRequest("messages must be a list of messages")
     name = row.get("conversation") or row.get("conversation_id")
     if not name:
         who = identify(point.headers, Body(encode({"model": "", **point.body} | {"model": "any"})).parse())

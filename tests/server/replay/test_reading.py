@@ -157,6 +157,8 @@ def test_spans_of_a_trace_are_requests(tmp_path: Path) -> None:
         ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
         ('{"nothing": 1}', "messages must be a list of messages; docs/how-to/replay.md"),
         ("", "no conversation in it"),
+        ('{"request_id": "r", "model": "m"}', "a record without text"),
+        ('{"conversation": "c", "request": {"model": "m"}}', "messages must be a list of messages"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:

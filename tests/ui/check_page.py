@@ -360,3 +360,81 @@ async def test_an_id_is_looked_up_on_all_replicas_that_share_their_state(
                 await page.press("Enter")
                 await page.until("document.querySelector('.steps')?.innerText.includes('window_history')")
                 here.is_sound()
+
+
+OPEN = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models: [{{match: "gpt-4o*", upstream: main, window: 8000, prices: {{input: 2.5, output: 10}}}}]
+chains:
+  default: [compact_tool_results: {{}}, window_history: {{keep_turns: 3, stride: 2}}, offer_recall: {{}}]
+server: {{watch: false}}
+records: {{text: true}}
+state: {{directory: "{folder}/state"}}
+embedding: {{kind: none}}
+vectors: none
+telemetry: {{log_level: error}}
+"""
+
+
+async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_tried(
+    tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    async with browser() as page, upstream() as behind:
+        behind.respond = answering
+        async with proxy(OPEN.format(url=behind.url, folder=tmp_path), tmp_path) as base:
+            await page.sized(*WIDE)
+            messages: list[dict[str, object]] = [{"role": "system", "content": "You look up orders."}]
+            result = json.dumps([{"id": f"A-{n}", "status": "shipped", "note": "at the door"} for n in range(60)])
+            for n in range(8):
+                call = {"id": f"c{n}", "type": "function", "function": {"name": "<img src=x>", "arguments": "{}"}}
+                messages += [
+                    {"role": "user", "content": f"Where is A-{n}? {HOSTILE[0]}"},
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": f"c{n}", "content": result},
+                ]
+                tools = [{"type": "function", "function": {"name": "<img src=x>", "parameters": {"type": "object"}}}]
+                body = {"model": "gpt-4o", "messages": messages, "tools": tools}
+                async with http.post(
+                    f"{base}/v1/chat/completions", json=body, headers={"x-request-id": f"turn-{n}"}
+                ) as answer:
+                    assert answer.status == 200, await answer.text()
+                messages.append({"role": "assistant", "content": f"At your door, {n}."})
+            await page.open(f"{base}/")
+            await page.until("document.querySelectorAll('tr.row').length === 1")
+            await page.press("j")
+            await page.press("Enter")
+            await page.until("document.querySelectorAll('.chart canvas').length === 1")
+            assert await page.run("document.querySelectorAll('tr.row').length") == 8
+            told = await page.text("tbody")
+            assert "▼ cut" in told
+            assert "◆ shortened" in told
+            await page.run("[...document.querySelectorAll('tr.row .open')].at(-1).click()")
+            await page.until("document.querySelector('.kind.shortened') && document.querySelector('.kind.removed')")
+            await page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+            shown = await page.text("#view")
+            assert HOSTILE[0] in shown
+            assert "<img src=x>" in shown
+            await page.run(
+                "[...document.querySelectorAll('.pairs button')].find(each => each.innerText === 'Original').click()"
+            )
+            await page.until("document.querySelector('#original-text').innerText.includes('A-59')")
+            await page.press("Escape")
+            await page.open(f"{base}/ui#/try/turn-7")
+            await page.until("document.querySelector('.both')")
+            tokens = "document.querySelectorAll('.both tr')[2].innerText"
+            assert "100 %" in await page.run(tokens), "the chain is still the running one"
+            await page.run(
+                "document.querySelectorAll('textarea')[1].focus(); document.querySelectorAll('textarea')[1].select()"
+            )
+            await page.type("- window_history: {keep_turns: 1, stride: 1}\n")
+            await page.until(f"!{tokens}.includes('100 %')")
+            await page.type("- tests.ui.telling: {}\n")
+            await page.until("document.querySelector('#view > div > p.bad').innerText.includes('not imported here')")
+            for view in ("policies", "config"):
+                await page.open(f"{base}/ui#/{view}")
+                await page.until(f"document.querySelector('.view.{view} .card')")
+            assert await page.run(
+                "window.pwned === undefined && document.querySelectorAll('#page :is(img, script)').length === 0"
+            )
+            assert page.dialogs == []
+            assert [each for each in page.complaints if "400 (Bad Request)" not in each] == []

@@ -221,6 +221,7 @@ async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
         next(question for path, question in desk.server.asked if path == "/admin/explain")["request_id"]
         == "c0ffee21-041"
     )
+    assert "run the tests" in await page.run("document.querySelectorAll('textarea')[0].value"), "what was recorded"
     desk.is_sound("400 (Bad Request)")
 
 

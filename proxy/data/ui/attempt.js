@@ -83,11 +83,21 @@ export async function attempt({root, id, get, post, asked, isShown}) {
     }
   }
 
+  // what was recorded is shown, and its own chain is the one to compare with
+  async function choose() {
+    body.disabled = !!recorded.value;
+    if (!recorded.value) return;
+    const record = await get("admin/requests/" + encodeURIComponent(recorded.value)), text = record.text;
+    body.value = text && text.before ? JSON.stringify({model: record.model, messages: text.before, ...(text.tools_before && text.tools_before.length ? {tools: text.tools_before} : {})}, null, 2)
+      : "The text of this request is not kept: records: {text: true}.";
+    if (record.chain && chains[record.chain] && chain.value !== record.chain) { chain.value = record.chain; yaml.value = chains[record.chain]; }
+  }
+
   const soon = () => { clearTimeout(timer); timer = setTimeout(run, WAIT); };
   for (const box of [body, yaml]) box.addEventListener("input", soon);
-  recorded.addEventListener("change", () => { body.disabled = !!recorded.value; run(); });
+  recorded.addEventListener("change", () => choose().catch(() => null).then(run));
   chain.addEventListener("change", () => { if (chains[chain.value]) yaml.value = chains[chain.value]; run(); });
-  body.disabled = !!recorded.value;
+  await choose().catch(() => null);
   root.append(
     element("div", "halves",
       card("Request", field("Which", recorded), field("Its JSON", body)),

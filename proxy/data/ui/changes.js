@@ -8,7 +8,7 @@ const NAMES = {unchanged: "unchanged", shortened: "shortened", removed: "removed
 // ---- tokens by section against the window
 
 export function sections(record) {
-  const both = record.sections || {}, window = record.window || record.usable || 0;
+  const both = record.sections || {}, window = record.usable || record.window || 0;
   const totals = {before: record.tokens_before, after: record.tokens_after};
   if (!isNumber(totals.before) && !isNumber(totals.after)) return null;
   const all = Math.max(1, window, totals.before || 0, totals.after || 0);

@@ -4,7 +4,7 @@ import {costs, count, dollars, element, isNumber, lines, many, none, parts, perc
 
 const color = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const STACK = [["output", "answer"], ["fresh", "not cached"], ["written", "written to the cache"], ["read", "read from the cache"]];
-const MARKS = {cut: ["▼", "cut"], compact: ["◆", "shortened"], recall: ["▲", "brought in"], moved: ["↕", "moved"], broken: ["✕", "prefix break"], failed: ["!", "problem"]};
+const MARKS = {cut: ["▼", "cut"], compact: ["◆", "shortened"], recall: ["▲", "brought in"], moved: ["↕", "rearranged"], broken: ["✕", "prefix break"], failed: ["!", "problem"]};
 
 // colors follow the system's scheme, sizes the window; what has left the page is let go
 function follow(holder, build) {
@@ -43,10 +43,24 @@ export function sparkline(holder, after, before) {
 
 const FIRST = {removed: "cut", shortened: "compact", changed: "compact", added: "recall", moved: "moved"};
 
-function totals(record) {
+// a step that took out and put in has cut, where less came in than left; else it has arranged anew what was there
+function balances(changes) {
   const found = new Map();
+  for (const {kind, step, tokens_before, tokens_after} of changes) {
+    if (!step || kind !== "removed" && kind !== "added") continue;
+    const known = found.get(step) || {removed: 0, added: 0};
+    known[kind] += kind === "removed" ? tokens_before || 0 : tokens_after || 0;
+    found.set(step, known);
+  }
+  return found;
+}
+
+function totals(record) {
+  const found = new Map(), both = balances(record.changes || []);
   for (const change of record.changes || []) {
-    const mark = FIRST[change.kind];
+    const balance = both.get(change.step), isBoth = balance && balance.removed && balance.added && (change.kind === "removed" || change.kind === "added");
+    if (isBoth && change.kind === "added") continue;
+    const mark = isBoth && balance.removed <= balance.added ? "moved" : FIRST[change.kind];
     if (!mark) continue;
     const known = found.get(mark) || {messages: 0, tokens: 0, steps: new Set()};
     known.messages += change.count || 1;

@@ -97,7 +97,7 @@ export const changed = record => record.steps.some(step => step.verdict === "rew
 export const isSized = record => isNumber(record.tokens_before) && isNumber(record.tokens_after);
 export const toConversation = id => "#/conversations/" + encodeURIComponent(id);
 export const toRequest = id => "#/requests/" + encodeURIComponent(id);
-export const brief = id => { const text = plain(id); return text.length > 16 ? text.slice(0, 12) + "…" : text; };
+export const brief = id => { const text = plain(id).replace(/^named-/, ""); return text.length > 16 ? text.slice(0, 12) + "…" : text; };
 
 export function verdict(step) {
   const made = said(step.observed ? "would " + step.verdict : step.verdict, "span", "verdict");

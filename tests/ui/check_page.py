@@ -238,7 +238,7 @@ async def test_what_a_client_writes_is_text_and_never_runs(desk: Desk) -> None:
         await page.open(f"{desk.base}/ui#req-{n + 1:03}")  # the address of before
         await page.until(f"location.hash === '#/requests/req-{n + 1:03}'")
         await page.until(
-            f"document.querySelector('.steps tbody tr') && document.querySelector('.path').innerText.includes('req-{n + 1:03}')"
+            f"document.querySelector('.steps tbody tr') && document.querySelector('#view').innerText.includes('req-{n + 1:03}')"
         )
         assert await page.run("document.body.scrollWidth <= innerWidth"), "nothing pushes the page apart"
         shown = await page.text("#view")
@@ -353,8 +353,8 @@ async def test_an_id_is_looked_up_on_all_replicas_that_share_their_state(
                 here = Desk(second, page, http, tmp_path)
                 await here.send(request_id="here")
                 await here.sign_in()
-                await here.listed(1)
-                assert "on all replicas" in await page.text("#view")
+                await here.listed(2)
+                assert "of all replicas" in await page.text("#view")
                 await page.press("/")
                 await page.type("elsewhere")
                 await page.press("Enter")

@@ -108,7 +108,7 @@ export async function requests({root, filters, get, asked, offer, live}) {
     made.hidden = !listed.length;
     nothing.hidden = !!listed.length;
     nothing.textContent = rows.size ? "None of the listed requests fits." : "No requests yet.";
-    scope.textContent = "The last requests of this replica" + (shared ? ". A request id is looked up on all replicas that share its state." : ", with all its workers. Other replicas have their own.");
+    scope.textContent = shared ? "The last requests of all replicas that share this state." : "The last requests of this server, with all its workers. Other replicas have their own.";
   }
 
   async function refresh() {

@@ -25,7 +25,7 @@ class RecordsSettings(Base):
     max_mib: float = Field(default=64.0, ge=1)
     """MiB that all records may take, texts included. The oldest go first. 64 are some 25,000 requests."""
 
-    per_second: float = Field(default=200.0, gt=0)
+    per_second: float = Field(default=100.0, gt=0)
     """The most requests that a process records in a second, so that records cost next to nothing under any load. Bursts
     may have twice as many. `penstock_records_skipped_total` counts the others."""
 

@@ -164,7 +164,7 @@ async def test_addresses_in_messages_are_not_fetched(fake: FakeAnthropic, upstre
 
     assert (reply.status, fake.paths) == (400, [])
     assert error(reply)["message"] == (
-        "This provider takes images as data only: send them as data: URLs, because addresses are not fetched."
+        "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
     )
 
 

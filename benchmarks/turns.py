@@ -104,7 +104,7 @@ class Writer:
         ]
         for _ in range(steps):
             messages += self.step(size)
-        return {"model": "m", "messages": messages, "tools": self.tools(45)}
+        return {"model": "gpt-4o", "messages": messages, "tools": self.tools(45)}
 
 
 class Proxy:
@@ -146,7 +146,7 @@ async def running(folder: Path, embedding: str, state: str = "{kind: memory}") -
         message = {"role": "assistant", "content": "Done."}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return web.json_response(
-            {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+            {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": [choice]}
         )
 
     app = web.Application(client_max_size=2**28)
@@ -185,7 +185,7 @@ async def new_question(proxy: Proxy, requests: int) -> None:
     """The same conversation with another question each time."""
     writer = Writer(1)
     sizes: dict[str, tuple[dict[str, Any], int]] = {
-        "1 KB": ({"model": "m", "messages": [{"role": "system", "content": writer.text(700)}]}, 5 * requests),
+        "1 KB": ({"model": "gpt-4o", "messages": [{"role": "system", "content": writer.text(700)}]}, 5 * requests),
         "200 KB": (writer.agent(29, 6000), requests),
         "1.2 MB": (writer.agent(175, 6000), requests // 4),
     }

@@ -274,6 +274,7 @@ async def test_every_view_fits_and_can_be_read(desk: Desk, size: tuple[int, int]
             f"{view} is to be scrolled sideways"
         )
         assert await page.run(CONTRAST) == [], view
+        assert not {"null", "undefined", "NaN"} & set((await page.text()).split()), view
         await page.picture(f"{view}-{'narrow' if size == NARROW else 'wide'}-{'dark' if dark else 'light'}")
     desk.is_sound()
 

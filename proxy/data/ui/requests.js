@@ -139,7 +139,7 @@ export async function request({root, id, get}) {
   const of = record.conversation ? element("p", "path", link("#/conversations", "Conversations"), " / ", link(toConversation(record.conversation), brief(record.session || record.conversation)), " / ", record.turn ? "turn " + record.turn : code(brief(record.request_id)))
     : element("p", "path", link("#/requests", "Requests"), " / ", code(brief(record.request_id)));
   const broken = record.prefix_broken;
-  root.append(of,
+  root.append(...[of,
     facts([
       ["Status", element("span", failed(record) ? "bad" : troubled(record) ? "warn" : "good", record.status + (record.error ? " " : ""), record.error ? said(record.error) : null)],
       ["Time", span(record.milliseconds)],
@@ -162,6 +162,6 @@ export async function request({root, id, get}) {
       ["Expected from the cache", isNumber(record.cached_expected) ? count(record.cached_expected) + " tokens" : null],
       ["Key", record.tenant && code(record.tenant), "wide"], ["Conversation", record.conversation && code(record.conversation), "wide"], ["Agent", record.agent && code(record.agent)], ["Task", record.task && code(record.task)],
       ["Configuration", code(record.config)], ["Trace", record.trace_id && code(record.trace_id), "wide"],
-    ]), record.text ? element("p", "", link("#/try/" + encodeURIComponent(record.request_id), "Try another chain on this request")) : null));
+    ]), record.text ? element("p", "", link("#/try/" + encodeURIComponent(record.request_id), "Try another chain on this request")) : null)].filter(part => part !== null));
   return {keys: compared.keys};
 }

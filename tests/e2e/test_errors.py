@@ -148,7 +148,7 @@ async def test_an_unknown_model(setup: Setup) -> None:
     ("method", "path", "status"),
     [
         pytest.param("GET", "/nope", 404, id="unknown path"),
-        pytest.param("GET", "/", 404, id="root"),
+        pytest.param("POST", "/", 405, id="root by POST"),
         pytest.param("GET", "/v1", 404, id="no redirect to what the Host header says"),
         pytest.param("PUT", "/v1/chat/completions", 404, id="chat by PUT reaches the upstream, which knows better"),
         pytest.param("PUT", "/chat/completions", 405, id="chat by PUT"),

@@ -205,7 +205,8 @@ async def test_one_that_is_down_is_told_of(running: Running, capsys: pytest.Capt
     texts, _ = await running.ask(base, OPEN)
     assert texts == [OPEN]
     await running.counted(base, "failed")
-    line = json.loads(capsys.readouterr().err)
+    first, line = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first["event"] == "server not reached"
     assert (line["event"], line["cause"]) == ("no verdict of the judge; rules alone decide", "failed")
 
 

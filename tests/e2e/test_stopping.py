@@ -139,7 +139,7 @@ async def test_a_stop_waits_for_no_model_that_loads(tmp_path: Path, workers: str
     modules.mkdir()
     (modules / "torch.py").write_text("import time\nfrom pathlib import Path\n"
                                       "Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n")  # fmt: skip
-    text = CONFIG.format(url="http://127.0.0.1:9", folder=tmp_path / "state", server="", chain="default")
+    text = CONFIG.format(url="http://127.0.0.1:9/v1", folder=tmp_path / "state", server="", chain="default")
     text = text.replace("consolidate_system", "recall_history")
     text = text.replace("kind: none", f'kind: sentence-transformers, model: "{modules}"')
     async with served(text, tmp_path, "--workers", workers, before=modules) as running, asyncio.timeout(300):

@@ -78,7 +78,7 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
     def scripted(settings: object) -> Backend:
         return backend
 
-    monkeypatch.setattr("proxy.server.build._backend", scripted)
+    monkeypatch.setattr("proxy.server.build.build_backend", scripted)
     async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
         await until_ready(url)
         assert backend.loads == loads
@@ -91,7 +91,7 @@ async def test_explain_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.M
     def scripted(settings: object) -> Backend:
         return backend
 
-    monkeypatch.setattr("proxy.server.build._backend", scripted)
+    monkeypatch.setattr("proxy.server.build.build_backend", scripted)
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode())

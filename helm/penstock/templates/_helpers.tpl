@@ -199,7 +199,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "penstock.fixedConfig" -}}
 {{- $config := include "penstock.config" . | fromYaml }}
 {{- $limits := pick ($config.limits | default dict) "max_header_bytes" "header_timeout" "body_timeout" "write_timeout" }}
-{{- toYaml (merge (pick $config "server" "state" "vectors" "embedding" "telemetry" "memories" "judge") (dict "limits" $limits)) }}
+{{- toYaml (merge (pick $config "server" "state" "vectors" "embedding" "telemetry" "memories" "judge" "records") (dict "limits" $limits)) }}
 {{- end }}
 
 {{- define "penstock.configMapName" -}}

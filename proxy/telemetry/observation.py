@@ -20,7 +20,7 @@ from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.bill import Bills, Estimate
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.record import Record, Rewriting, conversation_id, turn_of
+from proxy.telemetry.record import PARSED, Record, Rewriting, conversation_id, turn_of
 from proxy.telemetry.records import Records
 from proxy.telemetry.request_metrics import CallMetrics, Level, RouteMetrics
 from proxy.telemetry.service_metrics import KeyMetrics
@@ -75,7 +75,7 @@ class Observation:
         self._profile: ModelProfile | None = None
         self._name = NONE
         self._rewriting: Rewriting | None = None
-        self._passed: tuple[Body, Mapping[str, str]] | None = None
+        self._passed: tuple[Body | None, Mapping[str, str]] | None = None
         self._answer: tuple[bytes, bool] | None = None
         self.keeps_text = records is not None and records.settings.text
         """Whether the text of the answer is wanted."""
@@ -163,7 +163,8 @@ class Observation:
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Say that no chain has read the body; `headers` are the client's."""
-        self._passed = body, headers
+        # a large one would hold its memory until its record is written
+        self._passed = body if len(body.raw) <= PARSED else None, headers
         if self._span is not None:
             self._belongs_to(identify(headers, None, self._tenant), None)
 

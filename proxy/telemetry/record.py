@@ -34,7 +34,7 @@ COLUMNS = (
 LARGEST = 128 * 1024
 """Bytes that a row may take; of a larger one only its sums are kept."""
 
-_PARSED = 64 * 1024
+PARSED = 64 * 1024
 """Bytes up to which a body is read for its conversation where nothing else has read it."""
 _NAME = 128
 KEY = 32
@@ -91,15 +91,15 @@ class Record(NamedTuple):
     answers: Sequence[Usage] = ()
     """What upstreams reported, of internal rounds included."""
     rewriting: Rewriting | None = None
-    passed: tuple[Body, Mapping[str, str]] | None = None
-    """A body that no chain has read, and the client's headers."""
+    passed: tuple[Body | None, Mapping[str, str]] | None = None
+    """A body that no chain has read, unless it is large, and the client's headers."""
     answer: tuple[bytes, bool] | None = None
     """The answer's bytes, where texts are kept, and whether they are a stream."""
 
     @property
     def is_large(self) -> bool:
         """Whether it refers to much memory: it should become a row soon."""
-        return (self.before or 0) > 20_000 or (self.passed is not None and len(self.passed[0].raw) > _PARSED)
+        return (self.before or 0) > 20_000
 
     def identity(self) -> tuple[Identity, ChatRequest | None]:
         """Whose conversation it belongs to, and the request where it was read."""
@@ -109,7 +109,7 @@ class Record(NamedTuple):
             return Identity(self.tenant), None
         body, headers = self.passed
         request = None
-        if len(body.raw) <= _PARSED:
+        if body is not None:
             try:
                 request = body.parse()
             except Exception:  # whatever the client sent, its upstream has judged it

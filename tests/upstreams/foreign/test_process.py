@@ -27,6 +27,11 @@ class Watched(LitellmProcess):
         assert self._running is not None
         return self._running.process.pid
 
+    async def gone(self) -> None:
+        """Wait until it has ended."""
+        assert self._running is not None
+        await self._running.process.wait()
+
     @property
     def folder(self) -> Path:
         assert self._running is not None
@@ -152,6 +157,7 @@ async def test_one_that_is_killed_fails_its_calls_and_the_next_call_starts_anoth
 
     assert (await events(stream))[-1]["error"]["code"] == "upstream_broke_off"
     assert stream.facts["error"] == "upstream_broke_off"
+    await process.gone()
     fake.ending = "whole"
     assert (await separate.send(call(ask()))).status == 200
 

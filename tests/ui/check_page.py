@@ -32,6 +32,7 @@ chains:
 server: {{admin_key: "{key}", watch: false}}
 state: {state}
 embedding: {{kind: none}}
+records: {{per_second: 10000}}
 telemetry: {{log_level: error}}
 """
 KEY = "s3cret"

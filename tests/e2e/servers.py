@@ -85,6 +85,12 @@ class Upstream:
     def last(self) -> Received:
         return self.received[-1]
 
+    def reset(self) -> None:
+        """Be as new: for tests that share it."""
+        self.respond = plainly
+        self.received.clear()
+        self.gone.clear()
+
     async def arrived(self, requests: int) -> None:
         """Wait until so many requests have arrived in all."""
         async with asyncio.timeout(60), self._arrival:
@@ -157,12 +163,12 @@ async def upstream() -> AsyncGenerator[Upstream, None]:
 def patient(config: str, folder: Path) -> str:
     """A configuration whose steps have all the time that a busy machine needs, but for times that it names itself: what
     is late leaves a request as it was. State that has no place is in the folder."""
-    data: dict[str, Any] = yaml.safe_load(config)
+    data: dict[str, Any] = yaml.load(config, yaml.CSafeLoader)
     for steps in data.get("chains", {}).values():
         steps[:] = [{name: {"timeout": 30, **(given or {})} for name, given in step.items()} for step in steps]
     data["server"] = {"chain_deadline": 60, **(data.get("server") or {})}
     data.setdefault("state", {"directory": str(folder / "state")})
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return str(yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
 
 
 @asynccontextmanager
@@ -170,31 +176,27 @@ async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> A
     """A running proxy with this configuration, made patient; its base URL, without `/v1`."""
     path = folder / "config.yaml"
     path.write_text(patient(config, folder))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            build(load(path, {}), saving=saving),
-            port=0,
-            loop="asyncio",
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            ws="none",
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-        )
+    made = uvicorn.Config(
+        build(load(path, {}), saving=saving),
+        port=0,
+        loop="asyncio",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        ws="none",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
     )
-    serving = asyncio.ensure_future(server.serve())
-    while not server.started:
-        if serving.done():
-            serving.result()
-            raise RuntimeError("the proxy did not start")
-        await asyncio.sleep(0.01)
+    made.load()
+    # without its main loop, which looks ten times a second whether to stop
+    server = uvicorn.Server(made)
+    server.lifespan = made.lifespan_class(made)
+    await server.startup()
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
-        server.should_exit = True
-        await serving
+        await server.shutdown()
 
 
 async def until_ready(base: str) -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import Upstream, upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -24,12 +24,25 @@ SIZE = b"content-length: %d\r\n" % len(BODY)
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
 H2C = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
 HANDSHAKE = b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncGenerator[Upstream, None]:
+    async with upstream() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory, shared: Upstream) -> AsyncGenerator[Served, None]:
+    async with served(CONFIG.format(url=shared.url), tmp_path_factory.mktemp("shared")) as made:
+        yield made
 
 
 @pytest.fixture
-async def running(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Served, None]:
-    async with served(CONFIG.format(url=behind.url), tmp_path) as made:
-        yield made
+def behind(shared: Upstream) -> Upstream:
+    shared.reset()
+    return shared
 
 
 async def said(running: Served, *parts: bytes, answers: int = 1) -> list[tuple[bytes, bytes]]:

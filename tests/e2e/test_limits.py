@@ -136,52 +136,53 @@ LINE = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 GOOD = json.dumps(TALK).encode()
 
 
-@pytest.mark.parametrize(
-    ("parts", "status", "code"),
-    [
-        pytest.param([LINE], 408, "request_timeout", id="a head without end"),
-        pytest.param([LINE[:9]], 408, "request_timeout", id="a line without end"),
-        pytest.param([LINE + b"content-length: 99\r\n\r\n{"], 408, "request_timeout", id="a body without end"),
-        pytest.param(
-            [LINE + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n{\r\n"], 408, "request_timeout", id="chunks without end"
-        ),
-        pytest.param(
-            [LINE + b"x-a: " + b"a" * 3000 + b"\r\ncontent-length: 2\r\n\r\n{}"], 431,
-            "request_header_fields_too_large", id="a long header",
-        ),
-        pytest.param(
-            [LINE, *[b"x-a: " + b"1" * 590 + b"\r\n"] * 4], 431, "request_header_fields_too_large",
-            id="headers without end",
-        ),
-        pytest.param(
-            [b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n"], 431, "request_header_fields_too_large", id="a long path"
-        ),
-        pytest.param([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], 400, "malformed_request", id="TLS"),
-        pytest.param([b"what is this?\r\n\r\n"], 400, "malformed_request", id="no HTTP"),
-        pytest.param([b"x" * 5000], 400, "malformed_request", id="much that is no HTTP"),
-        pytest.param([b"GET http://[ HTTP/1.1\r\n\r\n"], 400, "malformed_request", id="no path"),
-        pytest.param([LINE + b"content-length: x\r\n\r\n"], 400, "malformed_request", id="no length"),
-        pytest.param(
-            [LINE + b"transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n"], 400,
-            "malformed_request", id="two lengths",
-        ),
-        pytest.param(
-            [LINE + b"transfer-encoding: chunked\r\n\r\n", b"zz\r\n"], 400, "malformed_request", id="a chunk of no size"
-        ),
-        pytest.param(
-            [LINE + b"content-length: %d\r\n\r\n" % len(GOOD), GOOD[:9], GOOD[9:]], 200, None, id="a body in pieces"
-        ),
-    ],
-)  # fmt: skip
+TOO_SLOW = {
+    "a head without end": [LINE],
+    "a line without end": [LINE[:9]],
+    "a body without end": [LINE + b"content-length: 99\r\n\r\n{"],
+    "chunks without end": [LINE + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n{\r\n"],
+}
+TOO_LONG = {
+    "a long header": [LINE + b"x-a: " + b"a" * 3000 + b"\r\ncontent-length: 2\r\n\r\n{}"],
+    "headers without end": [LINE, *[b"x-a: " + b"1" * 590 + b"\r\n"] * 4],
+    "a long path": [b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n"],
+}
+NO_HTTP = {
+    "TLS": [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
+    "no HTTP": [b"what is this?\r\n\r\n"],
+    "much that is no HTTP": [b"x" * 5000],
+    "no path": [b"GET http://[ HTTP/1.1\r\n\r\n"],
+    "no length": [LINE + b"content-length: x\r\n\r\n"],
+    "two lengths": [LINE + b"transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n"],
+    "a chunk of no size": [LINE + b"transfer-encoding: chunked\r\n\r\n", b"zz\r\n"],
+}
+GOOD_ONES = {"a body in pieces": [LINE + b"content-length: %d\r\n\r\n" % len(GOOD), GOOD[:9], GOOD[9:]]}
+
+
+REFUSED: list[tuple[str, list[tuple[dict[str, list[bytes]], int, str | None]]]] = [
+    (HURRIED, [(TOO_SLOW, 408, "request_timeout")]),
+    (
+        "max_header_bytes: 2048, header_timeout: 60, body_timeout: 60",
+        [
+            (TOO_LONG, 431, "request_header_fields_too_large"),
+            (NO_HTTP, 400, "malformed_request"),
+            (GOOD_ONES, 200, None),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("limits", "expected"), REFUSED, ids=["too slow", "too much"])
 async def test_clients_that_are_too_slow_or_say_too_much_are_refused(
-    tmp_path: Path, behind: Upstream, parts: list[bytes], status: int, code: str | None
+    tmp_path: Path, behind: Upstream, limits: str, expected: list[tuple[dict[str, list[bytes]], int, str | None]]
 ) -> None:
-    limits = HURRIED if status == 408 else "max_header_bytes: 2048, header_timeout: 60, body_timeout: 60"
+    cases = [(name, parts, status, code) for sent, status, code in expected for name, parts in sent.items()]
     async with running(limits, tmp_path, behind) as proxy:
         host, _, port = proxy.base.removeprefix("http://").partition(":")
-        head, body = await raw(host, int(port), *parts)
-    assert head.startswith(b"HTTP/1.1 %d " % status), head
-    assert json.loads(body).get("error", {}).get("code") == code
+        answers = await asyncio.gather(*(raw(host, int(port), *parts) for _, parts, _, _ in cases))
+    for (name, _, status, code), (head, body) in zip(cases, answers, strict=True):
+        assert head.startswith(b"HTTP/1.1 %d " % status), name
+        assert json.loads(body).get("error", {}).get("code") == code, name
 
 
 async def test_nothing_is_said_in_the_midst_of_an_answer(

@@ -8,6 +8,7 @@ tools, system and messages, so an edit re-prices all that stands behind it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from math import ceil
 
 from proxy.chat import ChatRequest
 from proxy.chat.blocks import CEILING, SHARE, injected
@@ -120,6 +121,18 @@ def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
     if rules.read <= 0:
         return float("inf")
     return max(0.0, (rules.write - rules.read) * rewritten / (rules.read * removed))
+
+
+def pays_after(rules: CacheRules, before: int, after: int, net: float) -> int | None:
+    """After how many further requests a change has paid for itself that saved `net` input tokens when it was made.
+
+    The conversation stays as it is, of so many tokens before and after the change, and all of it is read from the
+    cache. 0 where it paid at once; None where it never does, because it makes no later request cheaper.
+    """
+    if net > -0.5:
+        return 0
+    saved = prompt_cost(rules, before, before) - prompt_cost(rules, after, after)
+    return ceil(-net / saved) if saved > 0 else None
 
 
 def pays(rules: CacheRules, removed: int, rewritten: int, turns: float, *, idle: float | None = 0.0) -> bool:

@@ -42,6 +42,8 @@ class Outcome:
     """What counts as the client's request from here on, where a step has decided that; else it is what came."""
     stages: tuple[tuple[str, ChatRequest], ...] = ()
     """The request behind each step that changed it."""
+    given: ChatRequest | None = None
+    """What the first step was given; None where a later one was given something else than was left to it."""
 
 
 def guards(own: Steps) -> Steps:
@@ -62,9 +64,9 @@ async def run(
     A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
     says so. With `strict`, as in tests, it is raised instead.
     """
-    request = ctx.incoming if start is None else start
+    given = request = ctx.incoming if start is None else start
     if not chain:
-        return Outcome(request, (), None, None)
+        return Outcome(request, (), None, None, given=given)
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
     steps: list[Step] = []
     stages: list[tuple[str, ChatRequest]] = []
@@ -88,7 +90,7 @@ async def run(
             if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages))
+    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
 
 
 async def count_checked(

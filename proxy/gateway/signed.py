@@ -53,7 +53,8 @@ async def run(steps: Steps, ctx: Context, settled: "Settled | None" = None) -> O
     if settled is not None and outcome.rejected is None:
         settled.keep(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
-    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before)
+    given = first.given if outcome.given is sent else None
+    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given)
 
 
 class _Conversation:

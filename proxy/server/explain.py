@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from proxy.models import Models
 from proxy.server.build import build_upstreams, profiles
 from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all, sections
 from proxy.step import Step
-from proxy.telemetry.bill import estimated
+from proxy.telemetry.bill import Effect, estimated
 from proxy.telemetry.changes import Doers, changes
 
 _WIDTH = 40
@@ -102,7 +103,10 @@ def shown(explained: Explained) -> dict[str, Any]:
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
         **estimated(explained.estimate),
         "rejected": outcome.rejected.why if outcome.rejected else None,
-        "steps": [step.shown() for step in outcome.steps],
+        "steps": [
+            {**step.shown(), **effect._asdict()}
+            for step, effect in zip_longest(outcome.steps, explained.effects, fillvalue=Effect())
+        ],
         "judge_not_asked": dict(explained.unasked),
         "ignored": list(explained.ignored),
     }
@@ -199,7 +203,7 @@ def _cost(explained: Explained) -> list[str]:
     if running is not None and running.usd_unchanged is not None and running.usd_saved is not None:
         lines.append(
             f"${running.usd_unchanged:.6f} -> ${running.usd:.6f} right after the request before it, of which "
-            f"{running.cached} tokens are read from the cache: ${running.usd_saved:.6f} saved, net"
+            f"{running.sent.cached} tokens are read from the cache: ${running.usd_saved:.6f} saved, net"
         )
     return lines
 

@@ -308,9 +308,11 @@ class Observation:
         if estimate.usd_unchanged is not None:
             self._route.expected(estimate.usd, estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
-            self._route.cached(estimate.cached, usage.cached)
+            self._route.cached(estimate.sent.cached, usage.cached)
             if self._profile is not None:
-                self._bills.use.note(self._said["upstream"] or "", self._profile.name, estimate.cached, usage.cached)
+                self._bills.use.note(
+                    self._said["upstream"] or "", self._profile.name, estimate.sent.cached, usage.cached
+                )
 
     def _record(self, status: int, seconds: float, error: str | None, stream: bool) -> Record:
         return Record(
@@ -327,6 +329,7 @@ class Observation:
             window=self._window,
             usd=self._cost,
             estimate=self._estimate,
+            bills=self._bills,
             saved=self._saved,
             status=status,
             error=error,

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
-from proxy.telemetry.bill import Estimate, Prefixes, estimated, prefixes
+from proxy.telemetry.bill import Bills, Effect, Estimate, Prefixes, estimated, prefixes
 from proxy.telemetry.changes import Change, Doers, Stages, changes
 
 COLUMNS = (
@@ -47,7 +48,8 @@ _STEP = attrgetter(
     "policy", "verdict", "why", "observed", "tokens_before", "tokens_after", "seconds", "facts", "findings"
 )
 _STEP_NAMES = (
-    "policy", "verdict", "why", "observed", "tokens_before", "tokens_after", "milliseconds", "facts", "findings"
+    "policy", "verdict", "why", "observed", "tokens_before", "tokens_after", "milliseconds", "facts", "findings",
+    *Effect._fields,
 )  # fmt: skip
 
 
@@ -60,6 +62,8 @@ class Rewriting(NamedTuple):
     ctx: Context
     sections: tuple[tuple[int, int, int], tuple[int, int, int]] | None
     """Tokens of system, tools and messages, before and after."""
+    given: ChatRequest | None = None
+    """What the first step was given, where each was given what the one before it left."""
 
 
 class Record(NamedTuple):
@@ -83,6 +87,7 @@ class Record(NamedTuple):
     window: int | None
     usd: float | None
     estimate: Estimate | None
+    bills: Bills
     saved: float | None
     status: int
     error: str | None
@@ -144,7 +149,7 @@ class Prompts:
             return None
         scope = (who.tenant, f"{who.scope}\0{record.known.get('upstream')}\0{made.ctx.model.name}")
         if estimate is not None:
-            came, sent = estimate.came, estimate.sent
+            came, sent = estimate.came.prefixes, estimate.sent.prefixes
         else:
             came, sent = (
                 await prefixes(scope, made.came, made.ctx.tokens),
@@ -248,7 +253,10 @@ async def row_of(record: Record, prompts: Prompts, texts: "Texts | None" = None)
     told: Sequence[bytes] = ()
     if texts is not None:
         rest["text"], told = texts.of(record, request)
-    steps = [_STEP(step) for step in record.steps]
+    effects: Sequence[Effect] = [Effect()] * len(record.steps)
+    if made is not None and record.estimate is not None and record.answers:
+        effects = await record.bills.effects(record.estimate, made.given, made.stages, record.steps, made.ctx.tokens)
+    steps = [(*_STEP(step), *effect) for step, effect in zip(record.steps, effects, strict=True)]
     try:
         packed = orjson.dumps({**rest, "changes": [each.values() for each in found], "steps": steps})
         if len(packed) > LARGEST:
@@ -370,7 +378,7 @@ def _prices(model: ModelProfile, tokens: int) -> dict[str, float] | None:
 
 
 def _step(values: Sequence[Any]) -> dict[str, Any]:
-    step = dict(zip(_STEP_NAMES, values, strict=True))
+    step = dict(zip_longest(_STEP_NAMES, values))
     return {**step, "milliseconds": round(step["milliseconds"] * 1000, 3)}
 
 

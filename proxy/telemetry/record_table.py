@@ -70,14 +70,15 @@ FROM records r JOIN rest USING (id) WHERE r.conversation IN (%s) GROUP BY r.conv
 ORDER BY last DESC, max(r.id) DESC
 """  # noqa: S608
 _POLICIES = f"""
-WITH told (policy, verdict, why, observed, before, after, seconds) AS (
-  SELECT {_at(*range(7), of="s.value")}
+WITH told (policy, verdict, why, observed, before, after, seconds, usd) AS (
+  SELECT {_at(*range(7), 10, of="s.value")}
   FROM (SELECT id FROM records WHERE ended >= ? ORDER BY ended DESC LIMIT ?) r JOIN rest USING (id),
     json_each(rest.rest, '$.steps') s
 ), steps AS (SELECT *, coalesce(before - after, 0) AS saved, seconds * 1000 AS ms FROM told)
 """  # noqa: S608
 _VERDICTS = """
-SELECT policy, verdict, why, count(*), sum(CASE WHEN observed THEN 0 ELSE saved END) FROM steps GROUP BY 1, 2, 3
+SELECT policy, verdict, why, count(*), sum(CASE WHEN observed THEN 0 ELSE saved END), sum(usd) FROM steps
+GROUP BY 1, 2, 3
 """
 _TIMES = """
 SELECT policy, min(CASE WHEN place >= 0.5 THEN ms END), min(CASE WHEN place >= 0.95 THEN ms END) FROM (
@@ -189,13 +190,14 @@ def conversations(
 def policies(database: sqlite3.Connection, since: float) -> list[dict[str, Any]]:
     """What each step did in the latest requests, the most active first."""
     found: dict[str, dict[str, Any]] = {}
-    for policy, verdict, why, count, saved in database.execute(
+    for policy, verdict, why, count, saved, usd in database.execute(
         _POLICIES + _VERDICTS, (milliseconds(since), MOST_COUNTED)
     ):
         one = found.setdefault(policy, _policy(policy))
         one["requests"] += count
         one["verdicts"][verdict] += count
         one["tokens_saved"] += saved
+        one["usd_saved"] = one["usd_saved"] if usd is None else usd + (one["usd_saved"] or 0.0)
         reason = _FIGURE.sub("N", why)
         one["whys"][reason] = one["whys"].get(reason, 0) + count
     for policy, middle, high in database.execute(_POLICIES + _TIMES, (milliseconds(since), MOST_COUNTED)):

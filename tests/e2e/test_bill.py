@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,45 @@ async def test_what_is_saved_is_net(
         assert (sent.cost < unchanged.cost) is is_cheaper
         assert (usd["sent"] < usd["unchanged"]) is is_cheaper
     assert record["usd_saved"] == pytest.approx(record["usd_unchanged"] - record["usd_estimated"])
+
+
+def support(turns: int) -> Iterator[dict[str, Any]]:
+    """The requests of a conversation in which each question has a file read."""
+    messages: list[dict[str, Any]] = []
+    for turn, body in enumerate(agent(turns)):
+        messages += [{"role": "user", "content": f"Question {turn}: " + WORDS * 20}]
+        yield {**body, "messages": list(messages)}
+        if turn < turns:
+            call, result = list(agent(turn + 1))[-1]["messages"][-2:]
+            messages += [call, result]
+            yield {**body, "messages": list(messages)}
+            messages += [{"role": "assistant", "content": f"Answer {turn}. " + WORDS * 10}]
+
+
+async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(tmp_path: Path) -> None:
+    steps = (
+        "{compact_tool_results: {}}",
+        "{window_history: {keep_turns: 3, stride: 1, summary: false}}",
+        "{offer_recall: {}}",
+    )
+    bills = list[float]()
+    async with upstream() as behind, aiohttp.ClientSession() as session:
+        for count in range(1, len(steps) + 1):
+            chain, records = ", ".join(steps[:count]), list[dict[str, Any]]()
+            async with proxy(CONFIG.format(url=behind.url, chain=chain, read=0.1, write=1.25), tmp_path) as base:
+                for body in support(9):
+                    async with session.post(f"{base}/v1/chat/completions", json=body) as response:
+                        request_id = response.headers["x-request-id"]
+                    async with session.get(f"{base}/v1/explain/{request_id}") as response:
+                        records.append(await response.json())
+            bills.append(sum(record["usd_estimated"] for record in records))
+    unchanged = sum(record["usd_unchanged"] for record in records)
+    saved = [sum(record["steps"][place]["usd_saved"] for record in records) for place in range(len(steps))]
+
+    assert saved == pytest.approx([more - less for more, less in pairwise([unchanged, *bills])], abs=1e-6)
+    assert saved[0] > 0 > saved[1]
+    for record in records:
+        assert sum(step["usd_saved"] for step in record["steps"]) == pytest.approx(record["usd_saved"], abs=1e-8)
 
 
 @pytest.mark.parametrize("reported", [0, None], ids=["never read", "not told"])

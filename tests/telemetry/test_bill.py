@@ -1,10 +1,13 @@
 """What requests cost with their chain and without it, followed through the provider's cache."""
 
+from math import ceil
+
 import pytest
 
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, ModelProfile, Prices
-from proxy.telemetry.bill import Bills, Estimate
+from proxy.step import Step
+from proxy.telemetry.bill import Bills, Effect, Estimate
 from proxy.testing import chat, context, profile
 
 FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
@@ -40,10 +43,10 @@ async def test_an_unchanged_conversation_is_read_from_the_cache_and_saves_nothin
     first = await talking.turn(talk(3000))
     second = await talking.turn(talk(3000, 500, 20))
 
-    assert (first.cached, first.usd_saved, second.usd_saved) == (0, 0, 0)
-    assert second.cached == first.tokens
-    fresh = second.tokens - first.tokens
-    assert second.usd == pytest.approx(5e-6 * (0.1 * first.tokens + 1.25 * fresh))
+    assert (first.sent.cached, first.usd_saved, second.usd_saved) == (0, 0, 0)
+    assert second.sent.cached == first.sent.tokens
+    fresh = second.sent.tokens - first.sent.tokens
+    assert second.usd == pytest.approx(5e-6 * (0.1 * first.sent.tokens + 1.25 * fresh))
 
 
 async def test_what_breaks_the_cache_is_charged_for_it() -> None:
@@ -52,7 +55,7 @@ async def test_what_breaks_the_cache_is_charged_for_it() -> None:
     for _ in range(8):
         came = talk(*sizes)
         estimate = await talking.turn(came, came.with_messages(came.messages[len(sizes) - 5 :]))
-        sent_tokens += estimate.tokens
+        sent_tokens += estimate.sent.tokens
         all_tokens += sum(await context(came, model=MODEL).tokens.sizes(came.messages))
         saved += estimate.usd_saved or 0.0
         sizes += [500, 500]
@@ -76,8 +79,8 @@ async def test_after_the_caches_lifetime_all_is_written_anew() -> None:
     talking.now += 301
     second = await talking.turn(talk(3000, 500, 20))
 
-    assert (second.cached, second.usd_saved) == (0, 0)
-    assert second.usd == pytest.approx(5e-6 * 1.25 * second.tokens)
+    assert (second.sent.cached, second.usd_saved) == (0, 0)
+    assert second.usd == pytest.approx(5e-6 * 1.25 * second.sent.tokens)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ async def test_after_the_caches_lifetime_all_is_written_anew() -> None:
     ],
 )
 async def test_of_a_conversation_that_began_elsewhere_nothing_is_told(seen: list[ChatRequest], is_known: bool) -> None:
-    talking = Conversation(most=4)
+    talking = Conversation(most=2)
     for request in seen:
         await talking.turn(request)
     estimate = await talking.turn(talk(3000, 500, 20))
@@ -102,7 +105,7 @@ async def test_a_prompt_above_the_step_costs_the_price_above_it() -> None:
     model = profile(prices=Prices(1.0, 2.0, 2000, 3.0, 4.0), cache=CacheRules())
     estimate = await Conversation(model).turn(talk(3000), talk(1500))
 
-    assert estimate.usd == pytest.approx(1e-6 * estimate.tokens)
+    assert estimate.usd == pytest.approx(1e-6 * estimate.sent.tokens)
     assert estimate.usd_unchanged == pytest.approx(6 * estimate.usd, rel=0.01)
 
 
@@ -116,5 +119,109 @@ async def test_rounds_of_internal_tools_are_part_of_what_the_chain_costs() -> No
     estimate = await talking.turn(talk(3000))
 
     assert estimate.after(1) == estimate
-    assert estimate.after(3).usd == pytest.approx(estimate.usd + 2 * 5e-6 * 0.1 * estimate.tokens)
+    assert estimate.after(3).usd == pytest.approx(estimate.usd + 2 * 5e-6 * 0.1 * estimate.sent.tokens)
     assert estimate.after(3).usd_unchanged == estimate.usd_unchanged
+
+
+class Chain(Conversation):
+    """A conversation whose steps are priced too."""
+
+    async def runs(
+        self, came: ChatRequest, *left: ChatRequest | None, given: ChatRequest | None = None
+    ) -> list[Effect]:
+        """What steps are worth that left these requests; None for one that kept what it was given."""
+        given = given or came
+        names = [f"step{place}" for place in range(len(left))]
+        steps = [
+            Step(name, "rewrite" if each else "keep", "", 0.0, 0.0) for name, each in zip(names, left, strict=True)
+        ]
+        stages = [(name, each) for name, each in zip(names, left, strict=True) if each is not None]
+        estimate = await self.turn(came, stages[-1][1] if stages else given)
+        tokens = context(came, model=self.model).tokens
+        found = list(await self.bills.effects(estimate, given, stages, steps, tokens))
+        if estimate.usd_saved is not None and given is came and None not in found[0]:
+            assert sum(each.usd_saved or 0.0 for each in found) == pytest.approx(estimate.usd_saved, abs=1e-8)
+        return found
+
+
+def cut(request: ChatRequest, first: int) -> ChatRequest:
+    return request.with_messages(request.messages[first:])
+
+
+def saved(found: list[Effect]) -> list[float]:
+    return [each.net_tokens or 0.0 for each in found]
+
+
+async def test_each_step_is_charged_for_what_it_breaks_itself() -> None:
+    """The first step is steady; the second cuts in the third turn, and every turn after it is cheaper."""
+    talking, sizes, effects = Chain(), [3000], list[list[Effect]]()
+    for turn in range(6):
+        came = talk(*sizes)
+        steady = came.with_messages([Message({"role": "user", "content": "short"}), *came.messages[1:]])
+        effects.append(await talking.runs(came, steady, cut(steady, 2) if turn > 1 else None))
+        sizes += [500, 1500]
+    first, second = zip(*map(saved, effects), strict=True)
+
+    assert first[0] == pytest.approx(1.25 * 3750, rel=0.1)
+    assert first[2:] == pytest.approx([first[0] / 1.25 * 0.1] * 4, rel=0.1)
+    assert second[:2] == (0, 0)
+    assert second[2] < 0 < second[3]
+    assert [found[1].pays_after for found in effects] == [0, 0, ceil(-second[2] / second[3]), 0, 0, 0]
+
+
+async def test_a_step_that_no_longer_does_what_it_did_is_charged_for_that() -> None:
+    talking = Chain()
+    first = talk(6000)
+    (before, _) = await talking.runs(first, first.with_messages([Message({"role": "user", "content": "short"})]), None)
+    (after, other) = await talking.runs(talk(6000, 500, 20), None, None)
+    assert saved([before])[0] > 6000
+    assert saved([after])[0] < -6000
+    assert after.pays_after is None
+    assert other == Effect(0, 0, 0)
+
+
+async def test_what_only_adds_never_pays() -> None:
+    talking, came = Chain(), talk(3000)
+    added = came.with_messages([*came.messages, Message({"role": "user", "content": "more " * 100})])
+    (found,) = await talking.runs(came, added)
+    assert saved([found])[0] < -100
+    assert found.pays_after is None
+
+
+async def test_after_a_pause_everything_pays_at_once() -> None:
+    talking = Chain()
+    await talking.runs(talk(3000, 500, 20), None, None)
+    talking.now += 301
+    came = talk(3000, 500, 20, 500, 20)
+    found = await talking.runs(came, cut(came, 1), cut(came, 2))
+    assert [each.pays_after for each in found] == [0, 0]
+    assert saved(found)[0] == pytest.approx(1.25 * 3750, rel=0.1)
+
+
+async def test_of_a_step_nothing_is_told_where_the_request_before_was_not_priced() -> None:
+    talking = Chain()
+    await talking.turn(talk(3000))
+    came = talk(3000, 500, 20)
+    assert await talking.runs(came, cut(came, 1), None) == [Effect(), Effect()]
+    came = talk(3000, 500, 20, 500, 20)
+    assert Effect() not in await talking.runs(came, cut(came, 1), None)
+
+
+async def test_what_was_put_back_in_front_of_the_chain_is_no_steps() -> None:
+    talking = Chain()
+    await talking.runs(talk(3000), None, None)
+    came = talk(3000, 500, 20)
+    rounds = [Message({"role": "assistant", "content": "a call"}), Message({"role": "user", "content": "found " * 500})]
+    found = await talking.runs(
+        came, None, None, given=came.with_messages([*came.messages[:1], *rounds, *came.messages[1:]])
+    )
+    assert found == [Effect(0, 0, 0)] * 2
+    assert [each.net_tokens for each in found] == [0, 0]
+
+
+async def test_a_step_that_observes_costs_nothing_and_one_that_is_not_told_apart_is_not_known() -> None:
+    talking, came = Chain(), talk(3000)
+    estimate, tokens = await talking.turn(came), context(came).tokens
+    steps = [Step("a", "rewrite", "", 0.0, 0.0, observed=True), Step("b", "keep", "", 0.0, 0.0)]
+    assert await talking.bills.effects(estimate, came, (), steps, tokens) == [Effect(), Effect(0, 0, 0)]
+    assert await talking.bills.effects(estimate, None, (), steps, tokens) == [Effect(), Effect()]

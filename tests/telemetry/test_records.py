@@ -16,6 +16,7 @@ from proxy.models.usage import Usage
 from proxy.state.store import Cause, StoreError
 from proxy.step import Step
 from proxy.telemetry import Telemetry
+from proxy.telemetry.bill import Bills, Effect
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import LARGEST, Record, Rewriting
 from proxy.telemetry.record_table import MOST_TURNS, POINTS, Filters
@@ -46,7 +47,7 @@ def made(
     values: dict[str, Any] = {
         "request_id": request_id, "tenant": tenant, "config": "v1", "when": time() if when is None else when,
         "seconds": 0.5, "known": known, "model": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)],
-        "before": 9, "after": 9, "window": 100, "usd": None, "estimate": None, "saved": None, "status": 200,
+        "before": 9, "after": 9, "window": 100, "usd": None, "estimate": None, "bills": Bills(), "saved": None, "status": 200,
         "error": None, "stream": False, "trace_id": None, "rewriting": rewriting,
     }  # fmt: skip
     return Record(**values | fields)
@@ -89,7 +90,7 @@ async def test_a_record_says_what_was_done() -> None:
     assert [found[name] for name in used] == [1000, 900, 80, 50]
     assert found["conversation"] is None
     (shown,) = found["steps"]
-    assert shown == step(started=0.0).shown()
+    assert shown == {**step(started=0.0).shown(), **Effect()._asdict()}
 
 
 async def test_records_outlive_a_restart(tmp_path: Path) -> None:

@@ -99,6 +99,11 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         step("recall_history", "rewrite" if recalled else "keep", "brought back 2 passages" if recalled else "nothing left the context", sized - removed, went, 6.4),
         step("offer_recall", "fail" if turn == 52 else "keep", "TimeoutError" if turn == 52 else "no new marker", went, went, 0.2),
     ]  # fmt: skip
+    for each in steps:
+        less = each["tokens_before"] - each["tokens_after"]
+        net = 0.1 * less - (0.72 * went if is_cut and each["policy"] == "compress_history" else 0)
+        later = int(1 - net / (0.1 * less)) if less > 0 else None
+        each |= {"net_tokens": net, "usd_saved": net * 2.5 / 1e6, "pays_after": 0 if net >= 0 else later}
     return {
         "request_id": f"{conversation}-{turn:03}", "ended": f"2026-11-23T09:{minute:02}:{turn % 60:02}.000Z",
         "tenant": "t-7d3f", "config": "6a0db5b8f6a1", "route": "/v1/chat/completions", "model": "gpt-4o",
@@ -288,7 +293,7 @@ class StandIn:
         for each in steps:
             whys[each["why"]] = whys.get(each["why"], 0) + 1
         saved = sum(each["tokens_before"] - each["tokens_after"] for each in steps)
-        return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": saved * 0.25 / 1e6,
+        return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": sum(each["usd_saved"] for each in steps),
                 "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(whys.items(), key=lambda each: -each[1])[:5]}  # fmt: skip
 
     def _explain(self, request: Request, question: Json) -> Any:

@@ -34,27 +34,13 @@ export function sections(record) {
 
 // ---- steps, and what each is worth
 
-// what a step took out now, and when it has paid for the part of the cache that it broke
-export function effect(record, step) {
-  const prices = record.prices, removed = step.tokens_before - step.tokens_after;
-  if (!isNumber(removed) || removed === 0 || step.observed || step.verdict !== "rewrite") return null;
-  if (!prices || !isNumber(prices.input)) return {removed};
-  const read = isNumber(prices.read) ? prices.read : prices.input, write = isNumber(prices.write) ? prices.write : prices.input;
-  const warm = (record.cached_tokens || record.cached_expected || 0) > 0;
-  const broken = record.prefix_broken && record.prefix_broken.step === step.policy ? record.prefix_broken.lost || 0 : 0;
-  const usd = (removed * (removed > 0 && warm ? read : write) - broken * (write - read)) / 1e6;
-  const turns = removed <= 0 ? null : !broken ? 0 : read > 0 ? Math.ceil(broken * (write - read) / (read * removed)) : Infinity;
-  return {removed, usd, turns};
-}
-
-function paid(record, found) {
-  if (!found || found.turns === null || found.turns === undefined) return none;
-  if (found.turns === Infinity) return "never";
-  return found.turns === 0 ? "at once" : record.turn ? "turn " + count(record.turn + found.turns) : "after " + many(found.turns, "turn");
+function paid(record, step) {
+  if (!step.usd_saved) return none;
+  if (!isNumber(step.pays_after)) return "never";
+  return step.pays_after === 0 ? "at once" : record.turn ? "turn " + count(record.turn + step.pays_after) : "after " + many(step.pays_after, "turn");
 }
 
 function stepRow(record, step, place, pick) {
-  const found = effect(record, step);
   const choose = button("", () => pick(place), "step");
   choose.append(said(step.policy));
   const why = element("td", "why", said(step.why, "bdi", "long"));
@@ -64,12 +50,13 @@ function stepRow(record, step, place, pick) {
   return element("tr", "",
     element("td", "name", choose), element("td", "", verdict(step)),
     element("td", "number", count(step.tokens_after)), element("td", "number", difference(step.tokens_before, step.tokens_after)),
-    element("td", "number worth" + (found && found.usd < 0 ? " bad" : ""), found && isNumber(found.usd) ? dollars(found.usd) : none),
-    element("td", "number pays", paid(record, found)),
+    element("td", "number net" + (step.net_tokens < 0 ? " bad" : ""), step.net_tokens ? count(step.net_tokens) : none),
+    element("td", "number worth" + (step.usd_saved < 0 ? " bad" : ""), step.usd_saved ? dollars(step.usd_saved) : none),
+    element("td", "number pays", paid(record, step)),
     element("td", "number", span(step.milliseconds)), why);
 }
 
-const STEPS = [["Step"], ["Verdict"], ["Tokens", "number"], ["Change", "number"], ["Net now, about US$", "number"], ["Paid back", "number"], ["Time", "number"], ["Why"]];
+const STEPS = [["Step"], ["Verdict"], ["Tokens", "number"], ["Change", "number"], ["Saved, net tokens", "number"], ["Saved, net US$", "number"], ["Paid back", "number"], ["Time", "number"], ["Why"]];
 
 // ---- messages
 

@@ -45,7 +45,7 @@ from proxy.state.overlay import Overlay
 from proxy.state.store import Store
 from proxy.step import Step
 from proxy.telemetry import Telemetry
-from proxy.telemetry.bill import Bills, Estimate
+from proxy.telemetry.bill import Bills, Effect, Estimate
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
@@ -77,6 +77,8 @@ class Explained:
     """What counts its tokens."""
     estimate: Estimate | None = None
     """What the prompt costs where the provider has the requests before it in its cache; None without prices."""
+    effects: Sequence[Effect] = ()
+    """What each step is worth, in the same case."""
     ignored: Sequence[str] = ()
     """The fields that the upstream has nothing for."""
     unasked: Mapping[str, int] = field(default_factory=dict)
@@ -163,14 +165,14 @@ class Player:
         unasked = {} if self._judge is None else self._judge.by_step(done.outcome.steps)
         if conversation is None:
             await self._store.clear()
-            estimate = await self._estimate(done, route, chosen, asked)
+            bills, scope = await self._bills_before(done, route, chosen, asked), ""
         else:
-            scope = f"{conversation}\0{route.upstream.name}\0{done.ctx.model.name}"
-            estimate = await self._bills.estimate(scope, done.sent, done.outcome.request, done.ctx.model, done.tokens)
+            bills, scope = self._bills, f"{conversation}\0{route.upstream.name}\0{done.ctx.model.name}"
+        estimate, effects = await _priced(bills, scope, done)
         sent = prepared.call.body if done.outcome.rejected is None else None
         model, outcome = done.ctx.model, done.outcome
         return Explained(
-            done.sent, prepared, model, name, outcome, sent, seconds, done.tokens, estimate, unasked=unasked
+            done.sent, prepared, model, name, outcome, sent, seconds, done.tokens, estimate, effects, unasked=unasked
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
@@ -182,7 +184,7 @@ class Player:
             self._bills.sent(played.estimate)
             if usage is not None:
                 name = played.route.upstream.name
-                self._services.cache_use.note(name, played.profile.name, played.estimate.cached, usage.cached)
+                self._services.cache_use.note(name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if answer is not None and played.route.upstream.signs and is_signed(answer):
             await done.recorder.keep(answer)
         if answer is not None and done.watch is not None:
@@ -220,19 +222,28 @@ class Player:
         if services.embedding is not None:
             await services.embedding.settled()
 
-    async def _estimate(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Estimate | None:
-        """What the prompt costs if the request before it, up to the last answer, was sent a moment ago."""
-        bills, came, model = Bills(), done.sent, done.ctx.model
+    async def _bills_before(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Bills:
+        """The bills of a conversation whose request before this one, up to the last answer, was sent a moment ago."""
+        bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
-        if done.outcome.rejected is not None or not model.prices.known:
-            return None
-        if answers and answers[-1]:
+        if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
             before = came.with_messages(came.messages[: answers[-1]])
             earlier = await self._preparation.rewrite(Body(before.encode()), route, chosen, asked)
-            known = await bills.estimate("", before, earlier.outcome.request, model, done.tokens)
+            known, _ = await _priced(bills, "", earlier)
             if known is not None:
                 bills.sent(known)
-        return await bills.estimate("", came, done.outcome.request, model, done.tokens)
+        return bills
+
+
+async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
+    """What a prompt costs, and what each step is worth; nothing where it is refused, or prices are not known."""
+    outcome = done.outcome
+    if outcome.rejected is not None:
+        return None, ()
+    estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
+    if estimate is None:
+        return None, ()
+    return estimate, await bills.effects(estimate, outcome.given, outcome.stages, outcome.steps, done.tokens)
 
 
 async def play_all(

@@ -3,8 +3,9 @@
 import re
 
 from policies.resolve_clashes.statements import Statement
-from policies.resolve_clashes.terms import stem, telling
+from policies.resolve_clashes.terms import telling
 from policies.resolve_clashes.values import NUMBERS, Value, unit_terms
+from proxy.text.fold import stem
 
 _SAME = 0.6
 """The part of the shorter statement's terms that both have, for what they say to be about the same."""

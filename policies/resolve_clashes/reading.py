@@ -9,9 +9,10 @@ from policies.resolve_clashes.cues import ASKED, CUES
 from policies.resolve_clashes.places import places
 from policies.resolve_clashes.relations import relations
 from policies.resolve_clashes.statements import Said, Statement
-from policies.resolve_clashes.terms import expanded, fold, is_term, stem, telling, terms, words
+from policies.resolve_clashes.terms import expanded, fold, is_term, telling, terms, words
 from policies.resolve_clashes.values import NUMBERS, Value, rates, unit_terms, values
 from proxy.chat import Message
+from proxy.text.fold import stem
 
 _NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)

@@ -4,7 +4,8 @@ import re
 from typing import NamedTuple
 
 from policies.resolve_clashes.cues import CUES
-from policies.resolve_clashes.terms import listed, stem, terms, words
+from policies.resolve_clashes.terms import listed, terms, words
+from proxy.text.fold import stem
 from proxy.text.tables import sections
 
 _PARTS = {
@@ -24,7 +25,8 @@ _BEHIND_IS = re.compile(r"(?:(?:in|at|on|near|with|from|for|about|of|to|by|de|en
 _EXACT = re.compile(r"(?:(?:el|the|at) )?(?:[\w.+-]+@[\w.-]+\w|\+?\d[\d ()-]{3,}\d|[a-z]\w*[_.-]\w[\w.-]*)(?![\w'])")
 """An address or a number that is a name: another one is another."""
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
-_GENERIC = frozenset({"goal", "plan", "questi", "proble", "issue", "idea", "point", "thing", "favori", "next", "thank"})
+_GENERIC = frozenset(map(stem, listed("generic")))
+"""Subjects that tell nothing by themselves."""
 
 
 _FAVORITE = stem("favorite")
@@ -47,7 +49,10 @@ def relations(clause: str, names: frozenset[str]) -> tuple[Relation, ...]:
         for match in pattern.finditer(clause):
             exact = _EXACT.match(clause, match.start("o"))
             what = CUES["behind object"].sub("", match["o"])
-            target = frozenset({exact[0]}) if exact else terms(what) or frozenset(words(what)[-1:])
+            if name == "name":  # `Peter` is not `Pete`, though they have one stem
+                target = frozenset(words(what))
+            else:
+                target = frozenset({exact[0]}) if exact else terms(what) or frozenset(words(what)[-1:])
             if not target:
                 continue
             found += _relation(name, match, what, target, names)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from proxy.text.fold import stem
 from proxy.text.tables import sections
 
 _ACCENTED = "áàâäéèêëíìîïóòôöúùûüñç’‘´`"
@@ -19,9 +20,6 @@ def listed(name: str) -> list[str]:
 
 
 _STOP = frozenset(listed("stop"))
-_STEM = 6
-"""Letters of a word that count, about the stem of a long one."""
-_SHORT = 3
 
 _CONTRACTIONS = (
     ("can", re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"),
@@ -60,28 +58,6 @@ def expanded(folded: str) -> str:
 def words(folded: str) -> list[str]:
     """The words of a folded text."""
     return _WORD.findall(folded)
-
-
-_ENDINGS = (
-    ("ing", 6), ("ies", 5), ("ed", 5), ("ens", 6), ("ans", 6), ("es", 5), ("s", 4), ("ar", 5), ("er", 6), ("ir", 5),
-    ("ieron", 7), ("aron", 6), ("iendo", 7), ("ando", 6), ("ban", 6), ("an", 5), ("en", 5),
-)  # fmt: skip
-"""Endings that tell nothing, each with the least letters of a word that has it."""
-_BY_LAST = {each[0][-1]: tuple(other for other in _ENDINGS if other[0][-1] == each[0][-1]) for each in _ENDINGS}
-
-
-def stem(word: str) -> str:
-    """About the stem of a word: enough for `hotels` and `hoteles`, `live` and `living`, `viajo` and `viajar`."""
-    if word.isdigit() or len(word) <= _SHORT:
-        return word
-    for ending, least in _BY_LAST.get(word[-1], ()):
-        if word.endswith(ending) and len(word) >= least and not (ending == "s" and word[-2] in "isu"):
-            word = word[: -len(ending)]
-            break
-    word = word[:_STEM]
-    while len(word) > _SHORT and word[-1] in "aeioy":
-        word = word[:-1]
-    return word
 
 
 def terms(folded: str) -> frozenset[str]:

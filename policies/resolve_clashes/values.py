@@ -3,7 +3,8 @@
 import re
 from typing import NamedTuple
 
-from policies.resolve_clashes.terms import listed, stem
+from policies.resolve_clashes.terms import listed
+from proxy.text.fold import stem
 
 
 class Value(NamedTuple):

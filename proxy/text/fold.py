@@ -12,9 +12,8 @@ _POSSESSIVE = re.compile(r"(?<=.)['’]s$")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _ENDINGS = (
     "ations", "ation", "ments", "ment", "ings", "ing", "iers", "ier", "ers", "ies", "ied", "ists", "ist", "ians", "ian",
-    "ors", "ian", "ors", "or", "er", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",
+    "ors", "or", "er", "ar", "ir", "ias", "ia", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",
 )  # fmt: skip
-
 
 STOP_WORDS = word_lists("stop_words")
 """Words that say little of what a text is about, by language; without accents."""
@@ -39,7 +38,7 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """What forms of a word share, roughly: `drums`, `drummer` and `drumming` are all `drum`."""
+    """What forms of a word share, roughly: `drums`, `drummer` and `drumming` are all `drum`, `viajo` is `viajar`."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)

@@ -2,8 +2,9 @@ import pytest
 
 from policies.resolve_clashes.comparison import comparable, differ
 from policies.resolve_clashes.places import places
-from policies.resolve_clashes.terms import fold, stem
+from policies.resolve_clashes.terms import fold
 from policies.resolve_clashes.values import Value, number, rates, values
+from proxy.text.fold import stem
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ class CompactToolResults(Policy):
 
     @property
     def needs_writer(self) -> bool:
-        """Whether gists are to be written."""
         return self.gist
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -83,12 +83,10 @@ class CompressHistory(Policy):
 
     @property
     def cuts_over(self) -> float:
-        """Where the conversation is cut."""
         return self.compress_at
 
     @property
     def needs_writer(self) -> bool:
-        """Whether summaries are to be written."""
         return self.summary == "written"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

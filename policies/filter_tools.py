@@ -201,7 +201,6 @@ class FilterTools(Policy):
         return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
-        """Return what searches the client's tools, and what calls one that is left out."""
         sent = made.ctx.incoming
         rank = by_relevance(sent.tools, made.ctx, self._examples, self._groups, made.threads)
         return [searching(sent, made.request, rank), CallTool(sent.tools, made.threads)]

@@ -38,7 +38,6 @@ class OfferRecall(Policy):
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
-        """Return the tool that reads the archive of the conversation."""
         ctx = made.ctx
         if ctx.archive is None:
             return ()

@@ -315,7 +315,6 @@ class Guard(Policy):
 
     @property
     def refuses(self) -> bool:
-        """A guard does."""
         return True
 
 

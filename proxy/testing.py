@@ -64,15 +64,12 @@ class CharTokens:
     """Counts four characters of JSON as a token: enough for tests, and the same on every machine."""
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Tokens of each message."""
         return tuple(len(item.raw) // 4 for item in messages)
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
-        """Tokens of each tool."""
         return tuple(len(item.raw) // 4 for item in tools)
 
     async def count(self, request: ChatRequest) -> TokenCount:
-        """Tokens of a request, by section."""
         sizes = await self.sizes(request.messages)
         system = sum(size for size, item in zip(sizes, request.messages, strict=True) if item.is_system)
         return TokenCount(system, sum(await self.tool_sizes(request.tools)), sum(sizes) - system, exact=False)
@@ -92,7 +89,6 @@ class MemoryArchive:
         self.broken = broken
 
     async def keep(self, content: str) -> str | None:
-        """A handle that depends on the content alone."""
         if self.broken:
             return None
         handle = self.handle(content)
@@ -100,19 +96,15 @@ class MemoryArchive:
         return handle
 
     def handle(self, content: str) -> str:
-        """A hash of the content."""
         return sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
 
     async def touch(self, handles: Collection[str]) -> frozenset[str]:
-        """Those that were kept."""
         return frozenset(handle for handle in handles if handle in self.kept)
 
     async def fetch(self, handle: str) -> str | None:
-        """What was kept under a handle."""
         return self.kept.get(handle)
 
     async def handles(self, limit: int) -> tuple[str, ...]:
-        """The handles of what was kept last, the latest first."""
         return tuple(reversed(self.kept))[:limit]
 
 
@@ -123,11 +115,9 @@ class MemoryMemo:
         self.kept: dict[str, str] = {}
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        """What is remembered under each key."""
         return [self.kept.get(key) for key in keys]
 
     async def settle(self, key: str, value: str) -> str:
-        """What is remembered under a key from now on: what there was, or else the value."""
         return self.kept.setdefault(key, value)
 
 

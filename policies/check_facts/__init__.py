@@ -116,12 +116,10 @@ class CheckFacts(Policy):
 
     @property
     def needs_judge(self) -> bool:
-        """Whether a judge is asked."""
         return self.judge > 0
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses what contradicts a fact."""
         return self.action == "reject"
 
     @property

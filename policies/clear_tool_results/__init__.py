@@ -50,7 +50,6 @@ class ClearToolResults(Policy):
 
     @property
     def cuts_over(self) -> float:
-        """Where a batch is cleared."""
         return self.clear_at
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

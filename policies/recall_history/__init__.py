@@ -196,7 +196,6 @@ class _Recollection(Tail[Place]):
         return keys
 
     def item(self, value: Any) -> Place:
-        """Return the message and the part of a passage."""
         message, part = value
         return int(message), int(part)
 
@@ -243,7 +242,6 @@ class _Recollection(Tail[Place]):
         return answer
 
     async def block(self, items: tuple[Place, ...], budget: int) -> Block[Place] | None:
-        """Return as many of the passages as fit; None where none does."""
         while items:
             about = await self._search.shown(items)
             (tokens,) = await self.ctx.tokens.sizes([about])

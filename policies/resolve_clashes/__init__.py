@@ -83,7 +83,6 @@ class ResolveClashes(Policy):
 
     @property
     def needs_judge(self) -> bool:
-        """Whether a judge is asked."""
         return self.reconcile != "off"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -234,11 +234,9 @@ class _Selection(Tail[str]):
         return tuple(kept)
 
     def item(self, value: Any) -> str:
-        """Return the id of a memory."""
         return str(value)
 
     async def block(self, items: tuple[str, ...], budget: int) -> Block[str] | None:
-        """Return as many of the memories as fit, the best first; None where none does, or all were deleted."""
         await self.load(items)
         there = [(id, text) for id in items if (text := self._texts[id]) is not None]
         while there:

@@ -50,7 +50,6 @@ class SelfCorrect(Policy):
 
     @property
     def observer(self) -> AnswerObserver:
-        """What looks for faults in the answers."""
         return AnswerObserver(partial(faults, kinds=frozenset(self.kinds)), self.cooldown, self.expiry)
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -116,7 +116,6 @@ class ValidateContent(Policy):
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses what is not good enough."""
         return self.action == "reject"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

@@ -114,19 +114,15 @@ class Uncached:
     """A `Once` that remembers nothing."""
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
-        """The result, worked out again."""
         return function(text)
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        """The results, worked out again."""
         return list(map(function, messages))
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        """The result, worked out again."""
         return work()
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
-        """Nothing."""
         return [None] * len(keys)
 
     def remember(self, key: Hashable, result: object) -> None:

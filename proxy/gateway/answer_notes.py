@@ -86,7 +86,6 @@ class BoundCorrections:
         self._service, self._prefix, self.observers, self._outage = service, prefix, observers, outage
 
     async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
-        """The notes of these kinds that have not expired."""
         keys = [f"{self._prefix}note/{kind}" for kind in sorted(kinds)]
         try:
             values = await asyncio.gather(*map(self._service.store.get, keys))
@@ -122,7 +121,6 @@ class AnswerWatch(Observer):
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take note of the next bytes."""
         self._size += len(chunk)
         if self._size <= LARGEST:
             self._parts.append(chunk)
@@ -130,7 +128,6 @@ class AnswerWatch(Observer):
             self._parts.clear()
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        """Have the answer looked at, now that the client has all of it."""
         if reply.status == 200 and 0 < self._size <= LARGEST:
             streamed = reply.chunks is not None
             self._service.look(self._notes, self._sent, b"".join(self._parts), streamed=streamed)

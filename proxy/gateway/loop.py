@@ -149,7 +149,6 @@ class Continuation:
         return self._flowing
 
     async def aclose(self) -> None:
-        """Drop the rest."""
         await self._flowing.aclose()
         if self._chunks is not None:
             await self._chunks.aclose()

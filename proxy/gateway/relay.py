@@ -110,13 +110,11 @@ class _Keeping(Observer):
         self._seen, self._parts, self._size = seen, list[bytes](), 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take note of the next bytes."""
         self._size += len(chunk)
         if self._size <= _KEPT:
             self._parts.append(chunk)
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        """Hand it over, if it is whole."""
         if self._size <= _KEPT:
             self._seen.said(b"".join(self._parts), streamed=reply.chunks is not None)
 
@@ -139,7 +137,6 @@ class Learning(Observer):
         self._call, self._translates = call, translates
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        """Learn from what the upstream reported."""
         call = self._call
         if reply.facts.get("rounds", 1) != 1 or reply.facts.get("truncated"):
             return

@@ -128,7 +128,6 @@ class _Saved(Observer):
         self._saving, self._known = saving, (prepared, body, headers, caller)
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        """Save it."""
         if reply.status == 200:
             self._saving.save(*self._known, usage)
 

@@ -28,7 +28,6 @@ class ChatWire:
     """OpenAI's chat completions: bytes that nobody has to change pass as they are."""
 
     def read(self, raw: bytes) -> Body:
-        """Return the body; only its top level is read yet."""
         return Body(raw)
 
     def write(self, call: Call, reply: Reply) -> Reply:

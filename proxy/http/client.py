@@ -118,7 +118,6 @@ class Chunks:
         return self._arriving
 
     async def aclose(self) -> None:
-        """Drop what has not arrived yet."""
         await self._arriving.aclose()
         self._response.close()
 
@@ -202,7 +201,6 @@ class Transport:
         return self._session
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -54,7 +54,6 @@ class Fetcher:
             raise NotFetched("it is too large" if too_large else "its server could not be asked") from None
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._transport.aclose()
 
     async def _fetch(self, url: URL) -> bytes:

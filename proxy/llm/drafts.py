@@ -67,7 +67,6 @@ class DraftService:
         await self._work.drain()
 
     async def aclose(self) -> None:
-        """Drop what is being written."""
         await self._work.aclose()
 
     def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
@@ -138,11 +137,9 @@ class BoundDrafts:
         self._service, self._prefix, self._headers, self._outage = service, prefix, headers, outage
 
     def prepare(self, material: Material) -> None:
-        """Begin to write a summary."""
         self._service.begin(self._prefix, material, self._headers)
 
     async def settled(self, cut: str, draft: str) -> str:
-        """The text that a cut uses; empty where it uses none."""
         return await self._service.settle(self._prefix, cut, draft, self._outage)
 
 

@@ -43,7 +43,6 @@ class UpstreamJudge(VerdictService):
         self._left_alone: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
         return self._model.authorization(upstream, headers)
 
     async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:

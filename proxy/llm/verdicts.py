@@ -55,7 +55,6 @@ class VerdictService(ABC):
         return self._known.forget(tenant)
 
     async def aclose(self) -> None:
-        """Drop what waits."""
         await self._work.aclose()
 
     async def of(
@@ -97,9 +96,7 @@ class BoundJudge:
         self._service, self._tenant, self._headers = service, tenant, headers
 
     async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        """How sure the model is, from 0 to 1, that the second text of each pair contradicts the first."""
         return await self._service.of(self._tenant, "contradicts", pairs, wait, self._headers)
 
     async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        """How sure the model is, from 0 to 1, that the second text of each pair now holds in the place of the first."""
         return await self._service.of(self._tenant, "replaces", pairs, wait, self._headers)

@@ -71,7 +71,6 @@ class MemoryService:
         await self._vectors.settled()
 
     async def aclose(self) -> None:
-        """Stop what is done in the background."""
         await self._vectors.aclose()
 
     async def add(self, owner: Owner, drafts: Sequence[Draft]) -> list[Added]:
@@ -256,7 +255,6 @@ class BoundMemories:
         return [Owner(self._tenant, each, scope) for each in dict.fromkeys((self._user, "")) for scope in scopes]
 
     async def total(self) -> int:
-        """How many there are; 0 where the store cannot be asked."""
         try:
             return await self._service.total(self._owners)
         except StoreError:
@@ -264,7 +262,6 @@ class BoundMemories:
             return 0
 
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
-        """Those that fit a query best; none where the store cannot be asked."""
         try:
             hits, how = await self._service.search(self._owners, query, limit=limit, wait=wait)
         except StoreError:
@@ -274,7 +271,6 @@ class BoundMemories:
         return Remembered(tuple(_item(hit, now) for hit in hits), how)
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
-        """The texts that have these ids, those of earlier texts too; None for what is not there any more."""
         try:
             return await self._service.texts(self._owners, ids)
         except StoreError:

@@ -125,7 +125,6 @@ class MemoryVectors:
         await self._work.drain()
 
     async def aclose(self) -> None:
-        """Stop what is under way."""
         await self._work.aclose()
 
     async def _do(self, owner: Owner, work: Callable[[VectorIndex, Scope], Coroutine[Any, Any, None]]) -> None:

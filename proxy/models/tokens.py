@@ -127,7 +127,6 @@ class BoundTokens:
         self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
 
     async def count(self, request: ChatRequest) -> TokenCount:
-        """The tokens of a whole request. `exact` is false where anything was counted by an estimate."""
         known = self._counts.get(id(request))
         if known is None:
             known = self._counts[id(request)] = (request, await self._count(request))
@@ -163,7 +162,6 @@ class BoundTokens:
             self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
 
     def refused(self, counted: TokenCount, least: int) -> None:
-        """Learn that a request which was refused as too long had at `least` so many tokens."""
         self._service.calibration.refused(self._key, self._uncorrected(counted), least)
 
     def _uncorrected(self, counted: TokenCount) -> float:

@@ -24,7 +24,6 @@ class Flat:
     each: int
 
     def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        """The tokens of an image."""
         return self.each
 
 
@@ -60,7 +59,6 @@ class Patches:
     side: int = 32
 
     def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        """The tokens of an image."""
         budget = {"low": 256, "original": self.original}.get(detail, self.budget)
         return int(self._patches(dimensions or USUAL, budget) * self.multiplier)
 
@@ -80,7 +78,6 @@ class GeminiTiles:
     """258 tokens for a small image, else as many for each square of 768 pixels (Gemini API, Understand tokens)."""
 
     def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        """The tokens of an image."""
         width, height = dimensions or USUAL
         return 258 if max(width, height) <= 384 else 258 * min(64, _cells(width, height, 768))
 

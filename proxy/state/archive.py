@@ -230,7 +230,6 @@ class BoundArchive:
             return None
 
     def handle(self, content: str) -> str:
-        """The handle that content has or would have."""
         return handle_of(content)
 
     async def touch(self, handles: Iterable[str]) -> frozenset[str]:
@@ -267,7 +266,6 @@ class BoundArchive:
         return archives.is_fresh(key)
 
     async def handles(self, limit: int) -> tuple[str, ...]:
-        """The handles of what was used last, the latest first. Raises `StoreError`."""
         archives = self._archives
         if self._own is not None:
             return tuple(reversed(self._own))[:limit]

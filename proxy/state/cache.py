@@ -162,11 +162,9 @@ class OnceService:
         return await self._run(tenant, size, work, partial(self._remember, (tenant, key)))
 
     def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
-        """What is remembered under each key; None where nothing is."""
         return [None if each is None else each[0] for each in self._known.get_each([(tenant, key) for key in keys])]
 
     def remember(self, tenant: str, key: Hashable, result: object) -> None:
-        """Remember what follows from what a key says alone."""
         self._remember((tenant, key), result)
 
     async def _run(
@@ -209,23 +207,18 @@ class BoundOnce:
         self._given_up.set()
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
-        """The result of a pure function of a text."""
         return await self._service.of(self._tenant, function, text)
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        """The results of a pure function of a message, for each of them."""
         return await self._service.of_each(self._tenant, function, messages, self._given_up)
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        """What work gives that a key stands for."""
         return await self._service.of_key(self._tenant, key, size, work)
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
-        """What is remembered under each key; None where nothing is."""
         return self._service.known(self._tenant, keys)
 
     def remember(self, key: Hashable, result: object) -> None:
-        """Remember what follows from what a key says alone."""
         self._service.remember(self._tenant, key, result)
 
 

@@ -75,14 +75,12 @@ class MemoryCounters:
         return sums
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        """What several counts are."""
         if self._closed:
             raise StoreError("closed")
         now, found = self._clock(), {key: self._counts.get(key, (0.0, 0.0)) for key in keys}
         return {key: value if expires > now else 0.0 for key, (value, expires) in found.items()}
 
     async def aclose(self) -> None:
-        """Forget everything."""
         self._closed = True
         self._counts = {}
 
@@ -100,17 +98,14 @@ class DiskCounters:
         self._swept = 0.0
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        """Add to several counts in one transaction and return what they then are."""
         given = dict(amounts)
         return await self._database.run(lambda database: self._written(database, given, ttl))
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        """What several counts are, in one transaction."""
         asked = tuple(keys)
         return await self._database.run(lambda database: self._found(database, asked))
 
     async def aclose(self) -> None:
-        """End the thread, and with it the connection; what is being written is finished first."""
         await self._database.aclose()
 
     def _written(self, database: sqlite3.Connection, amounts: Mapping[str, float], ttl: float) -> dict[str, float]:

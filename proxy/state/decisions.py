@@ -17,11 +17,9 @@ class StoredMemory:
         self._kind = kind
 
     async def get(self, key: str) -> bytes | None:
-        """What was kept; None where there is nothing, or no longer. Raises `StoreError`."""
         return await self._store.get(f"{self._kind}/{key}", ttl=self._ttl)
 
     async def put(self, key: str, value: bytes) -> None:
-        """Keep it. Raises `StoreError` where that cannot be done."""
         await self._store.put(f"{self._kind}/{key}", value, ttl=self._ttl)
 
 
@@ -48,7 +46,6 @@ class BoundMemo:
         self._store, self._ttl, self._prefix, self._outage = store, ttl, prefix, outage
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        """What is remembered under each key."""
         return [await self._known(self._prefix + key) for key in keys]
 
     async def settle(self, key: str, value: str) -> str:

@@ -80,7 +80,6 @@ class Shares:
         return _read(await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)) or made
 
     async def received(self, identity: Identity) -> Sequence[Given]:
-        """What others gave to a conversation, agent and task, in the order in which it came."""
         if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
             return ()
         found = await self._found(await self._keys(identity))
@@ -121,7 +120,6 @@ class BoundInbox:
         self._shares, self._identity, self._outage = shares, identity, outage
 
     async def received(self) -> Sequence[Share]:
-        """What others gave to it, in the order in which it came."""
         try:
             return [given.share for given in await self._shares.received(self._identity)]
         except StoreError:

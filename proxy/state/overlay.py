@@ -15,43 +15,34 @@ class Overlay:
 
     @property
     def losses(self) -> int:
-        """Those of the store below."""
         return self._below.losses
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """The value of a key; a use only of what was written here."""
         found = await self._own.get(key, ttl=ttl)
         return await self._below.get(key) if found is None else found
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key, here alone."""
         await self._own.put(key, value, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        """Set several values, here alone."""
         await self._own.put_all(values, ttl=ttl)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        """Set the value of a key that has none, here alone; the value that it then has."""
         found = await self._below.get(key)
         return await self._own.add(key, value if found is None else found, ttl=ttl)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        """Those of the keys that have a value."""
         own = await self._own.touch(keys, ttl=ttl)
         return own | {key for key in keys if key not in own and await self._below.get(key) is not None}
 
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove what was written here; what is below stays."""
         await self._own.delete(keys)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """The first keys that start with `prefix`."""
         found = {*await self._own.keys(prefix, limit=limit), *await self._below.keys(prefix, limit=limit)}
         return tuple(sorted(found)[:limit])
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """The keys that start with `prefix` and were used last; those that were written here first."""
         found = (*await self._own.latest(prefix, limit=limit), *await self._below.latest(prefix, limit=limit))
         return tuple(dict.fromkeys(found))[:limit]
 
@@ -61,6 +52,5 @@ class Overlay:
         self._own = MemoryStore(_MOST)
 
     async def aclose(self) -> None:
-        """Close the store below."""
         await self._own.aclose()
         await self._below.aclose()

@@ -198,41 +198,33 @@ class RedisStore:
 
     @property
     def losses(self) -> int:
-        """How often the server may have lost values since it was first asked, as far as its answers tell."""
         return self.server.losses
 
     @property
     def degraded(self) -> str | None:
-        """What is wrong with the server, in one word; None if nothing is known to be."""
         return self.server.degraded
 
     async def look(self) -> None:
-        """Find out whether the server is there."""
         await self.server.look()
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """The value of a key; with `ttl` this is a use."""
         (value,) = await self.server.run(_GET, self._keys((key,)), (0 if ttl is None else _milliseconds(ttl),))
         return None if value is None else _unstamped(value)
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key."""
         await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        """Set several values, in one step for all who look."""
         self._check(values.values())
         if values:
             await self.server.run(_PUT, self._keys(values), (_milliseconds(ttl), *values.values()))
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        """Set the value of a key that has none; the value that it then has."""
         self._check((value,))
         (found,) = await self.server.run(_ADD, self._keys((key,)), (_milliseconds(ttl), value))
         return _unstamped(found)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        """Use values without reading them."""
         found: set[str] = set()
         for some in _batches(keys):
             (places,) = await self.server.run(_TOUCH, self._keys(some), (_milliseconds(ttl),))
@@ -240,12 +232,10 @@ class RedisStore:
         return frozenset(found)
 
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove values."""
         for some in _batches(keys):
             await self.server.run(_DELETE, self._keys(some), ())
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """The first keys that start with `prefix`."""
         return tuple(key for _, key in await self._used(prefix, limit))
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
@@ -255,7 +245,6 @@ class RedisStore:
         return tuple(key for _, key in used[:limit])
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self.server.aclose()
 
     async def _used(self, prefix: str, limit: int | None) -> list[tuple[bytes, str]]:
@@ -293,7 +282,6 @@ class RedisCounters:
         self._server = server
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        """Add to several counts in one step and one round trip; what they then are."""
         if not amounts:
             return {}
         keys = [self._server.key("count", name) for name in amounts]
@@ -302,7 +290,6 @@ class RedisCounters:
         return dict(zip(amounts, map(float, counts), strict=True))
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        """What several counts are, in one round trip for so many that they hold up nobody."""
         found: dict[str, float] = {}
         for some in _batches(keys):
             (counts,) = await self._server.run(_READ, [self._server.key("count", name) for name in some], ())
@@ -329,7 +316,6 @@ class RedisLog:
         self._seen = b"0"
 
     async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
-        """Add rows, each with its tenant."""
         batch: list[str | bytes] = []
         for tenant, each in groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
             packed = await asyncio.to_thread(zlib.compress, b",".join(row for _, row in each), 1)
@@ -337,7 +323,6 @@ class RedisLog:
         await self._append(batch)
 
     async def read(self) -> Sequence[tuple[str | None, bytes]]:
-        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end."""
         found: list[tuple[str | None, bytes]] = []
         while not found:
             entries = await self._run(_TAIL, b"(" + self._seen, _AT_ONCE)
@@ -352,7 +337,6 @@ class RedisLog:
         return found
 
     async def forget(self, tenant: str) -> None:
-        """Remove the rows of a tenant, and have all who have read them do so."""
         place: bytes = b"-"
         while place:
             last = await self._run(_ERASE, place, _AT_ONCE, tenant)

@@ -88,39 +88,31 @@ class DiskStore:
         """Why it cannot be read or written; `full` also where it is about to be, as of the last look."""
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """The value of a key; with `ttl` this is a use."""
         return await self._run(lambda rows: rows.read(key, self._clock(), ttl))
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key, durably."""
         await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        """Set several values, durably, in one transaction."""
         if max(map(len, values.values()), default=0) > self._room[0] // LARGEST_SHARE:
             raise StoreError("too_large")
         await self._run(lambda rows: rows.write(values, self._clock(), ttl, self._room))
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        """Set the value of a key that has none; the value that it then has."""
         if len(value) > self._room[0] // LARGEST_SHARE:
             raise StoreError("too_large")
         return await self._run(lambda rows: rows.add(key, value, self._clock(), ttl, self._room))
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        """Use values without reading them."""
         return await self._run(lambda rows: rows.use(keys, self._clock(), ttl)) if keys else frozenset()
 
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove values."""
         await self._run(lambda rows: rows.drop(keys))
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """The first keys that start with `prefix`."""
         return await self._run(lambda rows: rows.names(prefix, self._clock(), limit))
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """The keys that start with `prefix` and were used last."""
         return await self._run(lambda rows: rows.names(prefix, self._clock(), limit, latest=True))
 
     async def look(self) -> None:

@@ -118,14 +118,12 @@ class MemoryStore:
         return "full" if is_short and self._bytes >= FULL * self._max_bytes else None
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """The value of a key; with `ttl` this is a use."""
         entry = self._live(key)
         if entry is not None and ttl is not None:
             self._use(key, entry, ttl)
         return None if entry is None else entry.value
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key. Raises `too_large` or `full`; then everything is as it was."""
         await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
@@ -145,35 +143,30 @@ class MemoryStore:
         self._bytes += sum(sizes)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        """Set the value of a key that has none; the value that it then has."""
         there = await self.get(key, ttl=ttl)
         if there is None:
             await self.put(key, value, ttl=ttl)  # nothing in between waits
         return value if there is None else there
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        """Use values without reading them."""
         found = {key: entry for key in keys if (entry := self._live(key)) is not None}
         for key, entry in found.items():
             self._use(key, entry, ttl)
         return frozenset(found)
 
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove values."""
         self._check_open()
         for key in keys:
             if key in self._entries:
                 self._drop(key)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """The first keys that start with `prefix`."""
         self._check_open()
         now = self._clock()
         live = (key for key, entry in self._entries.items() if key.startswith(prefix) and entry.expires > now)
         return tuple(sorted(live)[:limit])
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """The keys that start with `prefix` and were used last."""
         self._check_open()
         now = self._clock()
         entries = reversed(self._entries.items())
@@ -181,7 +174,6 @@ class MemoryStore:
         return tuple(islice(live, limit))
 
     async def aclose(self) -> None:
-        """Forget everything."""
         self._closed = True
         self._entries.clear()
         self._bytes = 0

@@ -55,7 +55,6 @@ class Peers:
             _log.warning("workers cannot meet", extra={"fields": {"why": error.strerror or type(error).__name__}})
 
     async def aclose(self) -> None:
-        """Stop answering."""
         if self._folder is None:
             return
         if self._server is not None:

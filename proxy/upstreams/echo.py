@@ -41,15 +41,12 @@ class Echo:
         )
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """None: the bytes go on as they are."""
         return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Nothing more is known."""
         return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """It has no models of its own."""
         return []
 
     async def aclose(self) -> None:

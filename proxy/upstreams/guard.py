@@ -151,19 +151,15 @@ class GuardedUpstream:
             raise
 
     def ignored(self, call: Call) -> Coroutine[Any, Any, tuple[str, ...]]:
-        """The fields of a call that the upstream has nothing for."""
         return self._upstream.ignored(call)
 
     def profile(self, known: ModelProfile) -> Coroutine[Any, Any, ModelProfile]:
-        """What the upstream knows of a model."""
         return self._upstream.profile(known)
 
     def models(self, headers: Mapping[str, str]) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        """The upstream's own list."""
         return self._upstream.models(headers)
 
     def aclose(self) -> Coroutine[Any, Any, None]:
-        """Close all connections."""
         return self._upstream.aclose()
 
 
@@ -203,7 +199,6 @@ class _Watched:
         return self._mask.chunks(self._chunks)
 
     async def aclose(self) -> None:
-        """Drop what has not arrived yet."""
         try:
             await self._chunks.aclose()
         finally:

@@ -68,7 +68,6 @@ class Images:
         return f"data:{kind};base64,{b64encode(content).decode()}"
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._fetcher is not None:
             await self._fetcher.aclose()
 

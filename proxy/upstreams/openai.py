@@ -80,7 +80,6 @@ class OpenAI:
         return Reply(400, headers, body=openai_body(reply.body or b"", overflow))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """None: the bytes go on as they are."""
         return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
@@ -93,7 +92,6 @@ class OpenAI:
         )
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The server's own list of models; empty where it has none."""
         reply = await self.send(Call("/models", "", b"", headers, method="GET"))
         if reply.chunks is not None:
             await reply.chunks.aclose()
@@ -105,5 +103,4 @@ class OpenAI:
             return []
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._transport.aclose()

@@ -23,49 +23,38 @@ class Embedded:
 
     @property
     def repaired(self) -> int:
-        """How often a broken file was set aside, and a new one begun."""
         return self._points.repaired
 
     def warm(self) -> None:
-        """Import what a search needs."""
         self._search.warm()
 
     def look(self) -> None:
         """There is no server."""
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points, in one transaction."""
         self._points.put(scope, points)
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points."""
         return self._points.vectors(scope, ids)
 
     def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
         return self._points.known(scope, ids)
 
     def size(self, scope: Scope) -> int:
-        """How many points a scope has."""
         return self._points.size(scope)
 
     def nearest(self, scope: Scope, vector: bytes, limit: int, least: float) -> list[Near]:
-        """The nearest points."""
         return self._search.nearest(scope, vector, limit, least)
 
     def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points."""
         self._points.delete(scope, ids)
 
     def forget(self, scope: Scope) -> None:
-        """Remove a scope."""
         self._points.forget(scope)
 
     def forget_tenant(self, tenant: str) -> None:
-        """Remove all scopes of a tenant."""
         self._points.forget_tenant(tenant)
 
     def close(self) -> None:
-        """Close the file, free the memory."""
         self._search.close()
         self._points.close()

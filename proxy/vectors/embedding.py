@@ -183,7 +183,6 @@ class EmbeddingService:
 
     @property
     def is_behind(self) -> bool:
-        """Whether vectors are on their way."""
         return self._making.is_busy or bool(self._looking)
 
     async def settled(self) -> None:
@@ -234,7 +233,6 @@ class EmbeddingService:
         return [found[key] for key, _ in (*asked, *others)]
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
-        """Begin to make the vectors of documents; returns at once."""
         self._questions += 1
         self._want([(self._key(tenant, text), text) for text in texts], PREPARED)
 
@@ -315,30 +313,24 @@ class BoundEmbedder:
 
     @property
     def name(self) -> str:
-        """The model, for people."""
         return self._service.name
 
     @property
     def is_behind(self) -> bool:
-        """Whether vectors are on their way; of any tenant: they are made one after the other."""
         return self._service.is_behind
 
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet."""
         return await self._service.similarities(self._tenant, query, texts, wait=wait)
 
     async def floor(self, query: str, *, wait: float) -> float | None:
-        """The cosine that a text must have more than to be about a query; None where a vector is not there yet."""
         return await self._service.floor(self._tenant, query, wait=wait)
 
     async def along(
         self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
     ) -> Sequence[Sequence[float | None]]:
-        """For each text the cosines of its vector to packed vectors; None where there is none yet."""
         return await self._service.along(self._tenant, directions, texts, wait=wait)
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Begin to make the vectors of texts that will be asked for; returns at once."""
         self._service.prepare(self._tenant, texts)
 
 

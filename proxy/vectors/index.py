@@ -106,11 +106,9 @@ class IndexService:
 
     @property
     def degraded(self) -> str | None:
-        """Why it does not work at present, in one word; None while it does, as far as is known."""
         return self._cause
 
     async def warm(self) -> None:
-        """Import what a search needs, so that the first one finds it."""
         await self._run("warm", self._index.warm)
 
     async def look(self) -> None:
@@ -120,37 +118,29 @@ class IndexService:
                 await self._run("look", self._index.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points: all of them or none."""
         if points:
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points; None where there is none."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
     async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
         return await self._run("known", partial(self._index.known, scope, ids)) if ids else frozenset()
 
     async def size(self, scope: Scope) -> int:
-        """How many points a scope has."""
         return await self._run("size", partial(self._index.size, scope))
 
     async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
-        """The points nearest to a packed vector."""
         return await self._run("nearest", partial(self._index.nearest, scope, vector, limit, least))
 
     async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points."""
         if ids:
             await self._run("delete", partial(self._index.delete, scope, ids))
 
     async def forget(self, scope: Scope) -> None:
-        """Remove a scope."""
         await self._run("forget", partial(self._index.forget, scope))
 
     async def forget_tenant(self, tenant: str) -> None:
-        """Remove all scopes of a tenant."""
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:

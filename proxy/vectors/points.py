@@ -118,7 +118,6 @@ class Points:
         return {id: json.loads(payload) for id, payload in found}
 
     def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
         return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))
 
     def since(self, scope: Scope, width: int, number: int, limit: int) -> list[tuple[int, str, bytes]]:
@@ -129,7 +128,6 @@ class Points:
         return self._run(lambda db: db.execute(where, (scope.digest, width, number, limit)).fetchall())
 
     def size(self, scope: Scope, width: int | None = None) -> int:
-        """How many points there are, of all dimensions or of one."""
         count = "SELECT COUNT(*) FROM points WHERE scope = ?1 AND (?2 IS NULL OR width = ?2)"
         return int(self._run(lambda db: db.execute(count, (scope.digest, width)).fetchone()[0]))
 
@@ -139,16 +137,13 @@ class Points:
         return {id for (id,) in self._run(lambda db: db.execute(where, (scope.digest, width)).fetchall())}
 
     def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points."""
         rows = [(scope.digest, id) for id in ids]
         self._run(lambda db: db.executemany("DELETE FROM points WHERE scope = ? AND id = ?", rows), writes=True)
 
     def forget(self, scope: Scope) -> None:
-        """Remove a scope."""
         self._run(lambda db: db.execute("DELETE FROM points WHERE scope = ?", (scope.digest,)), writes=True)
 
     def forget_tenant(self, tenant: str) -> None:
-        """Remove all scopes of a tenant."""
         first = tenant_digest(tenant)
         between = (first + b"\0" * 16, first + b"\xff" * 16)
         self._run(lambda db: db.execute("DELETE FROM points WHERE scope BETWEEN ? AND ?", between), writes=True)

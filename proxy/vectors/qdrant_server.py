@@ -59,15 +59,12 @@ class Server:
         self._unchecked = _CHECKED
 
     def warm(self) -> None:
-        """Import the library. Raises `IndexFailed`."""
         self._client()
 
     def look(self) -> None:
-        """Ask it for something small."""
         self._client().names()
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points; those of one dimension in one request."""
         by_width: dict[int, list[Row]] = {}
         for point in points:
             if width := dimension(point.vector):
@@ -84,14 +81,12 @@ class Server:
             self._evict(scope, name, len(some))
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points; it is a use."""
         found: dict[str, bytes] = {}
         for name in self._collections(scope):
             found |= self._read(scope, name, ids)
         return [found.get(id) for id in ids]
 
     def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
         names = {_name(scope, id, 0): id for id in ids}
         found: set[str] = set()
         for name in self._collections(scope):
@@ -100,7 +95,6 @@ class Server:
         return frozenset(found)
 
     def size(self, scope: Scope) -> int:
-        """How many points a scope has."""
         where = {**_where(scope), "piece": 0}
         names = self._collections(scope)
         return sum(self._if_there(scope, 0, partial(self._client().count, name, where)) for name in names)
@@ -120,18 +114,15 @@ class Server:
         return sorted(best.values(), key=lambda near: (-near.score, near.id))[:limit]
 
     def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points, with all their vectors."""
         for name in self._collections(scope):
             where = {**_where(scope), "id": list(ids)}
             self._if_there(scope, None, partial(self._client().delete_where, name, where))
 
     def forget(self, scope: Scope) -> None:
-        """Remove a scope."""
         for name in self._collections(scope):
             self._if_there(scope, None, partial(self._client().delete_where, name, _where(scope)))
 
     def forget_tenant(self, tenant: str) -> None:
-        """Remove all that is a tenant's, in every collection of this prefix."""
         where = {"tenant": tenant_digest(tenant).hex()}
         for name in self._client().names():
             if name.startswith(f"{self._prefix}-"):
@@ -141,7 +132,6 @@ class Server:
                     continue
 
     def close(self) -> None:
-        """Close the connections."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()

@@ -60,7 +60,6 @@ class Remote:
         return await self._read(status, body, len(texts))
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._transport.aclose()
         self._thread.shutdown(wait=False, cancel_futures=True)
 

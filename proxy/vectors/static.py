@@ -43,7 +43,6 @@ class Static:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def load(self) -> None:
-        """Read the tables."""
         if self._table is None:
             self._table = await asyncio.get_running_loop().run_in_executor(self._thread, _loaded)
 

@@ -81,7 +81,6 @@ class Anthropic:
         return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """The fields that Anthropic has nothing for. Raise `BadRequest` for what cannot be translated."""
         return () if call.request is None else (await _translated(call, call.request)).ignored
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
@@ -112,11 +111,9 @@ class Anthropic:
             answer.facts["unkept"] = "thinking_blocks"
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Nothing more is known."""
         return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Anthropic's own list; empty where it does not answer."""
         given = {"anthropic-version": VERSION, **headers}
         response = await self._server.forward("GET", "/models", given, None, LISTING)
         body = await response.read()
@@ -127,7 +124,6 @@ class Anthropic:
             return []
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._server.aclose()
         await self._images.aclose()
 

@@ -62,5 +62,4 @@ class Server:
         return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._transport.aclose()

@@ -97,7 +97,6 @@ class Foreign:
         return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """The fields that the provider has nothing for. Raise `BadRequest` for those that are wrong."""
         if call.request is None:
             return ()
         check_fields(call.request.rest)
@@ -105,7 +104,6 @@ class Foreign:
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, call.request)))
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Nothing more is known."""
         return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -118,7 +118,6 @@ class SeparateForeign:
         process.share()
 
     async def send(self, call: Call) -> Reply:
-        """Ask the provider, as `Foreign.send` does."""
         reader, writer = await self._ask(call, "send")
         try:
             status, told, facts, is_stream = orjson.loads(await _next(reader))
@@ -138,7 +137,6 @@ class SeparateForeign:
         return Reply(status, headers, body=body, facts=facts)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """The fields of a call that the provider has nothing for."""
         reader, writer = await self._ask(call, "ignored")
         try:
             return tuple(orjson.loads(await _next(reader)))
@@ -171,11 +169,9 @@ class SeparateForeign:
         return UpstreamFailed(f"Upstream {self.name!r}: the process of litellm ended.", code="upstream_broke_off")
 
     def profile(self, known: ModelProfile) -> Coroutine[Any, Any, ModelProfile]:
-        """Nothing more is known."""
         return self._here.profile(known)
 
     def models(self, headers: Mapping[str, str]) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        """Those that litellm's price list knows of the provider."""
         return self._here.models(headers)
 
     async def aclose(self) -> None:

@@ -85,7 +85,6 @@ class Ollama:
         return Reply(200, list(JSON_HEADERS), body=body, facts=facts)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """The fields that Ollama has nothing for. Raise `BadRequest` for what cannot be translated."""
         return () if call.request is None else self._translated(call, call.request).ignored
 
     def _translated(self, call: Call, request: ChatRequest) -> Translation:
@@ -120,7 +119,6 @@ class Ollama:
         return [model for model in described if model is not None]
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._windows.aclose()
         await self._server.aclose()
         await self._images.aclose()

@@ -47,5 +47,4 @@ class Server:
             return None
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._transport.aclose()

@@ -113,7 +113,6 @@ class Windows:
             self._known.put(model, (0.0, (self._known.get(model) or _NOTHING)[1]))
 
     async def aclose(self) -> None:
-        """Ask no more."""
         await self._asking.aclose()
 
     async def _look_up(self, model: str) -> None:

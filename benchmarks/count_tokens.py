@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from proxy.chat import ChatRequest, Message, Tool
+from proxy.context import Identity
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 
@@ -85,10 +86,10 @@ async def main() -> None:
 
     async def cold(made: ChatRequest) -> object:
         service.memo.clear()
-        return await service.bound(profile, "tenant").count(made)
+        return await service.bind(Identity("tenant"), profile).count(made)
 
     cold_cpu, cold_clock = await least(lambda: request(texts, offered), cold, 20)
-    await service.bound(profile, "tenant").count(request(texts[:60], offered))
+    await service.bind(Identity("tenant"), profile).count(request(texts[:60], offered))
 
     turn = 0
 
@@ -99,9 +100,11 @@ async def main() -> None:
         new = [json.dumps({"role": "user", "content": text.decode()}).encode() for text in new]
         return request(texts[:60] + new, offered)
 
-    steady_cpu, steady_clock = await least(next_turn, lambda made: service.bound(profile, "tenant").count(made), 300)
+    steady_cpu, steady_clock = await least(
+        next_turn, lambda made: service.bind(Identity("tenant"), profile).count(made), 300
+    )
     again = request(texts[:60], offered)
-    bound = service.bound(profile, "tenant")
+    bound = service.bind(Identity("tenant"), profile)
     await bound.count(again)
     same_cpu, same_clock = await least(lambda: again, bound.count, 300)
     await bound.count(request(texts[:60], offered))

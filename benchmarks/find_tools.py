@@ -21,7 +21,7 @@ from typing import Any
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
-from proxy.context import Embedder
+from proxy.context import Embedder, Identity
 from proxy.policy import Rewrite
 from proxy.testing import context, profile
 from proxy.tools.search_tools import FURTHER, MOST, by_relevance, by_words, left_out
@@ -89,7 +89,7 @@ async def measure(options: argparse.Namespace) -> None:
     total: list[tuple[bool, ...]] = []
     print(f"{'source':28} requests  offered   within    named   by need")
     for source, rows in requests_of(folder, count).items():
-        embedder = service.bound("benchmark") if not options.words else None
+        embedder = service.bind(Identity("benchmark")) if not options.words else None
         if embedder is not None:
             await embedder.similarities("", [tool.name for tool in rows[0][0].tools], wait=600)
         got: list[tuple[bool, ...]] = []

@@ -138,15 +138,15 @@ async def selections(service: MemoryService, store: DiskStore) -> None:
         ctx = replace(
             context(request, window=100_000),
             identity=Identity("t", "s", OWNER.user),
-            memories=service.bound(OWNER.tenant, OWNER.user),
-            memo=Memos(store, ttl=1e6).bound("t", f"s{id(service)}"),
+            memories=service.bind(Identity(OWNER.tenant, user=OWNER.user)),
+            memo=Memos(store, ttl=1e6).bind(Identity("t", f"s{id(service)}")),
         )
         for cpu, wall in ((cpus, walls), (again, [])):
             start, used = perf_counter(), process_time()
             await policy.apply(request, ctx)
             wall.append(1e3 * (perf_counter() - start))
             cpu.append(1e3 * (process_time() - used))
-        none = replace(ctx, memories=service.bound("t", "user-nobody"))
+        none = replace(ctx, memories=service.bind(Identity("t", user="user-nobody")))
         used = process_time()
         await policy.apply(request, none)
         nothing.append(1e3 * (process_time() - used))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
 
+from proxy.context import Identity
 from proxy.state.archive import Archives
 from proxy.state.redis import RedisStore
 from proxy.state.redis_server import RedisServer
@@ -38,7 +39,7 @@ async def measure(name: str, store: Store) -> None:
     """Print a line for each thing that a store does."""
     value = os.urandom(SMALL)
     texts = [f"{number} {random.Random(number).randbytes(4000).hex()}" for number in range(TIMES)]
-    first, second = (Archives(store).bound("t", "s") for _ in range(2))
+    first, second = (Archives(store).bind(Identity("t", "named-s")) for _ in range(2))
     for number in range(50):
         await store.put(f"warm/{number}", value, ttl=600)
         await store.get(f"warm/{number}")

@@ -28,7 +28,7 @@ from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest
 from proxy.chat.parse import Body
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.models.tokens import TokenService
 from proxy.policy import Rewrite
 from proxy.state.cache import OnceService
@@ -131,10 +131,10 @@ class Turns:
         return context(
             request,
             model=MODEL,
-            tokens=self._tokens.bound(MODEL, "t"),
-            once=self._once.bound("t"),
-            memo=self._memos.bound("t", "s"),
-            embedder=self._embedding.bound("t"),
+            tokens=self._tokens.bind(Identity("t"), MODEL),
+            once=self._once.bind(Identity("t")),
+            memo=self._memos.bind(Identity("t", "s")),
+            embedder=self._embedding.bind(Identity("t")),
         )
 
     def close(self) -> None:

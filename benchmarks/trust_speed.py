@@ -24,6 +24,7 @@ from policies.resolve_clashes import ResolveClashes
 from policies.validate_content import ValidateContent
 from proxy.chat import ChatRequest
 from proxy.chat.parse import Body
+from proxy.context import Identity
 from proxy.policy import Policy
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
@@ -130,7 +131,7 @@ async def measure(name: str, turns: int, rounds: int) -> tuple[list[float], list
 
     async def taken() -> float:
         request = talk.request()
-        ctx = context(request, window=10**6, once=once.bound("t"), memo=memos.bound("t", "s"))
+        ctx = context(request, window=10**6, once=once.bind(Identity("t")), memo=memos.bind(Identity("t", "s")))
         begun = process_time()
         await policy.apply(request, ctx)
         return (process_time() - begun) * 1000

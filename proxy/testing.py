@@ -246,7 +246,7 @@ async def _grow(example: Example, kind: type[Policy]) -> _Grown:
     policy = example.policy or kind()
     ctx = example.given if isinstance(example.given, Context) else context(example.given)
     once = OnceService(2**26)
-    ctx = replace(ctx, once=once.bound("test"))
+    ctx = replace(ctx, once=once.bind(Identity("test")))
     grown, given = _Grown(), dump(ctx.incoming)
     sent: tuple[list[bytes], list[bytes]] = ([], [])
     for incoming in prefixes(ctx.incoming):

@@ -11,7 +11,7 @@ from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.wire import flaws
 from proxy.config.load import load
 from proxy.config.settings import Chain
-from proxy.context import CacheRules
+from proxy.context import CacheRules, Identity
 from proxy.gateway.chain import Outcome, run
 from proxy.history.cuts import Marks, Room
 from proxy.history.pins import arguments
@@ -36,14 +36,16 @@ class Proxy:
         self._chain = chain
         self._model = profile(WINDOW, cache=cache or CacheRules())
         self.archive = MemoryArchive()
-        self._memo = Memos(MemoryStore(10**8), ttl=1000).bound("t", "s")
+        self._memo = Memos(MemoryStore(10**8), ttl=1000).bind(Identity("t", "s"))
         self._once = OnceService()
 
     async def sends(self, messages: list[Message]) -> Outcome:
         # bytes as they are parsed anew from each body
         parsed = [Message(message, bytes(bytearray(message.raw))) for message in messages]
         request = ChatRequest("test-model", tuple(parsed), (tool(),))
-        ctx = context(request, model=self._model, archive=self.archive, once=self._once.bound("t"), memo=self._memo)
+        ctx = context(
+            request, model=self._model, archive=self.archive, once=self._once.bind(Identity("t")), memo=self._memo
+        )
         outcome = await run(self._chain, ctx, strict=True)
         if outcome.rejected is None:
             assert not flaws(outcome.request)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from proxy.chat import Message
+from proxy.context import Identity
 from proxy.history.pins import Pins, Statement, arguments, block, chosen, compiled, laid_down, note, standing
 from proxy.history.selection import prepare_vectors, select
 from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences, split
@@ -177,7 +178,7 @@ async def test_a_choice_is_settled_for_all_replicas() -> None:
 
 
 async def test_vectors_are_prepared_once() -> None:
-    embedder, once = Vectors(model().name, GOAL), OnceService().bound("t")
+    embedder, once = Vectors(model().name, GOAL), OnceService().bind(Identity("t"))
     for _ in range(2):
         await prepare_vectors(texts("Never call the bank.", "ok"), context(embedder=embedder, once=once))
     assert embedder.prepared == ["Never call the bank."]

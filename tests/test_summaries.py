@@ -1,6 +1,7 @@
 import pytest
 
 from proxy.chat import Message
+from proxy.context import Identity
 from proxy.history.selection import fingerprint
 from proxy.history.summaries import Leaving, Measure, archived, levels, summarised
 from proxy.state.cache import OnceService
@@ -30,7 +31,7 @@ class Counting(MemoryArchive):
 
 
 async def test_what_left_is_read_once() -> None:
-    archive, once = Counting(), OnceService().bound("t")
+    archive, once = Counting(), OnceService().bind(Identity("t"))
     request = chat(" ".join(f"u{n}{'x' * 200} a{n}" for n in range(8)))
     for at in (8, 9, 10):
         talk = [Message(message, message.raw) for message in request.messages[: at + 2]]
@@ -43,7 +44,7 @@ async def test_what_left_is_read_once() -> None:
 
 
 async def test_what_the_archive_lost_is_kept_again() -> None:
-    archive, once = MemoryArchive(), OnceService().bound("t")
+    archive, once = MemoryArchive(), OnceService().bind(Identity("t"))
     talk = chat("u1 a1 u2 a2").messages
     ctx = context(archive=archive, once=once)
     first = await archived(Leaving(talk, talk, (2,), 3), ctx)

@@ -15,7 +15,7 @@ import orjson
 
 from proxy.chat import ChatRequest
 from proxy.chat.answer import read_answer
-from proxy.context import Correction, Outage
+from proxy.context import Correction, Identity, Outage
 from proxy.gateway.relay import Observer
 from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
@@ -42,11 +42,11 @@ class CorrectionService:
         self.threads = Threads("answers")
         self._looking = BackgroundWork[str]()
 
-    def bound(
-        self, tenant: str, session: str, observers: Sequence[AnswerObserver], outage: Outage | None = None
+    def bind(
+        self, who: Identity, observers: Sequence[AnswerObserver], outage: Outage | None = None
     ) -> "BoundCorrections":
-        """The notes of a session of a tenant, which these leave."""
-        prefix = f"correction/{quote(tenant, safe='')}/{quote(session, safe='')}/"
+        """The notes of a conversation, which these leave."""
+        prefix = f"correction/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
         return BoundCorrections(self, prefix, observers, outage or Outage())
 
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:

@@ -32,7 +32,7 @@ from proxy.identity import identify
 from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
-from proxy.memories.service import BoundMemories, MemoryService
+from proxy.memories.service import MemoryService
 from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.policy import InternalTool, ToolContext
@@ -64,9 +64,9 @@ class Writing:
     writer: Writer
     drafts: DraftService
 
-    def bound(self, tenant: str, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
+    def bind(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
         """The drafts of a request's context."""
-        return self.drafts.bound(tenant, self.writer.authorization(route.upstream, headers), outage)
+        return self.drafts.bind(who, self.writer.authorization(route.upstream, headers), outage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +91,16 @@ class Services:
     judge: VerdictService | None = None
     writing: Writing | None = None
 
-    def drafts(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts | None:
-        """The drafts of a request's context, if a model is configured to write them."""
-        return None if self.writing is None else self.writing.bound(who.tenant, route, headers, outage)
-
     def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
         """The judge of a request's context, if a model is configured for it."""
         if self.judge is None:
             return None
-        return self.judge.bound(who.tenant, self.judge.authorization(route.upstream, headers))
+        return self.judge.bind(who, self.judge.authorization(route.upstream, headers))
 
     def notes(self, steps: Chain, who: Identity, outage: Outage) -> BoundCorrections | None:
         """The notes on earlier answers, if a step wants to know what was wrong with them."""
         observers = [each for _, policy in steps if (each := policy.observer) is not None]
-        return self.corrections.bound(who.tenant, who.scope, observers, outage) if observers else None
-
-    def remembered(self, who: Identity, outage: Outage) -> BoundMemories:
-        """What a request may see of memories; a conversation without a name has none of its own."""
-        session = who.session if who.is_named else ""
-        return self.memories.bound(who.tenant, who.user, session, who.agent, who.task, outage)
+        return self.corrections.bind(who, observers, outage) if observers else None
 
     @property
     def threads(self) -> tuple[Threads, ...]:
@@ -276,9 +267,9 @@ class Preparation:
         profile = services.cache_use.applied(route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
-        tokens = services.tokens.bound(profile, who.tenant)
-        archive = services.archives.bound(who.tenant, who.scope, own=not who.is_named, outage=outage)
-        once = services.once.bound(who.tenant)
+        tokens = services.tokens.bind(who, profile)
+        archive = services.archives.bind(who, outage)
+        once = services.once.bind(who)
         corrections = services.notes(steps, who, outage)
         ctx = Context(
             incoming,
@@ -288,16 +279,16 @@ class Preparation:
             asyncio.get_running_loop().time() + server.chain_deadline,
             archive,
             once,
-            services.memos.bound(who.tenant, who.scope, outage),
-            services.drafts(who, route, asked.headers, outage),
-            None if services.embedding is None else services.embedding.bound(who.tenant),
+            services.memos.bind(who, outage),
+            None if services.writing is None else services.writing.bind(who, route, asked.headers, outage),
+            None if services.embedding is None else services.embedding.bind(who),
             without_credentials(asked.headers),
             runs_tools=sends and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
             now=self._clock() // 60 * 60,
             corrections=corrections,
-            memories=services.remembered(who, outage),
-            inbox=services.shares.inbox(who, outage),
+            memories=services.memories.bind(who, outage),
+            inbox=services.shares.bind(who, outage),
             outage=outage,
         )
         try:

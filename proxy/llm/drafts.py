@@ -9,7 +9,7 @@ from time import monotonic
 from urllib.parse import quote
 
 from proxy.chat import Message, turns
-from proxy.context import Material, Outage
+from proxy.context import Identity, Material, Outage
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
@@ -53,9 +53,9 @@ class DraftService:
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._worker = secrets.token_bytes(16)
 
-    def bound(self, tenant: str, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
+    def bind(self, who: Identity, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
         """The drafts of a tenant; `headers` are for the writer's calls."""
-        return BoundDrafts(self, _prefix(tenant), headers, outage or Outage())
+        return BoundDrafts(self, _prefix(who.tenant), headers, outage or Outage())
 
     def forget(self, tenant: str) -> int:
         """Forget what was settled for a tenant, and stop writing for it; how much that was."""

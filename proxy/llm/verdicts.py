@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from proxy.context import Identity
 from proxy.context.services import Pair, Question
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
@@ -45,9 +46,9 @@ class VerdictService(ABC):
         """What of the headers of a client of this upstream may be used to ask: nothing where nobody else is asked."""
         return _NOTHING
 
-    def bound(self, tenant: str, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
+    def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
         """The judge of a request's context; `headers` are for calls."""
-        return BoundJudge(self, tenant, headers)
+        return BoundJudge(self, who.tenant, headers)
 
     def forget(self, tenant: str) -> int:
         """Forget the verdicts on a tenant's texts, and judge no more of them; return how many there were."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 
-from proxy.context import Outage, Remembered, RememberedItem
+from proxy.context import Identity, Outage, Remembered, RememberedItem
 from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
 from proxy.memories.change import Added, Change
 from proxy.memories.merging import made
@@ -50,17 +50,9 @@ class MemoryService:
         """Forget what this process has read of a tenant's, because somebody deletes it; how many users that were."""
         return self._shelves.forget(tenant)
 
-    def bound(
-        self,
-        tenant: str,
-        user: str,
-        session: str = "",
-        agent: str = "",
-        task: str = "",
-        outage: Outage | None = None,
-    ) -> "BoundMemories":
-        """The memories that a request may see; all as in `Identity`, the session only where the client named it."""
-        return BoundMemories(self, tenant, user, (session, agent, task), outage or Outage())
+    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemories":
+        """The memories that a request may see; a conversation without a name has none of its own."""
+        return BoundMemories(self, who, outage or Outage())
 
     async def warm(self) -> None:
         """Measure the model, so that the first question need not wait for it."""
@@ -243,16 +235,14 @@ class BoundMemories:
     """The `Memories` of a request's context: those of its user, and those of its tenant as a whole, without a scope or
     of one that the request is in."""
 
-    def __init__(
-        self, service: MemoryService, tenant: str, user: str, within: tuple[str, str, str], outage: Outage
-    ) -> None:
-        self._service, self._outage = service, outage
-        self._tenant, self._user, self._within = tenant, user, within
+    def __init__(self, service: MemoryService, who: Identity, outage: Outage) -> None:
+        self._service, self._who, self._outage = service, who, outage
 
     @cached_property
     def _owners(self) -> list[Owner]:
-        scopes = scopes_seen(*self._within)
-        return [Owner(self._tenant, each, scope) for each in dict.fromkeys((self._user, "")) for scope in scopes]
+        who = self._who
+        scopes = scopes_seen(who.session if who.is_named else "", who.agent, who.task)
+        return [Owner(who.tenant, each, scope) for each in dict.fromkeys((who.user, "")) for scope in scopes]
 
     async def total(self) -> int:
         try:

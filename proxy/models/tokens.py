@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
-from proxy.context import ModelProfile, TokenCount
+from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models.calibration import Calibration
 from proxy.models.counting import REPLY_FRAME, Tally
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
@@ -28,7 +28,7 @@ _ESTIMATED, _TEXT_BITS, _TEXT_MASK = 1, 31, 2**31 - 1
 
 
 class TokenService:
-    """Holds the vocabularies, the memo and the calibration; `bound` gives a counter for one model and tenant."""
+    """Holds the vocabularies, the memo and the calibration; `bind` gives a counter for one model and tenant."""
 
     def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
         """`load` makes an encoder from a name, `entries` bounds the memo."""
@@ -40,9 +40,9 @@ class TokenService:
         self._failed: set[str] = set()
         self.lanes = Lanes("tokens")
 
-    def bound(self, profile: ModelProfile, tenant: str) -> "BoundTokens":
+    def bind(self, who: Identity, profile: ModelProfile) -> "BoundTokens":
         """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
-        return BoundTokens(self, profile, tenant)
+        return BoundTokens(self, profile, who.tenant)
 
     async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from proxy.context import Identity
 from proxy.gateway.chain import run
 from proxy.gateway.signed import Steps
 from proxy.models.tokens import TokenService
@@ -9,7 +10,7 @@ from proxy.state.cache import OnceService
 from proxy.testing import context, lifelike, profile
 from proxy.vectors.embedding import EmbeddingService
 
-_TENANT = "rehearsal"
+_WHO = Identity("rehearsal")
 _WAIT = 30.0
 """Seconds that the vectors of small talk may take."""
 
@@ -21,12 +22,12 @@ async def rehearse(
 
     This loads the code, tables and patterns of the steps, the embedding model, and its vectors of small talk.
     """
-    request, counter = lifelike(), tokens.bound(profile(), _TENANT)
+    request, counter = lifelike(), tokens.bind(_WHO, profile())
     window = (await counter.count(request)).total
     for steps in chains:
-        await run(steps, context(request, window=window, tokens=counter, once=once.bound(_TENANT)))
+        await run(steps, context(request, window=window, tokens=counter, once=once.bind(_WHO)))
     if embedding is not None:
         await embedding.ready()
-        await embedding.floor(_TENANT, "What was it?", wait=_WAIT)
-        embedding.forget(_TENANT)
-    once.forget(_TENANT)
+        await embedding.bind(_WHO).floor("What was it?", wait=_WAIT)
+        embedding.forget(_WHO.tenant)
+    once.forget(_WHO.tenant)

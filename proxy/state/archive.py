@@ -21,7 +21,7 @@ from hashlib import blake2b
 from re import compile as pattern
 from urllib.parse import quote
 
-from proxy.context import Outage
+from proxy.context import Identity, Outage
 from proxy.state.cache import Cache
 from proxy.state.store import PASSING, Store, StoreError
 from proxy.state.warnings import Warnings
@@ -79,13 +79,13 @@ class Archives:
         self._losses = store.losses
         self._warnings = Warnings(logger, "archive failed", clock)
 
-    def bound(self, tenant: str, session: str, *, own: bool = False, outage: Outage | None = None) -> "BoundArchive":
-        """The archive of a session. It costs microseconds; `session` may be any text, whoever chose it.
+    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
+        """The archive of a conversation. It costs microseconds; a client may have chosen any text as its name.
 
-        With `own`, only what was kept or used by way of this very object is listed: for a session without a name, which
-        may be another conversation's as well.
+        Of one without a name, which may be another one's as well, only what is kept or used by way of this very object
+        is listed.
         """
-        return BoundArchive(self, _owner(tenant), _part(session), {} if own else None, outage)
+        return BoundArchive(self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage)
 
     async def find(self, tenant: str, handle: str) -> str | None:
         """The content of a handle from any session of a tenant; None for one that has no pointer, or no content.

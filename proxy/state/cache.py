@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
+from proxy.context import Identity
 from proxy.state.threads import Lanes
 
 Result = TypeVar("Result")
@@ -112,9 +113,9 @@ class OnceService:
         self._known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(max_bytes)
         self.lanes = Lanes("once")
 
-    def bound(self, tenant: str) -> "BoundOnce":
-        """The service for one tenant; no tenant can time what another one's texts cost."""
-        return BoundOnce(self, tenant)
+    def bind(self, who: Identity) -> "BoundOnce":
+        """The service for a request; no tenant can time what another one's texts cost."""
+        return BoundOnce(self, who.tenant)
 
     def forget(self, tenant: str) -> int:
         """Forget what was made of a tenant's texts; return how much that was."""
@@ -124,52 +125,14 @@ class OnceService:
         """Stop the threads; work that has not begun is dropped."""
         self.lanes.close()
 
-    async def of(self, tenant: str, function: Callable[[str], Result], text: str) -> Result:
-        """The result of a pure function of a text, from memory if it is there; large new texts go to a thread."""
-        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        return await self.of_key(tenant, (_name(function), digest), len(text), partial(function, text))
+    def get_each(self, keys: Sequence[tuple[Hashable, ...]]) -> list[tuple[Any] | None]:
+        """What is remembered under each key, the tenant first."""
+        return self._known.get_each(keys)
 
-    async def of_each(
-        self, tenant: str, function: Callable[[Message], Result], messages: Sequence[Message], given_up: Event
-    ) -> list[Result]:
-        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew.
-
-        Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
-        """
-        name = _name(function)
-        keys = [(tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
-        found = self._known.get_each(keys)
-        new = [place for place, known in enumerate(found) if known is None]
-        if new:
-            fresh = [messages[place] for place in new]
-
-            def work() -> list[Result]:
-                return list(map(function, takewhile(lambda _: not given_up.is_set(), fresh)))
-
-            def remember(made: list[Result]) -> None:
-                for place, result in zip(new, made, strict=False):
-                    found[place] = (result,)
-                    self._remember(keys[place], result)
-
-            await self._run(tenant, sum(keys[place][3] for place in new), work, remember)
-        return [cast(Result, known[0]) for known in found if known is not None]
-
-    async def of_key(self, tenant: str, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        """What work gives that a key stands for; in a thread where it reads more than `INLINE` characters."""
-        known = self._known.get((tenant, key))
-        if known is not None:
-            return cast(Result, known[0])
-        return await self._run(tenant, size, work, partial(self._remember, (tenant, key)))
-
-    def known(self, tenant: str, keys: Sequence[Hashable]) -> list[Any]:
-        return [None if each is None else each[0] for each in self._known.get_each([(tenant, key) for key in keys])]
-
-    def remember(self, tenant: str, key: Hashable, result: object) -> None:
-        self._remember((tenant, key), result)
-
-    async def _run(
+    async def run(
         self, tenant: str, size: int, work: Callable[[], Result], remember: Callable[[Result], object]
     ) -> Result:
+        """What work gives, and have it remembered; in a thread where it reads more than `INLINE` characters."""
         if size <= INLINE:
             result = work()
             remember(result)
@@ -186,7 +149,8 @@ class OnceService:
         running.add_done_callback(done)
         return await asyncio.wrap_future(running)
 
-    def _remember(self, key: tuple[Hashable, ...], result: Any) -> None:
+    def put(self, key: tuple[Hashable, ...], result: Any) -> None:
+        """Remember a result, unless it is large."""
         size = _ENTRY + _size(result)
         if size <= self._largest:
             self._known.put(key, (result,), size)
@@ -207,19 +171,44 @@ class BoundOnce:
         self._given_up.set()
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
-        return await self._service.of(self._tenant, function, text)
+        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        return await self.of_key((_name(function), digest), len(text), partial(function, text))
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        return await self._service.of_each(self._tenant, function, messages, self._given_up)
+        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew.
+
+        Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
+        """
+        name, given_up = _name(function), self._given_up
+        keys = [(self._tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
+        found = self._service.get_each(keys)
+        new = [place for place, known in enumerate(found) if known is None]
+        if new:
+            fresh = [messages[place] for place in new]
+
+            def work() -> list[Result]:
+                return list(map(function, takewhile(lambda _: not given_up.is_set(), fresh)))
+
+            def remember(made: list[Result]) -> None:
+                for place, result in zip(new, made, strict=False):
+                    found[place] = (result,)
+                    self._service.put(keys[place], result)
+
+            await self._service.run(self._tenant, sum(keys[place][3] for place in new), work, remember)
+        return [cast(Result, known[0]) for known in found if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        return await self._service.of_key(self._tenant, key, size, work)
+        (known,) = self._service.get_each([(self._tenant, key)])
+        if known is not None:
+            return cast(Result, known[0])
+        return await self._service.run(self._tenant, size, work, partial(self.remember, key))
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
-        return self._service.known(self._tenant, keys)
+        found = self._service.get_each([(self._tenant, key) for key in keys])
+        return [None if each is None else each[0] for each in found]
 
     def remember(self, key: Hashable, result: object) -> None:
-        self._service.remember(self._tenant, key, result)
+        self._service.put((self._tenant, key), result)
 
 
 def _name(function: Callable[..., Any]) -> str:

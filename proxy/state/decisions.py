@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from proxy.context import Outage
+from proxy.context import Identity, Outage
 from proxy.state.store import Store, StoreError
 
 
@@ -31,9 +31,9 @@ class Memos:
         self._store = store
         self._ttl = ttl
 
-    def bound(self, tenant: str, session: str, outage: Outage | None = None) -> "BoundMemo":
-        """The memo of a session of a tenant, for one request."""
-        prefix = f"memo/{quote(tenant, safe='')}/{quote(session, safe='')}/"
+    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":
+        """The memo of a conversation, for one request."""
+        prefix = f"memo/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
         return BoundMemo(self._store, self._ttl, prefix, outage or Outage())
 
 

@@ -60,9 +60,9 @@ class Shares:
         """`ttl` is in seconds from the last use, `clock` gives seconds since 1970."""
         self._store, self._ttl, self._clock = store, ttl, clock
 
-    def inbox(self, identity: Identity, outage: Outage | None = None) -> "BoundInbox | None":
+    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundInbox | None":
         """What is for a request; None where its conversation has no name, by which alone it could be given anything."""
-        return BoundInbox(self, identity, outage or Outage()) if identity.is_named else None
+        return BoundInbox(self, who, outage or Outage()) if who.is_named else None
 
     async def give(
         self, giver: Identity, receiver: Identity, *, agent: str, task: str, note: str, content: str

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 
+from proxy.context import Identity
 from proxy.state.background import BackgroundWork
 from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
@@ -70,9 +71,9 @@ class EmbeddingService:
         self._inline = 0  # until numpy was imported, in a thread
         self._phrases: Stack | None = None
 
-    def bound(self, tenant: str) -> "BoundEmbedder":
-        """The service for one tenant; no tenant can time what another one's texts cost."""
-        return BoundEmbedder(self, tenant)
+    def bind(self, who: Identity) -> "BoundEmbedder":
+        """The service for a request; no tenant can time what another one's texts cost."""
+        return BoundEmbedder(self, who.tenant)
 
     def warm(self) -> None:
         """Begin to load the model and to measure it, so that the first request finds it."""

@@ -10,7 +10,7 @@ from policies.pin_context import PinContext
 from policies.reject_oversize import RejectOversize
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened, is_to_fit
-from proxy.context import Context
+from proxy.context import Context, Identity
 from proxy.gateway.chain import Outcome, run
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
@@ -128,7 +128,9 @@ async def test_the_same_request_again_has_the_same_form(result: str) -> None:
     sent = []
     for words in ("s u1 a1! t1", "s u1 a1! t1", "s u1 a1! t1 a2! t2"):
         request = with_contents(words, u1="What about T-1700 and r-1700?", t1=result, t2="done")
-        outcome = await through(request, context(request, model=profile(8192), archive=archive, once=once.bound("a")))
+        outcome = await through(
+            request, context(request, model=profile(8192), archive=archive, once=once.bind(Identity("a")))
+        )
         assert outcome.rejected is None
         sent.append(outcome.request.messages[3].raw)
     once.close()

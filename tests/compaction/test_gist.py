@@ -3,7 +3,7 @@ import pytest
 from proxy.chat import Message
 from proxy.compaction import treated
 from proxy.compaction.gist import checked, prepare, prompt, settled, shown
-from proxy.context import Material
+from proxy.context import Identity, Material
 from proxy.state.cache import OnceService
 from proxy.testing import context
 
@@ -75,7 +75,7 @@ async def test_which_texts_want_one(text: str, room: int | None) -> None:
 
 async def test_its_name_is_of_the_text_alone() -> None:
     drafts, once = Drafts(), OnceService()
-    for bound in (once.bound("a"), once.bound("b"), context().once):
+    for bound in (once.bind(Identity("a")), once.bind(Identity("b")), context().once):
         await prepare([PROSE, PROSE + "more"], drafts, bound)
     first, second, *rest = [material.name for material in drafts.asked]
     assert first != second

@@ -218,13 +218,13 @@ async def test_the_same_content_takes_the_same_work_for_each_tenant(
 ) -> None:
     """What is remembered of a text would tell by its speed who else has it."""
     done: list[int] = []
-    real = OnceService._run
+    real = OnceService.run
 
     def noted(self: OnceService, tenant: str, size: int, work: Any, remember: Any) -> Any:
         done.append(size)
         return real(self, tenant, size, work, remember)
 
-    monkeypatch.setattr(OnceService, "_run", noted)
+    monkeypatch.setattr(OnceService, "run", noted)
     taken = []
     for person in people:
         done.clear()

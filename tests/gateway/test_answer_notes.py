@@ -2,6 +2,7 @@
 
 import pytest
 
+from proxy.context import Identity
 from proxy.gateway.answer_notes import LARGEST, BoundCorrections, CorrectionService
 from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
@@ -35,7 +36,7 @@ def service(clock: Clock) -> CorrectionService:
 
 
 def notes(service: CorrectionService, tenant: str = "t", session: str = "s") -> BoundCorrections:
-    return service.bound(tenant, session, [OBSERVER])
+    return service.bind(Identity(tenant, session), [OBSERVER])
 
 
 async def names(bound: BoundCorrections) -> list[str]:
@@ -84,7 +85,7 @@ async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionServi
 
 async def test_each_observer_leaves_notes_of_its_own(service: CorrectionService) -> None:
     always = AnswerObserver(lambda sent, answer: {"always": sent.messages[0].text}, cooldown=9, expiry=9)
-    bound = service.bound("t", "s", [OBSERVER, always])
+    bound = service.bind(Identity("t", "s"), [OBSERVER, always])
     watch = bound.watch(chat("u1"))
     watch.feed(EMPTY)
     watch.ended(Reply(200), Usage())

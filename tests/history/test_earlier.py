@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.history.earlier import Earlier, earlier
 from proxy.state.decisions import BoundMemo, Memos
 from proxy.state.store import MemoryStore
@@ -14,7 +14,7 @@ NOON = 43_200.0
 
 @pytest.fixture
 def memo() -> BoundMemo:
-    return Memos(MemoryStore(10**6), ttl=10**6).bound("tenant", "session")
+    return Memos(MemoryStore(10**6), ttl=10**6).bind(Identity("tenant", "session"))
 
 
 def asking(words: str, memo: BoundMemo, now: float, cache: CacheRules = CACHE) -> Context:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.chat import Message
-from proxy.context import Material
+from proxy.context import Identity, Material
 from proxy.llm.drafts import BLOCK, LONG, BoundDrafts, DraftService
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat
@@ -42,7 +42,7 @@ def service(pen: Pen, store: Store | None = None, clock: Callable[[], float] = l
 
 
 def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:
-    return made.bound(tenant, {})
+    return made.bind(Identity(tenant), {})
 
 
 MATERIAL = Material("d1", "", chat("u1 a1").messages, 500)

@@ -9,6 +9,7 @@ import pytest
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.judge_settings import UpstreamJudgeSettings
 from proxy.config.settings import Settings
+from proxy.context import Identity
 from proxy.context.services import Pair
 from proxy.llm.judge import UpstreamJudge
 from proxy.telemetry.metrics import Metrics
@@ -56,7 +57,7 @@ def replaces() -> Reply:
 
 
 async def asked(made: UpstreamJudge, pairs: list[Pair], tenant: str = "t", wait: float = LONG) -> list[float | None]:
-    return list(await made.bound(tenant).replacements(pairs, wait=wait))
+    return list(await made.bind(Identity(tenant)).replacements(pairs, wait=wait))
 
 
 async def test_each_pair_is_asked_about_once_and_by_itself() -> None:
@@ -73,7 +74,7 @@ async def test_a_verdict_of_one_tenant_or_question_is_not_there_for_another() ->
     made = judge(behind)
     await asked(made, PAIRS[:1])
     assert await asked(made, PAIRS[:1], tenant="other", wait=0) == [None]
-    assert list(await made.bound("t").contradictions(PAIRS[:1], wait=LONG)) == [None], (
+    assert list(await made.bind(Identity("t")).contradictions(PAIRS[:1], wait=LONG)) == [None], (
         "another question has other words"
     )
     assert len(behind.calls) == 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.config.judge_settings import JudgeSettings
+from proxy.context import Identity
 from proxy.llm.local_judge import JudgeService
 
 needs_models = pytest.mark.skipif(
@@ -46,16 +47,16 @@ async def judge(model: Path) -> AsyncIterator[JudgeService]:
 @needs_models
 async def test_a_pair_gets_the_share_of_the_contradiction(judge: JudgeService) -> None:
     judge.warm()
-    found = await judge.bound("t").contradictions([(FACT, SAID), (SAID, FACT), (FACT, SAID)], wait=LONG)
+    found = await judge.bind(Identity("t")).contradictions([(FACT, SAID), (SAID, FACT), (FACT, SAID)], wait=LONG)
     assert all(each is not None and 0 < each < 1 for each in found)
     assert found[0] == found[2]
-    assert list(await judge.bound("t").contradictions([(FACT, SAID)], wait=0)) == [found[0]]
+    assert list(await judge.bind(Identity("t")).contradictions([(FACT, SAID)], wait=0)) == [found[0]]
 
 
 @needs_models
 async def test_a_verdict_of_one_tenant_is_not_there_for_another(judge: JudgeService) -> None:
-    await judge.bound("t").contradictions([(FACT, SAID)], wait=LONG)
-    assert list(await judge.bound("other").contradictions([(FACT, SAID)], wait=0)) == [None]
+    await judge.bind(Identity("t")).contradictions([(FACT, SAID)], wait=LONG)
+    assert list(await judge.bind(Identity("other")).contradictions([(FACT, SAID)], wait=0)) == [None]
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ async def test_no_such_directory(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 async def gives_nothing(path: Path) -> None:
     service = JudgeService(JudgeSettings(model=str(path)))
     for _ in range(2):
-        assert list(await service.bound("t").contradictions([(FACT, SAID)], wait=LONG)) == [None]
+        assert list(await service.bind(Identity("t")).contradictions([(FACT, SAID)], wait=LONG)) == [None]
     await service.aclose()
 
 
@@ -97,15 +98,15 @@ class Slow(JudgeService):
 
 async def test_what_is_late_is_not_waited_for_and_is_there_the_next_time(tmp_path: Path) -> None:
     service = Slow(JudgeSettings(model=str(tmp_path)))
-    assert list(await service.bound("t").contradictions([(FACT, SAID)], wait=0)) == [None]
-    assert list(await service.bound("t").contradictions([(FACT, SAID)], wait=LONG)) == [0.5]
+    assert list(await service.bind(Identity("t")).contradictions([(FACT, SAID)], wait=0)) == [None]
+    assert list(await service.bind(Identity("t")).contradictions([(FACT, SAID)], wait=LONG)) == [0.5]
     await service.aclose()
 
 
 async def test_a_broken_model_is_left_alone(tmp_path: Path) -> None:
     service = Slow(JudgeSettings(model=str(tmp_path)))
     service.breaks = True
-    assert list(await service.bound("t").contradictions([(FACT, SAID)], wait=LONG)) == [None]
+    assert list(await service.bind(Identity("t")).contradictions([(FACT, SAID)], wait=LONG)) == [None]
     service.breaks = False
-    assert list(await service.bound("t").contradictions([(FACT, SAID)], wait=LONG)) == [None]
+    assert list(await service.bind(Identity("t")).contradictions([(FACT, SAID)], wait=LONG)) == [None]
     await service.aclose()

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat.names import key_of
+from proxy.context import Identity
 from proxy.identity import session_key
 from proxy.memories import Owner, scope_of, scopes_seen
 from tests.memories.made import Terms, draft, remembering
@@ -69,7 +70,11 @@ async def test_nothing_crosses(by: str, steps: list[Step]) -> None:
                 each.tenant,
                 next(repr(u) for u in USERS if owner(each.tenant, u) == each),
             }
-            bound = (await service.bound(each.tenant, each.user).nearest("green tea in Rome", limit=50, wait=10)).items
+            bound = (
+                await service.bind(Identity(each.tenant, user=each.user)).nearest(
+                    "green tea in Rome", limit=50, wait=10
+                )
+            ).items
             own = {memory.id for memory in await service.all(each)}
             shared = {memory.id for memory in await service.all(Owner(each.tenant, ""))}
             assert {item.id for item in bound} <= own | shared
@@ -115,7 +120,8 @@ async def test_nothing_crosses_from_one_scope_of_a_user_to_another(
             ]
             assert {each.scope for each in changed} <= {whose.scope}
             assert all(set(each.sources) == {repr((user, names))} for each in changed)
-        bound = service.bound("t", whole["ann"].user, *within("t", *asking))
+        session, agent, task = within("t", *asking)
+        bound = service.bind(Identity("t", session, whole["ann"].user, agent, task))
         fitting = {
             repr((user, names))
             for _, user, names in stored

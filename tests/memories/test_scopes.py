@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from proxy.context import Identity
 from proxy.memories import Owner, id_of, kinds_of, scope_of
 from proxy.memories.service import MemoryService
 from proxy.state.store import MemoryStore
@@ -108,7 +109,10 @@ async def test_records_of_before_there_were_scopes_are_the_users() -> None:
     async with remembering(store) as service:
         assert await service.all(ANN) == [added.memory]
         assert added.memory.id == id_of("likes green tea")
-        assert (await service.bound("t", ANN.user, "named-trip").total(), await texts(service, TRIP)) == (1, [])
+        assert (await service.bind(Identity("t", "named-trip", ANN.user)).total(), await texts(service, TRIP)) == (
+            1,
+            [],
+        )
 
 
 async def test_an_expired_memory_is_not_there_to_delete() -> None:

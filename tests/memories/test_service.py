@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.context import Identity
 from proxy.memories import Owner, id_of
 from proxy.memories.service import MemoryService
 from proxy.state.sqlite import DiskStore
@@ -114,7 +115,7 @@ async def test_what_says_the_same_is_merged_and_nothing_of_it_is_lost(first: str
         assert (only.text, only.sources) == (second, ("one", "two"))
         assert [each.text for each in only.earlier] == [first]
         assert await service.get(ANN, old.memory.id) == only, "the old id leads to it"
-        assert list(await service.bound("t", "user-ann").texts([old.memory.id, only.id, "a" * 20])) == [
+        assert list(await service.bind(Identity("t", user="user-ann")).texts([old.memory.id, only.id, "a" * 20])) == [
             first,
             second,
             None,
@@ -187,9 +188,9 @@ async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: 
         assert await texts(service, ANN) == []
         assert await found(service, ANN, "parked where?") == []
         assert await service.get(ANN, added.memory.id) is None
-        assert await service.bound("t", "user-ann").total() == 1
+        assert await service.bind(Identity("t", user="user-ann")).total() == 1
         await service.add(ANN, [draft("another")])
-        assert await service.bound("t", "user-ann").total() == 1
+        assert await service.bind(Identity("t", user="user-ann")).total() == 1
 
 
 async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -> None:
@@ -311,7 +312,7 @@ async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_re
         store.fails = True
         with pytest.raises(StoreError):
             await service.add(ANN, [draft("more tea")])
-        bound = service.bound("t", "user-ann")
+        bound = service.bind(Identity("t", user="user-ann"))
         assert await bound.total() == 0
         assert (await bound.nearest("tea", limit=3, wait=0)).items == ()
         assert list(await bound.texts(["a"])) == [None]
@@ -326,13 +327,13 @@ async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
         await service.add(BOB, [draft("tea for bob")])
         await service.add(ALL, [draft("tea for all")])
         time.now += 60
-        near = (await service.bound("t", "user-ann").nearest("tea", limit=9, wait=10)).items
+        near = (await service.bind(Identity("t", user="user-ann")).nearest("tea", limit=9, wait=10)).items
         assert {(item.text, item.is_own, item.age, item.confidence) for item in near} == {
             ("tea for ann", True, 60.0, 0.5),
             ("tea for all", False, 60.0, 1.0),
         }
-        assert await service.bound("t", "user-ann").total() == 2
-        nobody = (await service.bound("t", "").nearest("tea", limit=9, wait=10)).items
+        assert await service.bind(Identity("t", user="user-ann")).total() == 2
+        nobody = (await service.bind(Identity("t", user="")).nearest("tea", limit=9, wait=10)).items
         assert [item.text for item in nobody] == ["tea for all"]
 
 

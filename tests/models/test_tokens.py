@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
-from proxy.context import ModelProfile, TokenCount
+from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models import Models
 from proxy.models.price_list import PriceList
 from proxy.models.tokens import INLINE_BYTES, TokenService
@@ -84,19 +84,19 @@ def request(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None =
 
 @pytest.mark.parametrize(("model", "billed"), [(GPT4, 129), (GPT4O, 124)])
 async def test_a_conversation_counts_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
-    count = await real.bound(model, "t").count(request(COOKBOOK))
+    count = await real.bind(Identity("t"), model).count(request(COOKBOOK))
     assert (count.total, count.exact) == (billed, True)
 
 
 @pytest.mark.parametrize(("model", "billed"), [(GPT4, 105), (GPT4O, 101)])
 async def test_tools_count_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
-    count = await real.bound(model, "t").count(request(WEATHER_TALK, [WEATHER]))
+    count = await real.bind(Identity("t"), model).count(request(WEATHER_TALK, [WEATHER]))
     assert (count.total, count.exact) == (billed, True)
 
 
 async def test_sections_add_up_to_the_sizes(service: TokenService) -> None:
     asked = chat("s d u1 a1! t1 a2 u2", tools=[tool("x"), tool("y")])
-    bound = service.bound(GPT4O, "t")
+    bound = service.bind(Identity("t"), GPT4O)
     count, sizes = await bound.count(asked), await bound.sizes(asked.messages)
     assert count.system == sizes[0] + sizes[1]
     assert count.messages == sum(sizes[2:]) + 3
@@ -105,7 +105,7 @@ async def test_sections_add_up_to_the_sizes(service: TokenService) -> None:
 
 
 async def test_an_empty_request_is_the_reply_alone(service: TokenService) -> None:
-    assert await service.bound(GPT4O, "t").count(request([])) == TokenCount(0, 0, 3, exact=True)
+    assert await service.bind(Identity("t"), GPT4O).count(request([])) == TokenCount(0, 0, 3, exact=True)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_an_empty_request_is_the_reply_alone(service: TokenService) -> Non
 async def test_deprecated_functions_and_answer_schemas_count_as_tools(
     rest: dict[str, Any], tools: int, service: TokenService
 ) -> None:
-    assert (await service.bound(GPT4O, "t").count(request([], **rest))).tools == tools
+    assert (await service.bind(Identity("t"), GPT4O).count(request([], **rest))).tools == tools
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ async def test_deprecated_functions_and_answer_schemas_count_as_tools(
     ],
 )
 async def test_it_says_where_it_estimates(asked: ChatRequest, exact: bool, service: TokenService) -> None:
-    assert (await service.bound(GPT4O, "t").count(asked)).exact is exact
+    assert (await service.bind(Identity("t"), GPT4O).count(asked)).exact is exact
 
 
 async def test_another_familys_factor_scales_text_but_not_images(service: TokenService) -> None:
     words = request([{"role": "user", "content": "x" * 93}])
     image = {"type": "image_url", "image_url": {"url": "https://example.org"}}
-    plain = service.bound(replace(GPT4O, name="claude-3-opus"), "t")
-    scaled = service.bound(replace(GPT4O, name="claude-3-opus", factor=1.2, exact=False), "t")
+    plain = service.bind(Identity("t"), replace(GPT4O, name="claude-3-opus"))
+    scaled = service.bind(Identity("t"), replace(GPT4O, name="claude-3-opus", factor=1.2, exact=False))
     assert await scaled.sizes(words.messages) == (120,)
     seen = request([{"role": "user", "content": [image]}]).messages
     (before,), (after,) = await plain.sizes(seen), await scaled.sizes(seen)
@@ -156,14 +156,14 @@ def talk(turns: int) -> list[dict[str, Any]]:
 
 
 async def test_a_second_request_counts_only_what_is_new(service: TokenService, spy: Spy) -> None:
-    await service.bound(GPT4O, "t").count(request(talk(400), [WEATHER]))
+    await service.bind(Identity("t"), GPT4O).count(request(talk(400), [WEATHER]))
     spy.asked()
-    await service.bound(GPT4O, "t").count(request(talk(401), [WEATHER]))
+    await service.bind(Identity("t"), GPT4O).count(request(talk(401), [WEATHER]))
     assert spy.asked() == ["user", "turn 400"]
 
 
 async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: Spy) -> None:
-    bound, asked = service.bound(GPT4O, "t"), request(talk(3), [WEATHER])
+    bound, asked = service.bind(Identity("t"), GPT4O), request(talk(3), [WEATHER])
     await bound.count(asked)
     spy.asked()
     await bound.sizes(asked.messages[1:])
@@ -181,23 +181,25 @@ async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: 
     ],
 )
 async def test_some_counts_are_not_shared(model: ModelProfile, tenant: str, service: TokenService, spy: Spy) -> None:
-    await service.bound(GPT4O, "t").count(request(talk(2)))
+    await service.bind(Identity("t"), GPT4O).count(request(talk(2)))
     spy.asked()
-    await service.bound(model, tenant).count(request(talk(2)))
+    await service.bind(Identity(tenant), model).count(request(talk(2)))
     assert spy.asked() == ["user", "turn 0", "user", "turn 1"]
 
 
 async def test_a_dated_model_and_harmony_share_counts(service: TokenService, spy: Spy) -> None:
-    await service.bound(GPT4O, "t").count(request(talk(2)))
+    await service.bind(Identity("t"), GPT4O).count(request(talk(2)))
     spy.asked()
-    await service.bound(replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony"), "t").count(request(talk(2)))
+    await service.bind(Identity("t"), replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony")).count(
+        request(talk(2))
+    )
     assert spy.asked() == []
     assert spy.loads == ["o200k_base"]
 
 
 async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> None:
     same = {"role": "user", "content": "x"}
-    bound = service.bound(GPT4O, "t")
+    bound = service.bind(Identity("t"), GPT4O)
     assert await bound.sizes([Message(same)]) != await bound.tool_sizes([Tool(same)])
 
 
@@ -208,7 +210,7 @@ async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> No
 async def test_much_new_text_is_counted_in_a_thread(
     letters: int, elsewhere: bool, service: TokenService, spy: Spy
 ) -> None:
-    await service.bound(GPT4O, "t").count(request([{"role": "user", "content": "x" * letters}]))
+    await service.bind(Identity("t"), GPT4O).count(request([{"role": "user", "content": "x" * letters}]))
     assert all(name.startswith("penstock-tokens") for name in spy.threads) is elsewhere
 
 
@@ -222,7 +224,7 @@ async def test_the_loop_goes_on_meanwhile() -> None:
         return 1
 
     service = TokenService(load=lambda name: slow)
-    counting = asyncio.create_task(service.bound(GPT4O, "t").count(request(talk(1))))
+    counting = asyncio.create_task(service.bind(Identity("t"), GPT4O).count(request(talk(1))))
     await begun.wait()
     assert not counting.done()
     may_end.set()
@@ -239,7 +241,7 @@ async def test_what_a_cancelled_request_counted_is_kept() -> None:
         return spy(text)
 
     service = TokenService(load=lambda name: slow)
-    counting = asyncio.create_task(service.bound(GPT4O, "t").count(request(talk(1))))
+    counting = asyncio.create_task(service.bind(Identity("t"), GPT4O).count(request(talk(1))))
     await asyncio.to_thread(begun.wait, 60)
     counting.cancel()
     await asyncio.gather(counting, return_exceptions=True)
@@ -247,7 +249,7 @@ async def test_what_a_cancelled_request_counted_is_kept() -> None:
     await service.run("t", 0, list)
     await asyncio.sleep(0.05)
     spy.asked()
-    await service.bound(GPT4O, "t").count(request(talk(1)))
+    await service.bind(Identity("t"), GPT4O).count(request(talk(1)))
     service.close()
     assert spy.asked() == []
 
@@ -264,7 +266,7 @@ async def test_counting_does_not_wait_for_another_vocabulary() -> None:
     await service.warm(["o200k_base"])
     loading = asyncio.create_task(service.warm(["cl100k_base"]))
     await asyncio.sleep(0.05)
-    await asyncio.wait_for(service.bound(GPT4O, "t").count(request(talk(1))), 60)
+    await asyncio.wait_for(service.bind(Identity("t"), GPT4O).count(request(talk(1))), 60)
     assert not loading.done()
     may_end.set()
     await loading
@@ -281,7 +283,7 @@ async def test_vocabularies_are_loaded_once_in_a_thread() -> None:
         return spy.load(name)
 
     service = TokenService(load=load)
-    await asyncio.gather(*(service.bound(GPT4O, f"t{index}").count(request(talk(1))) for index in range(8)))
+    await asyncio.gather(*(service.bind(Identity(f"t{index}"), GPT4O).count(request(talk(1))) for index in range(8)))
     await service.warm(["o200k_base", "o200k_harmony"])
     service.close()
     assert spy.loads == ["o200k_base"]
@@ -297,7 +299,7 @@ async def test_a_tokenizer_that_cannot_be_read_is_said_once_and_never_fails_a_re
         file.write_text(content)
     model = profile(encoding=str(file), exact=True)
     with caplog.at_level(logging.WARNING, "penstock.tokens"):
-        counts = [await service.bound(model, "t").count(request(talk(turns))) for turns in (1, 2, 3)]
+        counts = [await service.bind(Identity("t"), model).count(request(talk(turns))) for turns in (1, 2, 3)]
     service.close()
     assert not any(count.exact for count in counts)
     assert counts[0].messages == 3 + (3 + 1 + 2) + 0
@@ -311,7 +313,7 @@ async def test_a_tokenizer_that_cannot_be_read_is_said_once_and_never_fails_a_re
 async def use(service: TokenService, model: ModelProfile, asked: ChatRequest, ratio: float, times: int) -> list[int]:
     totals = []
     for _ in range(times):
-        bound = service.bound(model, "t")
+        bound = service.bind(Identity("t"), model)
         count = await bound.count(asked)
         totals.append(count.total)
         bound.observe(asked, count, round(totals[0] * ratio))
@@ -330,11 +332,11 @@ async def test_estimates_follow_what_is_reported_and_settle(service: TokenServic
 
 
 async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: TokenService) -> None:
-    early = service.bound(GUESSED, "t")
+    early = service.bind(Identity("t"), GUESSED)
     await use(service, GUESSED, LONG, 1.5, 20)
     assert (await early.count(LONG)).total == 5010
-    assert (await service.bound(GUESSED, "t").count(LONG)).total > 7000
-    assert (await service.bound(GUESSED, "other").count(LONG)).total == 5010
+    assert (await service.bind(Identity("t"), GUESSED).count(LONG)).total > 7000
+    assert (await service.bind(Identity("other"), GUESSED).count(LONG)).total == 5010
 
 
 @pytest.mark.parametrize(
@@ -354,16 +356,16 @@ async def test_some_reports_teach_nothing(model: ModelProfile, asked: ChatReques
 
 
 async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenService) -> None:
-    bound = service.bound(GPT4O, "t")
+    bound = service.bind(Identity("t"), GPT4O)
     count = await bound.count(LONG)
     assert count.exact
     bound.refused(count, 2 * count.total)
-    corrected = await service.bound(GPT4O, "t").count(LONG)
+    corrected = await service.bind(Identity("t"), GPT4O).count(LONG)
     assert corrected.total == pytest.approx(2 * count.total, rel=0.01)
     assert not corrected.exact
-    assert (await service.bound(GPT4O, "other").count(LONG)).exact
+    assert (await service.bind(Identity("other"), GPT4O).count(LONG)).exact
     await use(service, GPT4O, LONG, 0.5, 40)
-    assert (await service.bound(GPT4O, "t").count(LONG)).total == pytest.approx(count.total, rel=0.06), (
+    assert (await service.bind(Identity("t"), GPT4O).count(LONG)).total == pytest.approx(count.total, rel=0.06), (
         "answers teach again"
     )
 
@@ -380,20 +382,21 @@ async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenServ
 def test_no_request_raises(messages: list[Any], tools: list[Any], rest: dict[str, Any]) -> None:
     service = TokenService(load=lambda name: len)
     asked = ChatRequest("m", tuple(map(Message, messages)), tuple(map(Tool, tools)), JsonObject(rest))
-    count = asyncio.run(service.bound(GPT4O, "t").count(asked))
+    count = asyncio.run(service.bind(Identity("t"), GPT4O).count(asked))
     service.close()
     assert count.total >= 3
 
 
 async def test_messages_that_json_cannot_hold_are_counted(service: TokenService) -> None:
     odd = [Message({"role": "user", "content": "\ud83d"}), Message({"role": "user", "content": {1, 2}})]
-    assert len(await service.bound(GPT4O, "t").sizes([*odd, message("u1")])) == 3
+    assert len(await service.bind(Identity("t"), GPT4O).sizes([*odd, message("u1")])) == 3
 
 
 async def test_only_a_vocabulary_that_stands_in_needs_a_guess_of_digits(real: TokenService) -> None:
     asked = request([{"role": "user", "content": "1" * 300}])
     own, guessed = [
-        (await real.bound(profile(encoding=encoding), "t").count(asked)).total for encoding in ("chars", "o200k_base")
+        (await real.bind(Identity("t"), profile(encoding=encoding)).count(asked)).total
+        for encoding in ("chars", "o200k_base")
     ]
     assert own < 100
     assert guessed > 300

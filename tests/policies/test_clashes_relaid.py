@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from policies.compress_history import CompressHistory
 from policies.resolve_clashes import ResolveClashes
 from proxy.chat import ChatRequest, Message
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.gateway.chain import run
 from proxy.policy import Rewrite
 from proxy.state.decisions import Memos
@@ -39,7 +39,7 @@ async def sent(talk: Sequence[Message], store: Store | None, *, cut: int = 0, no
     """What one of many replicas sends; with `cut`, a summary stands for so many messages."""
     incoming = ChatRequest("test-model", tuple(talk))
     given = incoming.with_messages([*SUMMARY, *talk[cut:]]) if cut else incoming
-    memo = None if store is None else Memos(store, ttl=10**6).bound("tenant", "session")
+    memo = None if store is None else Memos(store, ttl=10**6).bind(Identity("tenant", "session"))
     ctx = context(incoming, model=profile(10**6, cache=CACHE), memo=memo, now=now)
     decision = await ResolveClashes().apply(given, ctx)
     return Sent(given.messages, decision.request.messages if isinstance(decision, Rewrite) else given.messages)
@@ -151,7 +151,7 @@ async def test_behind_a_cut_of_the_history_in_a_chain(remembers: bool) -> None:
     texts: list[list[Message]] = []
     for at in range(4):
         request = ChatRequest("test-model", tuple(talk))
-        memo = Memos(store, ttl=10**6).bound("tenant", "session") if remembers else None
+        memo = Memos(store, ttl=10**6).bind(Identity("tenant", "session")) if remembers else None
         ctx: Context = context(request, model=profile(11_000, cache=CACHE), memo=memo, now=NOON + 60 * at)
         texts.append(list((await run(chain, ctx, strict=True)).request.messages))
         talk += [assistant("Fine. " + "z" * 3000), user(f"Go on, {at}.")]

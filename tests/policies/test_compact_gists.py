@@ -10,7 +10,7 @@ from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened
 from proxy.chat.wire import damage
-from proxy.context import CacheRules
+from proxy.context import CacheRules, Identity
 from proxy.policy import Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
@@ -37,7 +37,7 @@ class Worker:
     """A policy with a memory of its own, and what it shares with others."""
 
     def __init__(self, drafts: Drafts, once: OnceService, *, gist: bool = True) -> None:
-        self.policy, self.drafts, self.once = CompactToolResults(gist=gist), drafts, once.bound("t")
+        self.policy, self.drafts, self.once = CompactToolResults(gist=gist), drafts, once.bind(Identity("t"))
         self.archive, self.rules = MemoryArchive(), CacheRules()
 
     async def sent(self, request: ChatRequest) -> str:

@@ -10,7 +10,7 @@ from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.markers import is_shortened, shortened
 from proxy.chat.wire import damage
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
@@ -255,7 +255,7 @@ async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_the
 
     async def sent(request: ChatRequest, archive: MemoryArchive = archive) -> list[bytes]:
         fresh = request.with_messages(Message(message) for message in request.messages)
-        ctx = context(fresh, archive=archive, once=once.bound("t"))
+        ctx = context(fresh, archive=archive, once=once.bind(Identity("t")))
         decision = await CompactToolResults().apply(fresh, ctx)
         assert isinstance(decision, Rewrite)
         assert decision.request.messages[0] is fresh.messages[0], "what nobody changed is the client's own"
@@ -278,8 +278,10 @@ async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_the
 
 async def test_what_could_not_be_archived_is_tried_again() -> None:
     once, request = OnceService(), request_of(call(), result(LOOKUP), ANSWER, ASKED)
-    whole = await forwarded(request, context(request, archive=MemoryArchive(broken=True), once=once.bound("t")))
-    short = await forwarded(request, context(request, archive=MemoryArchive(), once=once.bound("t")))
+    whole = await forwarded(
+        request, context(request, archive=MemoryArchive(broken=True), once=once.bind(Identity("t")))
+    )
+    short = await forwarded(request, context(request, archive=MemoryArchive(), once=once.bind(Identity("t"))))
     assert not is_shortened(whole[3]["content"])
     assert is_shortened(short[3]["content"])
     once.close()

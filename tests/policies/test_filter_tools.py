@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies.filter_tools import FilterTools, ToolGroup
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.economics import Piece, request_cost
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
@@ -505,7 +505,7 @@ class TestSections:
         assert await self.stands("¿va a llover hoy?", embedder=None) == "W"
 
     async def test_what_was_settled_stays(self) -> None:
-        memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s")
+        memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s"))
         assert await self.stands("¿qué tiempo hará?", memo=memo) == "W"
         assert await self.stands("¿qué tiempo hará?", memo=memo, embedder=None) == "W"
 
@@ -533,25 +533,29 @@ async def test_what_was_chosen_while_the_model_loads_is_chosen_again() -> None:
     near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
     near.is_behind = True
     request = asked("delete the alarm")
-    first = await offered(request, embedder=near, memo=memos.bound("t", "s"))
-    assert first == await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    first = await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
+    assert first == await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
     near.ready = True
-    second = await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    second = await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
     assert "flight_list" in set(second) - set(first)
     near.ready = False  # from now on it is settled
-    assert await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bound("t", "s")) == second
+    assert (
+        await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bind(Identity("t", "s"))) == second
+    )
 
 
 async def test_what_was_chosen_by_words_stays_when_vectors_come() -> None:
     near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
     request = asked("delete the alarm")
-    first = await offered(request, embedder=near, memo=memos.bound("t", "s"))
+    first = await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
     assert "by their words" in (await decided(request, embedder=near)).why
     near.ready = True
     assert "by words and meaning" in (await decided(request, embedder=near)).why
-    assert "as before" in (await decided(request, embedder=near, memo=memos.bound("t", "s"))).why
-    assert await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bound("t", "s")) == first
-    assert "flight_list" in await offered(request, embedder=near, memo=memos.bound("t", "other"))
+    assert "as before" in (await decided(request, embedder=near, memo=memos.bind(Identity("t", "s")))).why
+    assert (
+        await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bind(Identity("t", "s"))) == first
+    )
+    assert "flight_list" in await offered(request, embedder=near, memo=memos.bind(Identity("t", "other")))
 
 
 async def test_an_embedder_that_raises_is_a_fault_that_leaves_the_request_as_it_was() -> None:
@@ -578,7 +582,7 @@ WORDS = st.lists(st.sampled_from([*SUBJECTS, "list", "hello", "yes", "x " * 400]
 @given(st.lists(WORDS, min_size=1, max_size=8), st.booleans())
 async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], is_remembered: bool) -> None:
     said = [" ".join(words) for words in texts]
-    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s") if is_remembered else None
+    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s")) if is_remembered else None
     plain, made = [], []
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
@@ -592,7 +596,7 @@ async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], 
 @given(st.lists(WORDS, min_size=1, max_size=6))
 async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[str]]) -> None:
     said = [" ".join(words) for words in texts]
-    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bound("t", "s")
+    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s"))
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
         assert await offered(request, memo=memo) == await offered(request)

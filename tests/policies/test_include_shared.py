@@ -6,7 +6,7 @@ from policies.compress_history import CompressHistory
 from policies.include_shared import IncludeShared
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
-from proxy.context import Context, Share
+from proxy.context import Context, Identity, Share
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.state.decisions import Memos
@@ -19,7 +19,7 @@ class Box:
 
     def __init__(self) -> None:
         self.shares: list[Share] = []
-        self.memo = Memos(MemoryStore(2**20), ttl=60).bound("t", "s")
+        self.memo = Memos(MemoryStore(2**20), ttl=60).bind(Identity("t", "s"))
         self.archive = MemoryArchive()
 
     async def received(self) -> Sequence[Share]:

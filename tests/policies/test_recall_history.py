@@ -6,7 +6,7 @@ import pytest
 from policies.recall_history import RecallHistory
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
-from proxy.context import CacheRules, Context
+from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
@@ -306,7 +306,7 @@ async def test_the_vectors_of_a_message_are_prepared_once_and_never_if_so_set() 
     embedder, once = Preparing(), OnceService()
     for turns in (8, 8, 9):
         incoming = filled(turns)
-        ctx = replace(context(incoming, window=3000), embedder=embedder, once=once.bound("t"))
+        ctx = replace(context(incoming, window=3000), embedder=embedder, once=once.bind(Identity("t")))
         await RecallHistory().apply(incoming, ctx)
         await RecallHistory(prepare_at=1).apply(incoming, ctx)
     assert len(embedder.prepared) == 2
@@ -331,7 +331,7 @@ async def test_where_vectors_are_missing_words_decide_and_it_says_so() -> None:
 
 
 def remembering(incoming: ChatRequest, store: MemoryStore, **fields: object) -> Context:
-    return replace(context(incoming), memo=Memos(store, ttl=60).bound("tenant", "session"), **fields)  # type: ignore[arg-type]
+    return replace(context(incoming), memo=Memos(store, ttl=60).bind(Identity("tenant", "session")), **fields)  # type: ignore[arg-type]
 
 
 async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive() -> None:
@@ -370,9 +370,9 @@ async def test_earlier_passages_leave_unless_leaving_costs_more(cache: CacheRule
 async def test_another_session_does_not_see_what_was_chosen() -> None:
     store = MemoryStore(10**6)
     memos = Memos(store, ttl=60)
-    await memos.bound("tenant", "a").settle("key", "value")
-    assert await memos.bound("tenant", "b").known(["key"]) == [None]
-    assert await memos.bound("tenant", "a").known(["key"]) == ["value"]
+    await memos.bind(Identity("tenant", "a")).settle("key", "value")
+    assert await memos.bind(Identity("tenant", "b")).known(["key"]) == [None]
+    assert await memos.bind(Identity("tenant", "a")).known(["key"]) == ["value"]
 
 
 @pytest.mark.parametrize(

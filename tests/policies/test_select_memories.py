@@ -69,7 +69,7 @@ def ask(*messages: Message) -> ChatRequest:
 
 
 def remembering(request: ChatRequest, memories: Given, store: MemoryStore | None = None, **fields: object) -> Context:
-    memo = Memos(store, ttl=60).bound("test", "session") if store is not None else None
+    memo = Memos(store, ttl=60).bind(Identity("test", "session")) if store is not None else None
     return replace(context(request, window=100_000), memories=memories, memo=memo, **fields)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ import pytest
 from policies.validate_content import Scores, ValidateContent
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.chat.wire import damage
-from proxy.context import Context
+from proxy.context import Context, Identity
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, MemoryMemo, context
@@ -231,7 +231,7 @@ async def test_what_was_judged_is_remembered() -> None:
         request = asked(json.dumps({"items": ["lamp"] * 3000}))
         for _ in range(2):
             assert isinstance(
-                await decided(ValidateContent(), request, context(request, once=service.bound("t"))), Keep
+                await decided(ValidateContent(), request, context(request, once=service.bind(Identity("t")))), Keep
             )
     finally:
         service.close()

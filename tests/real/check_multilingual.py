@@ -14,6 +14,7 @@ import pytest_asyncio
 from benchmarks.score import free_port
 from proxy.chat import Tool
 from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.tools.ranking import NOTHING, pooled, relevance
@@ -106,7 +107,7 @@ def multilingual(base: str) -> Remote:
 async def ranks(backend: Backend) -> list[int]:
     """At which place each request finds its tool, from 0."""
     service, once = EmbeddingService(backend), OnceService()
-    ctx = context(embedder=service.bound("t"), once=once.bound("t"))
+    ctx = context(embedder=service.bind(Identity("t")), once=once.bind(Identity("t")))
     pool = await pooled(TOOLS, ctx, {}, {})
     found: list[int] = []
     for place, (question, _, _) in enumerate(CASES):
@@ -133,7 +134,7 @@ async def test_spanish_requests_find_their_tools(server: str) -> None:
 
 async def test_its_cosines_are_put_on_the_scale(server: str) -> None:
     service = EmbeddingService(multilingual(server))
-    embedder = service.bound("t")
+    embedder = service.bind(Identity("t"))
     texts = ["El gato duerme en el sofá", "The invoice is due in May", "Un chat dort sur le canapé"]
     same, other, french = await embedder.similarities("Where does the cat sleep?", texts, wait=LONG)
     assert service._scale is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.context import Identity
 from proxy.state.archive import HANDLE, Archives, handle_of
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import Cause, MemoryStore, StoreError
@@ -76,16 +77,16 @@ async def disk(tmp_path: Path) -> AsyncIterator[DiskStore]:
     "content", ["", "a", "\ud800", "\udfff" * 5000, "\0" * 2000, "é€😀" * 20_000, "line\r\n" * 9000]
 )
 async def test_text_of_all_kinds_comes_back_from_disk(disk: DiskStore, content: str) -> None:
-    archive = Archives(disk).bound("t", "s")
+    archive = Archives(disk).bind(Identity("t", "named-s"))
     handle = await archive.keep(content)
     assert handle is not None
     assert HANDLE.fullmatch(handle)
-    assert await Archives(disk).bound("t", "s").fetch(handle) == content
+    assert await Archives(disk).bind(Identity("t", "named-s")).fetch(handle) == content
 
 
 async def test_a_handle_depends_on_the_content_alone(archives: Archives) -> None:
     assert handle_of("content") == "cud24exxu2lm36aci7lr"
-    handles = {await archives.bound(t, s).keep("content") for t in "ab" for s in "xy"}
+    handles = {await archives.bind(Identity(t, f"named-{s}")).keep("content") for t in "ab" for s in "xy"}
     assert handles == {"cud24exxu2lm36aci7lr"}
     assert len({handle_of(str(number)) for number in range(10_000)}) == 10_000
 
@@ -95,27 +96,29 @@ async def test_a_handle_depends_on_the_content_alone(archives: Archives) -> None
     [("b", "s"), ("a", "t"), ("a/s", ""), ("a", ""), ("", "a/s"), ("A", "s"), ("a", "s/"), ("%61", "s")],
 )
 async def test_a_handle_is_worth_nothing_elsewhere(archives: Archives, tenant: str, session: str) -> None:
-    handle = await archives.bound("a", "s").keep("secret")
+    handle = await archives.bind(Identity("a", "named-s")).keep("secret")
     assert handle is not None
-    assert await archives.bound("a", "s").fetch(f" {handle.upper()}\n") == "secret", "models copy it carelessly"
-    other = archives.bound(tenant, session)
+    assert await archives.bind(Identity("a", "named-s")).fetch(f" {handle.upper()}\n") == "secret", (
+        "models copy it carelessly"
+    )
+    other = archives.bind(Identity(tenant, f"named-{session}"))
     assert await other.fetch(handle) is None
     assert await other.touch([handle]) == frozenset()
-    assert await archives.forget(tenant, session) == 0
-    assert await archives.bound("a", "s").fetch(handle) == "secret"
+    assert await archives.forget(tenant, f"named-{session}") == 0
+    assert await archives.bind(Identity("a", "named-s")).fetch(handle) == "secret"
 
 
 @pytest.mark.parametrize(
     "handle", ["", "x", "a" * 19, "a" * 21, "../" * 7, "a" * 19 + "%", "a" * 19 + "\n", "\ud800" * 20]
 )
 async def test_what_is_no_handle_reaches_no_store(archives: Archives, store: Recording, handle: str) -> None:
-    assert await archives.bound("a", "s").fetch(handle) is None
-    assert await archives.bound("a", "s").touch([handle]) == frozenset()
+    assert await archives.bind(Identity("a", "named-s")).fetch(handle) is None
+    assert await archives.bind(Identity("a", "named-s")).touch([handle]) == frozenset()
     assert "get" not in store.calls
 
 
 async def test_keeping_again_is_cheap_and_uses(archives: Archives, store: Recording, clock: Clock) -> None:
-    archive = archives.bound("a", "s")
+    archive = archives.bind(Identity("a", "named-s"))
     for _ in range(5):
         assert await archive.keep("content")
     assert store.calls == ["touch", "put", "get"], "what was seen is looked up once a request"
@@ -128,11 +131,11 @@ async def test_keeping_again_is_cheap_and_uses(archives: Archives, store: Record
 async def test_where_what_was_seen_is_gone_nothing_of_it_is_trusted(
     archives: Archives, store: Recording, clock: Clock, later: float
 ) -> None:
-    first, second = [str(await archives.bound("a", "s").keep(content)) for content in ("one", "two")]
-    assert await archives.bound("a", "s").touch([first, handle_of("other"), "nonsense"]) == {first}
+    first, second = [str(await archives.bind(Identity("a", "named-s")).keep(content)) for content in ("one", "two")]
+    assert await archives.bind(Identity("a", "named-s")).touch([first, handle_of("other"), "nonsense"]) == {first}
     await store.delete(await store.keys(""))
     clock.now += later
-    archive = archives.bound("a", "s")
+    archive = archives.bind(Identity("a", "named-s"))
     assert await archive.touch([first, second]) == frozenset()
     assert [await archive.keep(content) for content in ("one", "two")] == [first, second]
     assert [await archive.fetch(handle) for handle in (first, second)] == ["one", "two"]
@@ -142,22 +145,22 @@ async def test_where_what_was_seen_is_gone_nothing_of_it_is_trusted(
 async def test_what_was_seen_is_trusted_unless_the_store_is_broken(
     archives: Archives, store: Recording, cause: Cause, is_trusted: bool
 ) -> None:
-    handle = await archives.bound("a", "s").keep("content")
+    handle = await archives.bind(Identity("a", "named-s")).keep("content")
     store.broken = cause
-    assert await archives.bound("a", "s").keep("content") == (handle if is_trusted else None)
+    assert await archives.bind(Identity("a", "named-s")).keep("content") == (handle if is_trusted else None)
 
 
 async def test_what_a_session_archived_is_listed_to_it_alone(
     archives: Archives, store: Recording, clock: Clock
 ) -> None:
-    archive = archives.bound("a", "s")
+    archive = archives.bind(Identity("a", "named-s"))
     handles = [await archive.keep(str(number)) for number in range(4)]
-    await archives.bound("a", "t").keep("other")
+    await archives.bind(Identity("a", "named-t")).keep("other")
     assert await archive.handles(10) == tuple(reversed(handles))
     clock.now += 61
     await archive.keep("0")
     assert await archive.handles(2) == (handles[0], handles[3])
-    assert await archives.bound("b", "s").handles(10) == ()
+    assert await archives.bind(Identity("b", "named-s")).handles(10) == ()
     await store.aclose()
     with pytest.raises(StoreError):
         await archive.handles(10)
@@ -165,11 +168,11 @@ async def test_what_a_session_archived_is_listed_to_it_alone(
 
 async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archives: Archives) -> None:
     """Another conversation may have opened with the same words."""
-    one, other = (archives.bound("a", "opening", own=True) for _ in range(2))
+    one, other = (archives.bind(Identity("a", "opening")) for _ in range(2))
     mine, old = [await one.keep("mine"), await one.keep("old")]
     assert await other.keep("theirs") == handle_of("theirs")
     assert await one.handles(10) == (old, mine)
-    later = archives.bound("a", "opening", own=True)
+    later = archives.bind(Identity("a", "opening"))
     assert await later.handles(10) == ()
     assert mine is not None
     assert await later.touch([mine]) == {mine}
@@ -183,27 +186,27 @@ async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archi
 async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
     archives = Archives(store, entries=10)
     for number in range(50):
-        await archives.bound("a", "s").keep(str(number))
+        await archives.bind(Identity("a", "named-s")).keep(str(number))
     store.calls.clear()
-    await archives.bound("a", "s").keep("49")
-    await archives.bound("a", "s").keep("0")
+    await archives.bind(Identity("a", "named-s")).keep("49")
+    await archives.bind(Identity("a", "named-s")).keep("0")
     assert store.calls == ["get", "touch"]
 
 
 async def test_a_tenant_finds_its_content_without_the_session(archives: Archives, clock: Clock) -> None:
-    handle = await archives.bound("a", "s").keep("content")
+    handle = await archives.bind(Identity("a", "named-s")).keep("content")
     assert handle is not None
     assert await archives.find("a", f" {handle.upper()}") == "content"
     assert await archives.find("b", handle) is None
     assert await archives.find("a", "nonsense") is None
-    assert await archives.bound("a", "t").fetch(handle) is None, "a session still sees its own alone"
+    assert await archives.bind(Identity("a", "named-t")).fetch(handle) is None, "a session still sees its own alone"
 
 
 @pytest.mark.parametrize("by", ["keep", "touch"])
 async def test_a_lost_pointer_loses_no_content_and_comes_back(
     archives: Archives, store: Recording, clock: Clock, by: str
 ) -> None:
-    archive = archives.bound("a", "s")
+    archive = archives.bind(Identity("a", "named-s"))
     handle = await archive.keep("content")
     assert handle is not None
     await store.delete(await store.keys("handle/"))
@@ -215,7 +218,7 @@ async def test_a_lost_pointer_loses_no_content_and_comes_back(
 
 
 async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Archives, store: Recording) -> None:
-    handle = await archives.bound("a", "s").keep("content")
+    handle = await archives.bind(Identity("a", "named-s")).keep("content")
     assert handle is not None
     read = store.get
 
@@ -235,26 +238,26 @@ async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Arc
 async def test_a_pointer_that_names_no_content_gives_way(
     archives: Archives, store: Recording, clock: Clock, planted: bytes
 ) -> None:
-    handle = await archives.bound("a", "s").keep("content")
+    handle = await archives.bind(Identity("a", "named-s")).keep("content")
     assert handle is not None
     await store.put(f"handle/a/{handle}", planted, ttl=1000)
     assert await archives.find("a", handle) is None
     clock.now += 61
-    await archives.bound("a", "s").keep("content")
+    await archives.bind(Identity("a", "named-s")).keep("content")
     assert await archives.find("a", handle) == "content"
 
 
 async def test_what_is_forgotten_leaves_no_pointer(archives: Archives, store: Recording) -> None:
-    mine = await archives.bound("a", "s").keep("content")
-    theirs = await archives.bound("a", "t").keep("other")
+    mine = await archives.bind(Identity("a", "named-s")).keep("content")
+    theirs = await archives.bind(Identity("a", "named-t")).keep("other")
     assert mine is not None
     assert theirs is not None
-    assert await archives.forget("a", "s") == 1
+    assert await archives.forget("a", "named-s") == 1
     assert await archives.find("a", mine) is None
     assert await archives.find("a", theirs) == "other"
-    assert await archives.bound("a", "s").keep("content") == mine
+    assert await archives.bind(Identity("a", "named-s")).keep("content") == mine
     assert await archives.find("a", mine) == "content", "it may be kept again at once"
-    await archives.bound("b", "s").keep("content")
+    await archives.bind(Identity("b", "named-s")).keep("content")
     assert await archives.forget("a") == 2
     assert [key[:9] for key in await store.keys("")] == ["archive/b", "handle/b/"]
 
@@ -263,7 +266,7 @@ async def test_a_broken_store_keeps_nothing_and_says_so_once_a_minute(
     archives: Archives, store: Recording, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "penstock.archive")
-    archive = archives.bound("tenant", "session")
+    archive = archives.bind(Identity("tenant", "named-session"))
     store.broken = "read_only"
     for _ in range(5):
         assert await archive.keep("content") is None
@@ -293,17 +296,17 @@ async def test_a_broken_store_keeps_nothing_and_says_so_once_a_minute(
 
 async def test_what_is_too_large_stays(store: Recording) -> None:
     archives = Archives(store, largest=10_000)
-    assert await archives.bound("a", "s").keep("a" * 10_001) is None
-    assert await archives.bound("a", "s").keep("é" * 5001) is None
-    handle = await archives.bound("a", "s").keep("a" * 10_000)
+    assert await archives.bind(Identity("a", "named-s")).keep("a" * 10_001) is None
+    assert await archives.bind(Identity("a", "named-s")).keep("é" * 5001) is None
+    handle = await archives.bind(Identity("a", "named-s")).keep("a" * 10_000)
     assert handle is not None
-    assert await archives.bound("a", "s").fetch(handle) == "a" * 10_000
+    assert await archives.bind(Identity("a", "named-s")).fetch(handle) == "a" * 10_000
 
 
 async def test_long_text_is_compressed_where_that_pays(archives: Archives, store: Recording) -> None:
     noise = random.Random(0).randbytes(50_000).decode("latin-1")
     for content, most in (("some log line 17\n" * 3000, 2000), (noise, 76_000), ("short " * 10, 61)):
-        await archives.bound("a", content[:1]).keep(content)
+        await archives.bind(Identity("a", f"named-{content[:1]}")).keep(content)
         (key,) = await store.keys("archive/")
         value = await store.get(key)
         assert value is not None
@@ -327,7 +330,7 @@ async def test_long_text_is_compressed_where_that_pays(archives: Archives, store
 async def test_content_that_does_not_fit_its_handle_is_never_returned(
     archives: Archives, store: Recording, planted: bytes
 ) -> None:
-    archive = archives.bound("a", "s")
+    archive = archives.bind(Identity("a", "named-s"))
     handle = await archive.keep("content")
     assert handle is not None
     (key,) = await store.keys("archive/")
@@ -344,7 +347,7 @@ async def test_nothing_waits_for_a_store_that_sleeps(archives: Archives, monkeyp
         return b"\0content"
 
     monkeypatch.setattr("proxy.state.archive._packed", sleep)
-    keeping = asyncio.ensure_future(archives.bound("a", "s").keep("content"))
+    keeping = asyncio.ensure_future(archives.bind(Identity("a", "named-s")).keep("content"))
     assert await asyncio.to_thread(slept.wait, 30)
     assert not keeping.done()
     woken.set()

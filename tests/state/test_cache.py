@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from proxy.chat import Message
+from proxy.context import Identity
 from proxy.state.cache import INLINE, Cache, OnceService
 from proxy.testing import chat
 
@@ -74,24 +75,24 @@ def test_a_tenant_is_forgotten_and_the_others_are_not() -> None:
 
 
 async def test_the_same_text_is_worked_on_once() -> None:
-    counted, once = Counted(), OnceService().bound("t")
+    counted, once = Counted(), OnceService().bind(Identity("t"))
     assert [await once.of(counted.upper, "ab"), await once.of(counted.upper, "a" + "b")] == ["AB", "AB"]
     assert counted.runs == ["ab"]
 
 
 async def test_functions_and_tenants_do_not_share() -> None:
     counted, service = Counted(), OnceService()
-    assert await service.bound("t").of(counted.upper, "ab") == "AB"
-    assert await service.bound("t").of(counted.lower, "ab") == "ab"
-    assert await service.bound("other").of(counted.upper, "ab") == "AB"
+    assert await service.bind(Identity("t")).of(counted.upper, "ab") == "AB"
+    assert await service.bind(Identity("t")).of(counted.lower, "ab") == "ab"
+    assert await service.bind(Identity("other")).of(counted.upper, "ab") == "AB"
     assert len(counted.runs) == 3
 
 
 async def test_large_texts_go_to_a_thread() -> None:
     counted, service = Counted(), OnceService()
-    await service.bound("t").of(counted.upper, "x" * (INLINE + 1))
+    await service.bind(Identity("t")).of(counted.upper, "x" * (INLINE + 1))
     assert threading.main_thread().name not in counted.threads
-    await service.bound("t").of(counted.upper, "x")
+    await service.bind(Identity("t")).of(counted.upper, "x")
     assert threading.main_thread().name in counted.threads
     service.close()
 
@@ -107,7 +108,7 @@ async def test_work_that_nobody_waits_for_any_more_is_remembered() -> None:
     def slow_each(message: Message) -> str:
         return slow(message.text)
 
-    once, text = service.bound("t"), "x" * (INLINE + 1)
+    once, text = service.bind(Identity("t")), "x" * (INLINE + 1)
     messages = chat(f"u{text}").messages
     for asked in (once.of(slow, text), once.of_each(slow_each, messages)):
         go_on.clear()
@@ -140,13 +141,13 @@ async def test_work_that_fails_is_not_remembered() -> None:
 
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            await service.bound("t").of(fail, "x" * (INLINE + 1))
+            await service.bind(Identity("t")).of(fail, "x" * (INLINE + 1))
     assert len(tries) == 2
     service.close()
 
 
 async def test_what_was_used_longest_ago_is_forgotten() -> None:
-    counted, once = Counted(), OnceService(max_bytes=1700).bound("t")
+    counted, once = Counted(), OnceService(max_bytes=1700).bind(Identity("t"))
     for text in ("a", "b", "c", "a", "d", "e", "f"):
         await once.of(counted.upper, text)
     counted.runs.clear()
@@ -156,7 +157,7 @@ async def test_what_was_used_longest_ago_is_forgotten() -> None:
 
 
 async def test_odd_text_is_text() -> None:
-    counted, once = Counted(), OnceService().bound("t")
+    counted, once = Counted(), OnceService().bind(Identity("t"))
     assert await once.of(counted.upper, "\ud800 a") == "\ud800 A"
 
 
@@ -168,11 +169,11 @@ async def test_each_message_is_worked_on_once() -> None:
         return message.text.upper()
 
     service = OnceService()
-    once = service.bound("t")
+    once = service.bind(Identity("t"))
     assert await once.of_each(shout, chat("uab uc").messages) == ["UAB", "UC"]
     assert await once.of_each(shout, chat("uc ud uab").messages) == ["UC", "UD", "UAB"]
     assert runs == ["uab", "uc", "ud"]
-    assert await service.bound("other").of_each(shout, chat("uc").messages) == ["UC"]
+    assert await service.bind(Identity("other")).of_each(shout, chat("uc").messages) == ["UC"]
     assert runs == ["uab", "uc", "ud", "uc"]
 
 
@@ -181,7 +182,7 @@ def text_of(message: Message) -> str:
 
 
 async def test_what_cannot_be_remembered_is_worked_out_again() -> None:
-    counted, once = Counted(), OnceService(max_bytes=100).bound("t")
+    counted, once = Counted(), OnceService(max_bytes=100).bind(Identity("t"))
     for _ in range(2):
         assert await once.of_each(text_of, chat("ua").messages) == ["ua"]
         assert await once.of(counted.upper, "a") == "A"
@@ -190,11 +191,11 @@ async def test_what_cannot_be_remembered_is_worked_out_again() -> None:
 
 async def test_a_key_stands_for_work() -> None:
     counted, service = Counted(), OnceService()
-    once = service.bound("t")
+    once = service.bind(Identity("t"))
     assert await once.of_key(("k", 1), 1, lambda: counted.upper("a")) == "A"
     assert await once.of_key(("k", 1), 1, lambda: counted.upper("b")) == "A"
     assert await once.of_key(("k", 2), INLINE + 1, lambda: counted.upper("b")) == "B"
-    assert await service.bound("other").of_key(("k", 1), 1, lambda: counted.upper("c")) == "C"
+    assert await service.bind(Identity("other")).of_key(("k", 1), 1, lambda: counted.upper("c")) == "C"
     assert counted.runs == ["a", "b", "c"]
     assert len(counted.threads) == 2
     service.close()
@@ -203,5 +204,5 @@ async def test_a_key_stands_for_work() -> None:
 async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
     service = OnceService(max_bytes=11_000)
     for key in range(10):
-        service.bound("t").remember(key, (key, ("x" * 2000,)))
-    assert len([each for each in service.bound("t").known(range(10)) if each is not None]) == 4
+        service.bind(Identity("t")).remember(key, (key, ("x" * 2000,)))
+    assert len([each for each in service.bind(Identity("t")).known(range(10)) if each is not None]) == 4

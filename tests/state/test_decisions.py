@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.context import Outage
+from proxy.context import Identity, Outage
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.store import MemoryStore, StoreError
 from tests.scripted import Away
@@ -26,7 +26,7 @@ async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
 async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request() -> None:
     store = Away(10**6)
     memos, outage = Memos(store, ttl=60), Outage()
-    memo = memos.bound("t", "s", outage)
+    memo = memos.bind(Identity("t", "s"), outage)
     assert await memo.settle("before", "first") == "first"
     store.is_away = True
     assert await memo.known(["before"]) == [None]
@@ -34,4 +34,4 @@ async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request
     store.is_away = False
     assert await memo.settle("before", "second") == "first"
     assert await memo.settle("after", "decided without it") == "decided without it"
-    assert await memos.bound("t", "s").settle("after", "decided again") == "decided again"
+    assert await memos.bind(Identity("t", "s")).settle("after", "decided again") == "decided again"

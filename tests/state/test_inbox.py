@@ -110,8 +110,8 @@ async def test_a_conversation_holds_so_much_and_no_more(shares: Shares) -> None:
 
 
 async def test_only_a_conversation_with_a_name_has_an_inbox(shares: Shares) -> None:
-    assert shares.inbox(Identity("t", "opening-1")) is None
-    inbox = shares.inbox(who(agent="b"))
+    assert shares.bind(Identity("t", "opening-1")) is None
+    inbox = shares.bind(who(agent="b"))
     assert inbox is not None
     await give(shares, who(agent="a"), who(agent="b"))
     (found,) = await inbox.received()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import Tool
+from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.text.glossary import english
@@ -115,7 +116,7 @@ async def test_what_is_known_is_not_asked_again_and_what_was_incomplete_is() -> 
     once = OnceService()
     whole, partly = Meaning({"x": {"": 0.5}}), Meaning(missing="set alarm")
     for near in (partly, partly, whole, whole):
-        ctx = context(embedder=near, once=once.bound("one"))
+        ctx = context(embedder=near, once=once.bind(Identity("one")))
         await relevance("x alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
     once.close()
     assert (partly.asked, whole.asked) == (2, 1)
@@ -124,7 +125,7 @@ async def test_what_is_known_is_not_asked_again_and_what_was_incomplete_is() -> 
 async def test_tenants_share_nothing() -> None:
     once, near = OnceService(), Meaning()
     for tenant in ("one", "two"):
-        ctx = context(embedder=near, once=once.bound(tenant))
+        ctx = context(embedder=near, once=once.bind(Identity(tenant)))
         await relevance("alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
     once.close()
     assert near.asked == 2

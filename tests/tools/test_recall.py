@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message, encode
 from proxy.compaction.shortening import WIDEST
+from proxy.context import Identity
 from proxy.state.archive import Archives
 from proxy.state.store import MemoryStore
 from proxy.testing import MemoryArchive
@@ -170,7 +171,7 @@ async def test_a_query_searches_all_that_left() -> None:
 async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str, str]) -> None:
     store = MemoryStore(2**20)
     await store.aclose()
-    told = await Recall(Archives(store).bound("t", "s")).run(json.dumps(asked))
+    told = await Recall(Archives(store).bind(Identity("t", "named-s"))).run(json.dumps(asked))
     assert "cannot be read right now" in told
     assert "Do not" not in told
 

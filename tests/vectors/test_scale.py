@@ -9,6 +9,7 @@ import pytest
 
 from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.config.load import load
+from proxy.context import Identity
 from proxy.server.build import build_embedding
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import pack
@@ -67,7 +68,7 @@ def test_pairs_of_each_language_are_whole() -> None:
 
 async def test_the_cosines_of_a_crowded_model_are_spread() -> None:
     service = EmbeddingService(Crowded())
-    embedder = service.bound("t")
+    embedder = service.bind(Identity("t"))
     pair, other = pairs()[0], pairs()[1]
     near, far = await embedder.similarities(pair.query, [pair.helps, other.helps], wait=LONG)
     assert near == pytest.approx(REFERENCE.related, abs=0.01)

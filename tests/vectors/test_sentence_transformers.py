@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.base import Scope
 from proxy.vectors.embedded import Embedded
@@ -53,7 +54,7 @@ def model() -> Sentences:
     ],
 )
 async def test_near_texts_are_nearer_than_far_ones(model: Sentences, query: str, near: str, far: str) -> None:
-    embedder = EmbeddingService(model).bound("t")
+    embedder = EmbeddingService(model).bind(Identity("t"))
     found = await embedder.similarities(query, [far, near, query], wait=LONG)
     assert found[0] is not None
     assert found[1] is not None
@@ -168,12 +169,12 @@ def test_a_model_of_the_hub_is_taken_from_its_cache_and_else_not_downloaded(mode
 async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
     index = IndexService(Embedded(tmp_path, Bounds(1000, 1000, 3600.0)), timeout=LONG)
     service = EmbeddingService(model, index)
-    first = await service.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)
+    first = await service.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)
     while await index.size(Scope("t", "texts", model.version)) < 3:
         await service.ready()
     again = EmbeddingService(Unloadable(model), index)
-    assert list(await again.bound("t").similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
-    assert list(await again.bound("u").similarities("a hotel", ["a room"], wait=LONG)) == [None]
+    assert list(await again.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
+    assert list(await again.bind(Identity("u")).similarities("a hotel", ["a room"], wait=LONG)) == [None]
     await again.aclose()
     await index.aclose()
 
@@ -203,7 +204,7 @@ async def test_a_model_that_cannot_be_loaded_is_a_failure(tmp_path: Path, conten
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / "modules.json").write_text(content)
     service = EmbeddingService(sentences(model=str(tmp_path / "model")))
-    assert await service.bound("t").similarities("a", ["b"], wait=LONG) == [None]
+    assert await service.bind(Identity("t")).similarities("a", ["b"], wait=LONG) == [None]
     await service.aclose()
 
 
@@ -213,7 +214,7 @@ async def test_without_the_packages_all_is_lexical_and_the_log_says_so_once(
     monkeypatch.setattr("proxy.vectors.sentence_transformers._PACKAGE", "no_such_package")
     service = EmbeddingService(sentences())
     for query in ("a", "b", "c"):
-        assert await service.bound("t").similarities(query, ["x"], wait=LONG) == [None]
+        assert await service.bind(Identity("t")).similarities(query, ["x"], wait=LONG) == [None]
     assert [record.__dict__["fields"] for record in caplog.records] == [{"action": "embed", "cause": "not_installed"}]
     await service.aclose()
 
@@ -234,12 +235,12 @@ async def main():
     before = sorted({"torch", "numpy", "sentence_transformers", "transformers"} & set(sys.modules))
     service.warm()
     turns = 0
-    first = await service.bound("t").similarities("a hotel", ["a room"], wait=0.0)
+    first = await service.bind(Identity("t")).similarities("a hotel", ["a room"], wait=0.0)
     loading = asyncio.create_task(service.ready())
     while not loading.done():
         await asyncio.sleep(0.001)
         turns += 1
-    found = await service.bound("t").similarities("a hotel", ["a room"], wait=300.0)
+    found = await service.bind(Identity("t")).similarities("a hotel", ["a room"], wait=300.0)
     await service.aclose()
     print(json.dumps({"before": before, "first": first, "turns": turns, "found": list(found), "outside": outside}))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.context import Identity
 from proxy.vectors.backend import LONGEST, EmbeddingFailed
 from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedded import Embedded
@@ -66,8 +67,8 @@ async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = 
 async def test_texts_are_compared_with_the_query() -> None:
     service = EmbeddingService(Scripted())
     assert await ask(service, "a", "a1", "b1", "c1") == [1.0, 0.0, 0.6]
-    assert service.bound("t").name == "scripted"
-    assert list(await service.bound("t").similarities("b", ["b1"], wait=LONG)) == [1.0]
+    assert service.bind(Identity("t")).name == "scripted"
+    assert list(await service.bind(Identity("t")).similarities("b", ["b1"], wait=LONG)) == [1.0]
     await service.aclose()
 
 
@@ -99,7 +100,7 @@ async def test_nothing_is_loaded_before_anything_is_asked(caplog: pytest.LogCapt
 async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
     backend = Scripted(batch=500)
     service = EmbeddingService(backend)
-    embedder = service.bound("t")
+    embedder = service.bind(Identity("t"))
     backend.free.clear()
     assert await embedder.floor("c", wait=0) is None
     backend.free.set()
@@ -107,7 +108,7 @@ async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
     assert first == pytest.approx(1.0, abs=0.01)  # phrases that begin with neither `a` nor `b`
     assert await embedder.floor(" ", wait=LONG) is None
     made = len(backend.texts)
-    await service.bound("other").floor("d", wait=LONG)
+    await service.bind(Identity("other")).floor("d", wait=LONG)
     assert backend.texts[made:] == ["d"], "the phrases are made once, for all tenants"
     await service.aclose()
 
@@ -400,7 +401,7 @@ async def test_closing_answers_those_who_wait() -> None:
 async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)
-    embedder = service.bound("t")
+    embedder = service.bind(Identity("t"))
     assert not embedder.is_behind
     backend.free.clear()
     assert list(await embedder.similarities("a", ["b"], wait=0)) == [None]
@@ -420,12 +421,12 @@ async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_sam
     service = EmbeddingService(backend)
     texts = ("a1", "b1")
     for _ in range(2):
-        assert list(await service.bound("t").similarities("a", texts, wait=LONG)) == [1.0, 0.0]
-        assert list(await service.bound("t").similarities("b", texts, wait=LONG)) == [0.0, 1.0]
+        assert list(await service.bind(Identity("t")).similarities("a", texts, wait=LONG)) == [1.0, 0.0]
+        assert list(await service.bind(Identity("t")).similarities("b", texts, wait=LONG)) == [0.0, 1.0]
     backend.free.clear()
-    assert list(await service.bound("u").similarities("a", texts, wait=0)) == [None, None]
-    assert list(await service.bound("t").similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
-    assert list(await service.bound("t").similarities("new", texts, wait=0)) == [None, None]
+    assert list(await service.bind(Identity("u")).similarities("a", texts, wait=0)) == [None, None]
+    assert list(await service.bind(Identity("t")).similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
+    assert list(await service.bind(Identity("t")).similarities("new", texts, wait=0)) == [None, None]
     backend.free.set()
     await service.aclose()
 

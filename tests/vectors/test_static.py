@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packed import dimension
@@ -58,8 +59,8 @@ def test_the_data_is_what_the_script_made() -> None:
 )
 async def test_near_texts_are_nearer_than_far_ones(query: str, near: str, far: str) -> None:
     service = EmbeddingService(Static())
-    assert await service.bound("t").floor(query, wait=LONG) is not None
-    found = await service.bound("t").similarities(query, [far, near, query], wait=LONG)
+    assert await service.bind(Identity("t")).floor(query, wait=LONG) is not None
+    found = await service.bind(Identity("t")).similarities(query, [far, near, query], wait=LONG)
     await service.aclose()
     assert found[0] is not None
     assert found[1] is not None

@@ -85,7 +85,7 @@ class Sidecar:
             told = "x-penstock-agent and x-penstock-task need x-penstock-session beside them"
             raise BadRequest(told, param="x-penstock-session", code="session_required")
         if who.session:
-            content = await self._archives.bound(who.tenant, who.scope).fetch(handle)
+            content = await self._archives.bind(who).fetch(handle)
             if content is not None or is_part:  # an agent reads what is its own; who names none has the key to all
                 return content
         return await self._archives.find(who.tenant, handle)

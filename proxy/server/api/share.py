@@ -110,7 +110,7 @@ class Sharing:
         return text
 
     async def _original(self, handle: str, giver: Identity) -> str:
-        found = await self._archives.bound(giver.tenant, giver.scope).fetch(handle)
+        found = await self._archives.bind(giver).fetch(handle)
         if found is None:
             told = "nothing is kept under this handle for this session, agent and task, or no longer"
             raise NotFound(told, param="handle", code="unknown_handle")

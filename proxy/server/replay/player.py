@@ -22,7 +22,7 @@ from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
 from proxy.config.settings import Chain, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
-from proxy.context import Material, ModelProfile, TokenCount
+from proxy.context import Identity, Material, ModelProfile, TokenCount
 from proxy.context.services import Pair, Question
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
@@ -196,7 +196,7 @@ class Player:
 
     def counter(self, profile: ModelProfile) -> BoundTokens:
         """What counts for a model as it did before it learned from usage: the same in each turn."""
-        return self._services.tokens.bound(profile, "")
+        return self._services.tokens.bind(Identity(""), profile)
 
     async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
         """The texts behind handles, as the model could read them; those that are there."""

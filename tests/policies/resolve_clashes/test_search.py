@@ -1,6 +1,6 @@
 from policies.resolve_clashes.search import found
 from proxy.chat import Message
-from proxy.context import Uncached
+from proxy.context import Identity, Uncached
 from proxy.state.cache import OnceService
 from tests.policies.resolve_clashes.conversation import assistant, user
 
@@ -22,7 +22,7 @@ async def test_places_are_those_of_the_messages() -> None:
 
 async def test_what_was_worked_out_turn_by_turn_is_what_is_worked_out_at_once() -> None:
     service = OnceService()
-    once = service.bound("tenant")
+    once = service.bind(Identity("tenant"))
     for end in range(1, len(TALK) + 1):
         step_by_step = await found(TALK[:end], once)
         assert step_by_step == await found(TALK[:end], Uncached())
@@ -31,7 +31,7 @@ async def test_what_was_worked_out_turn_by_turn_is_what_is_worked_out_at_once() 
 
 async def test_a_new_turn_reads_only_what_is_new() -> None:
     service = OnceService()
-    once = service.bound("tenant")
+    once = service.bind(Identity("tenant"))
     await found(TALK[:-1], once)
     read: list[str] = []
 

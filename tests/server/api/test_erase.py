@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.records_settings import RecordsSettings
-from proxy.context import Material
+from proxy.context import Identity, Material
 from proxy.identity import tenant_named
 from proxy.llm.drafts import DraftService
 from proxy.memories.service import MemoryService
@@ -110,12 +110,12 @@ async def test_results_made_of_its_texts_leave_the_memory() -> None:
     once = OnceService()
     try:
         for tenant in ("t", "other"):
-            bound = once.bound(tenant)
+            bound = once.bind(Identity(tenant))
             assert await bound.of(shouted, "abc") == "ABC"
             bound.remember("key", "result")
         assert once.forget("t") == 2
-        assert once.bound("t").known(["key"]) == [None]
-        assert once.bound("other").known(["key"]) == ["result"]
+        assert once.bind(Identity("t")).known(["key"]) == [None]
+        assert once.bind(Identity("other")).known(["key"]) == ["result"]
         assert once.forget("other") == 2
     finally:
         once.close()
@@ -139,7 +139,7 @@ async def test_a_summary_is_not_put_back_by_who_had_it_in_memory() -> None:
 
     store = MemoryStore(2**20)
     drafts = DraftService(store, write, ttl=1000, deadline=30)
-    bound = drafts.bound("t", {})
+    bound = drafts.bind(Identity("t"), {})
     bound.prepare(Material("d1", "", chat("u1 a1").messages, 500))
     await drafts.drain()
     assert await bound.settled("c1", "d1") == "told in short"
@@ -160,7 +160,7 @@ async def test_what_is_being_written_for_it_is_given_up() -> None:
 
     store = MemoryStore(2**20)
     drafts = DraftService(store, write, ttl=1000, deadline=30)
-    drafts.bound("t", {}).prepare(Material("d1", "", chat("u1 a1").messages, 500))
+    drafts.bind(Identity("t"), {}).prepare(Material("d1", "", chat("u1 a1").messages, 500))
     await begun.wait()
     drafts.forget("t")
     await drafts.drain()
@@ -170,8 +170,8 @@ async def test_what_is_being_written_for_it_is_given_up() -> None:
 async def test_what_was_seen_in_the_store_is_looked_for_again(tmp_path: Path) -> None:
     store = MemoryStore(2**20)
     archives = Archives(store)
-    handle = await archives.bound("t", "s").keep("content")
+    handle = await archives.bind(Identity("t", "named-s")).keep("content")
     await store.delete(await store.keys("archive/"))
     assert archives.forget_seen("t") == 1
-    assert await archives.bound("t", "s").keep("content") == handle
+    assert await archives.bind(Identity("t", "named-s")).keep("content") == handle
     assert len(await store.keys("archive/")) == 1

@@ -86,6 +86,8 @@ class PinContext(Policy):
         # behind a summary, what the user laid down was chosen when it was made
         size = 0 if is_summarised(talk, ctx) else room
         pins = await select(split_head(gone)[1], stayed, self.patterns, size, ctx, wait=self.wait)
+        if not pins.texts():
+            return Keep("all 0 pinned texts stand in the request")
         shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
         missing = pins.without(shown)
         if not missing.texts():

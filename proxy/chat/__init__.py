@@ -6,11 +6,11 @@ the client sent for it, so that a request in which one message changed re-sends 
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 """Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
@@ -21,6 +21,11 @@ ROLES = SYSTEM_ROLES | {"user", "assistant", "tool", "function"}
 _ARGUMENTS = frozenset({"arguments", "input"})
 _TEXTS = _ARGUMENTS | {"text", "content", "refusal", "reasoning_content", "reasoning"}
 """The keys of a message and of its parts under which text stands; that of signed reasoning is another."""
+
+
+_NO_CALLS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+Derived = TypeVar("Derived")
 
 
 class JsonObject(dict[str, Any]):
@@ -69,8 +74,23 @@ class JsonObject(dict[str, Any]):
 class Message(JsonObject):
     """One chat message."""
 
-    __slots__ = ("_made_of",)
+    __slots__ = ("_calls", "_derived", "_made_of")
     _made_of: "Message"
+    _derived: dict[Hashable, Any]
+    _calls: tuple[tuple[str, ...], tuple[str, ...]]
+
+    def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What follows from this message and a key alone: made once for as long as the message is known.
+
+        The next request of a conversation has the same objects, so a step gives it the same forms at no cost.
+        """
+        try:
+            known = self._derived
+        except AttributeError:
+            known = self._derived = {}
+        if key not in known:
+            known[key] = make()
+        return cast(Derived, known[key])
 
     @property
     def made_of(self) -> "Message | None":
@@ -140,13 +160,22 @@ class Message(JsonObject):
     @property
     def call_ids(self) -> tuple[str, ...]:
         """The ids of the tool calls it makes, in order."""
-        return tuple(str(call.get("id", "")) for call in self.get("tool_calls") or ())
+        return self._named_calls()[0]
 
     @property
     def called_tools(self) -> tuple[str, ...]:
         """The names of the tools it calls, in order."""
-        calls = self.get("tool_calls")
-        return tuple([called_name(call) for call in calls]) if calls else ()
+        return self._named_calls()[1]
+
+    def _named_calls(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if not self.get("tool_calls"):
+            return _NO_CALLS
+        try:
+            return self._calls
+        except AttributeError:  # steps ask a dozen times
+            calls = self["tool_calls"]
+            self._calls = tuple(str(call.get("id", "")) for call in calls), tuple(map(called_name, calls))
+            return self._calls
 
 
 def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:

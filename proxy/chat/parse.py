@@ -6,7 +6,8 @@ message, tool and field, so that what nobody changes is sent on as it came.
 
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeVar
+from itertools import accumulate
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import orjson
@@ -21,7 +22,79 @@ _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
 _EMPTY = re.compile(rb"\[\s*\]")
 _BREAK = re.compile(rb"\s*,?")
 
-_Item = TypeVar("_Item", Message, Tool)
+_Item = TypeVar("_Item", bound=JsonObject)
+
+_SHORT = 4096
+"""Bytes below which a list is parsed faster than it is compared with an earlier one."""
+_OPENING = 256
+"""Bytes of the first user message, or of a list of tools, by which an earlier list is looked for."""
+
+
+class ParsedList(Generic[_Item]):
+    """A client's list of messages or tools, and what it was parsed to.
+
+    The next request of a conversation begins with the same bytes. It takes the same objects, and with them all that is
+    known of each, and only what is new is parsed.
+    """
+
+    __slots__ = ("_ends", "_head", "_pieces", "items")
+
+    def __init__(self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...]) -> None:
+        """`ends` are the places behind each item in the bytes; `pieces` counts parts and calls up to each."""
+        self._head, self._ends, self.items, self._pieces = head, ends, items, pieces
+
+    @property
+    def size(self) -> int:
+        """About the bytes of memory that it takes, with what steps derive from its items."""
+        return 6 * len(self._head) + 1500 * len(self.items)
+
+    @property
+    def pieces(self) -> int:
+        """How many parts and calls the items have."""
+        return self._pieces[-1] if self._pieces else 0
+
+    def start_of(self, raw: bytes) -> "ParsedList[_Item]":
+        """What another list has in common with this one: its first items, byte for byte the same."""
+        if raw.startswith(self._head):
+            return self
+        low, high = 0, len(self._ends) - 1  # the last item is another one
+        while low < high:
+            middle = (low + high + 1) // 2
+            start, end = self._ends[low - 1] if low else 0, self._ends[middle - 1]
+            low, high = (middle, high) if raw.startswith(self._head[start:end], start) else (low, middle - 1)
+        return self._first(low)
+
+    def _first(self, count: int) -> "ParsedList[_Item]":
+        head = self._head[: self._ends[count - 1]] if count else b""
+        return ParsedList(head, self._ends[:count], self.items[:count], self._pieces[:count])
+
+    def rest_of(self, raw: bytes) -> bytes:
+        """The items that another list has behind those of this one, as a list."""
+        if not self.items:
+            return raw
+        return b"[" + raw[_BREAK.match(raw, len(self._head)).end() :]  # type: ignore[union-attr]
+
+    def with_rest(self, raw: bytes, items: list[_Item]) -> "ParsedList[_Item]":
+        """The whole of another list, of which these items were parsed behind those of this one."""
+        if not items:
+            return self
+        ends, end = [], len(self._head)
+        for item in items:
+            end = raw.index(item.raw, end) + len(item.raw)
+            ends.append(end)
+        pieces = accumulate(map(_pieces, items), initial=self.pieces)
+        next(pieces)
+        return ParsedList(raw[:end], (*self._ends, *ends), (*self.items, *items), (*self._pieces, *pieces))
+
+
+class Earlier(Protocol):
+    """The lists of a tenant's earlier requests."""
+
+    def get(self, opening: bytes) -> ParsedList[Any] | None:
+        """The latest one with this opening."""
+
+    def put(self, opening: bytes, parsed: ParsedList[Any]) -> None:
+        """Keep one in place of the one before it."""
 
 
 class Body:
@@ -96,42 +169,56 @@ class Body:
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
-    def parse(self, most: int | None = None) -> ChatRequest:
+    def parse(self, most: int | None = None, earlier: Earlier | None = None) -> ChatRequest:
         """The request, with the shapes of messages and tools checked. Raises `BadRequest`.
 
         `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
+        What an `earlier` request began with is not parsed again.
         """
         model = self.model
         self.check_messages()
-        messages = self._list("messages", Message, most)
-        tools = self._list("tools", Tool, most) if self._has("tools") else ()
+        messages = self._list("messages", Message, most, earlier)
+        tools = self._list("tools", Tool, most, earlier).items if self._has("tools") else ()
         if most is not None:
-            _check_length("messages", sum(map(_pieces, messages)), most)
-        for index, message in enumerate(messages):
-            _check_message(message, f"messages[{index}]")
-        for index, tool in enumerate(tools):
-            _check_tool(tool, f"tools[{index}]")
+            _check_length("messages", messages.pieces, most)
         raw_rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in ("model", "messages", "tools")}
         if "tools" in self._fields and not tools:
             raw_rest["tools"] = bytes(self._fields["tools"])
         rest = JsonObject({key: _parse(raw, key) for key, raw in raw_rest.items()})
-        return ChatRequest(model, messages, tools, rest, tuple(self._fields), raw_rest)
+        return ChatRequest(model, messages.items, tools, rest, tuple(self._fields), raw_rest)
 
-    def _list(self, name: str, kind: type[_Item], most: int | None) -> tuple[_Item, ...]:
+    def _list(self, name: str, kind: type[_Item], most: int | None, earlier: Earlier | None) -> ParsedList[_Item]:
+        raw = bytes(self._fields[name])
+        opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
+        known = None if earlier is None or opening is None else earlier.get(opening)
+        start: ParsedList[_Item] = ParsedList(b"", (), (), ()) if known is None else known.start_of(raw)
         try:
-            raws = _items.decode(self._fields[name])
+            raws = _items.decode(start.rest_of(raw))
         except msgspec.ValidationError:
             _wrong(name, "must be a list of objects")
+        first = len(start.items)
         if most is not None:
-            _check_length(name, len(raws), most)
+            _check_length(name, first + len(raws), most)
         made = []
-        for index, raw in enumerate(raws):
-            text = bytes(raw)
+        for index, each in enumerate(raws, first):
+            text = bytes(each)
             item = _parse(text, f"{name}[{index}]")
             if not isinstance(item, dict):
                 _wrong(f"{name}[{index}]", "must be an object")
             made.append(kind(item, text))
-        return tuple(made)
+        for index, item in enumerate(made, first):
+            check = _check_message if kind is Message else _check_callable
+            check(item, f"{name}[{index}]")
+        found = start.with_rest(raw, made)
+        if earlier is not None and opening is not None and found is not known:
+            earlier.put(opening, found)
+        return found
+
+
+def _opening(name: str, raw: bytes) -> bytes:
+    """By what an earlier list of the same conversation is looked for: all up to the first user message."""
+    user = raw.find(b'"user"') if name == "messages" else 0
+    return name.encode() + raw[: max(user, 0) + _OPENING]
 
 
 def _parse(raw: Any, place: str) -> Any:
@@ -174,13 +261,13 @@ def _check_length(name: str, length: int, most: int) -> None:
         raise BadRequest(told, param=name, code="array_above_max_length")
 
 
-def _pieces(message: Message) -> int:
+def _pieces(item: Mapping[str, Any]) -> int:
     """How many parts and calls a message has."""
-    lists = (message.get("content"), message.get("tool_calls"))
+    lists = (item.get("content"), item.get("tool_calls"))
     return sum(len(each) for each in lists if isinstance(each, list))
 
 
-def _check_message(message: Message, place: str) -> None:
+def _check_message(message: Mapping[str, Any], place: str) -> None:
     if not isinstance(message.get("role"), str):
         _wrong(f"{place}.role", "must be a string")
     content = message.get("content")
@@ -206,10 +293,6 @@ def _check_calls(calls: Any, place: str) -> None:
         if not isinstance(call, dict) or not isinstance(call.get("id"), str):
             _wrong(f"{place}[{index}]", "must be an object with an id")
         _check_callable(call, f"{place}[{index}]")
-
-
-def _check_tool(tool: Tool, place: str) -> None:
-    _check_callable(tool, place)
 
 
 def _check_callable(item: Mapping[str, Any], place: str) -> None:

@@ -13,15 +13,9 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     it, every call has one result before the next other message (an open call at the very end is the client's to
     answer), `tool_choice` names a tool that is offered.
     """
-    found = {*_tool_flaws(request.messages), *_choice_flaws(request)}
+    found = {*_message_flaws(request.messages), *_choice_flaws(request)}
     if not request.messages:
         found.add("messages is empty")
-    for message in request.messages:
-        role = message.get("role")
-        if role not in ROLES:
-            found.add(f"role {message.role!r} is unknown")
-        elif role == "assistant" and not message.get("content") and not _answers(message):
-            found.add("an assistant message is empty")
     return frozenset(found)
 
 
@@ -51,11 +45,12 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     return frozenset(broken)
 
 
-def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
+def _message_flaws(messages: Sequence[Message]) -> Iterator[str]:
     open_calls: set[str] = set()
     answered: set[str] = set()
     for message in messages:
-        if message.get("role") == "tool":
+        role = message.get("role")
+        if role == "tool":
             call = str(message.get("tool_call_id", ""))
             if call in open_calls:
                 open_calls.discard(call)
@@ -67,8 +62,11 @@ def _tool_flaws(messages: Sequence[Message]) -> Iterator[str]:
             continue
         for call in sorted(open_calls):
             yield f"tool call {call!r} has no result"
-        open_calls = set(message.call_ids) if message.get("tool_calls") else set()
-        answered = set()
+        open_calls, answered = set(message.call_ids), set()
+        if role not in ROLES:
+            yield f"role {message.role!r} is unknown"
+        elif role == "assistant" and not message.get("content") and not _answers(message):
+            yield "an assistant message is empty"
 
 
 def _choice_flaws(request: ChatRequest) -> Iterator[str]:

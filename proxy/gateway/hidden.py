@@ -28,9 +28,6 @@ _log = logging.getLogger("penstock.hidden")
 _PATIENCE = 1.0
 """Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
 
-_ABSENT = 50_000
-"""The most answers of which it is known that nothing was added to them."""
-
 
 class Memory(Protocol):
     """Keeps bytes under a key. It may lose them."""
@@ -66,10 +63,11 @@ class HiddenParts:
     `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, most: int = 50_000) -> None:
+        """`most` bounds the answers of which it is known that nothing was added to them."""
         self._memory = memory
-        self._keys = AnswerKeys()
-        self._absent: Cache[str, None] = Cache(_ABSENT)
+        self._keys = AnswerKeys(2 * most)
+        self._absent: Cache[str, None] = Cache(most)
 
     def recorder(self, request: ChatRequest, scope: str) -> "Recorder":
         """Remembers what is hidden of the answer to a request, which must be as the client sent it."""
@@ -258,7 +256,7 @@ class AnswerKeys:
     process, under its scope.
     """
 
-    def __init__(self, most: int = 100_000) -> None:
+    def __init__(self, most: int) -> None:
         """`most` bounds the keys that are remembered, of all conversations: each takes about 200 bytes."""
         self._known: Cache[tuple[str, int, int], tuple[Trail, dict[int, str]]] = Cache(most)
 

@@ -28,7 +28,7 @@ from proxy.gateway.hidden import HiddenParts, Recorder
 from proxy.gateway.signed import Prefixes
 from proxy.gateway.wire import CHAT
 from proxy.http.headers import forwarded, without_credentials
-from proxy.identity import identify
+from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
@@ -40,6 +40,7 @@ from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
+from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads
 from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
@@ -83,6 +84,8 @@ class Services:
     """What was sent in front of the answers of conversations."""
     corrections: CorrectionService
     memories: MemoryService
+    parsed: ParsedRequests
+    """What earlier requests were parsed to."""
     recalls: Threads
     """Threads in which the parts of archived texts are looked for."""
     cache_use: CacheUse
@@ -109,7 +112,7 @@ class Services:
 
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
-        forget = [self.once.forget, self.archives.forget_seen, self.memories.forget_read]
+        forget = [self.once.forget, self.parsed.forget, self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
 
@@ -257,9 +260,10 @@ class Preparation:
         these tools, and the steps are told so.
         """
         steps, services, server = chosen.steps, self._services, self._server
-        sent = incoming = body.parse(server.max_messages)
+        tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
+        sent = incoming = body.parse(server.max_messages, services.parsed.bound(tenant))
         outage = Outage()
-        who = identify(asked.headers, sent, None if asked.caller is None else asked.caller.tenant)
+        who = identify(asked.headers, sent, tenant)
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):

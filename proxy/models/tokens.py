@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
@@ -142,7 +142,7 @@ class BoundTokens:
         roles = [message.get("role") for message in messages]
         system = sum([sizes[i] for i, role in enumerate(roles) if isinstance(role, str) and role in SYSTEM_ROLES])
         exact = self._exact and not self._service.failed(self._profile.encoding)
-        exact = exact and self._estimated.isdisjoint(map(id, (*messages, *further)))
+        exact = exact and (not self._estimated or self._estimated.isdisjoint(map(id, (*messages, *further))))
         return TokenCount(system, tools, sum(sizes) - system + self._scaled(REPLY_FRAME), exact)
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -170,7 +170,8 @@ class BoundTokens:
     async def _measure(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> tuple[list[int], list[int]]:
         """The tokens of messages, and of tools."""
         known, ids = self._sizes, [*map(id, messages), *map(id, tools)]
-        if not known.keys() >= set(ids):
+        sizes = list(map(known.get, ids))
+        if None in sizes:
             new_messages = [message for message in messages if id(message) not in known]
             new_tools = [tool for tool in tools if id(tool) not in known]
             values = await self._values(new_messages, new_tools)
@@ -178,8 +179,9 @@ class BoundTokens:
             self._held += new
             known.update(zip(map(id, new), map(self._size, values), strict=True))
             self._estimated.update(id(item) for item, value in zip(new, values, strict=True) if value & _ESTIMATED)
-        sizes = [known[each] for each in ids]
-        return sizes[: len(messages)], sizes[len(messages) :]
+            sizes = list(map(known.get, ids))
+        found = cast(list[int], sizes)
+        return found[: len(messages)], found[len(messages) :]
 
     async def _values(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
         """The packed counts of messages, then of tools."""

@@ -79,6 +79,9 @@ ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 HOST_VARIABLE = "PENSTOCK_HOST"
 """Tells them the address that was bound."""
 
+_PREFIXES = 3000
+"""Prefixes of prompts that are remembered, for each MiB of `server.remember_mib`."""
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -108,7 +111,7 @@ def build(
     settings = config.settings
     store = build_store(settings.state)
     records = build_records(settings, store)
-    telemetry = Telemetry.open(settings.telemetry, records)
+    telemetry = Telemetry.open(settings.telemetry, records, settings.server.remember_mib * _PREFIXES)
     index = build_index(settings, telemetry)
     services = build_services(settings, store, index, telemetry)
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)

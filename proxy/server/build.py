@@ -53,6 +53,7 @@ from proxy.state.cache import OnceService
 from proxy.state.counters import Counters, DiskCounters, MemoryCounters
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
+from proxy.state.parsed import ParsedRequests
 from proxy.state.store import MemoryStore, Store
 from proxy.state.threads import Threads
 from proxy.telemetry import Telemetry
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 
 _COUNTS = 2000
 """Counts of tokens that are remembered for each MiB of remembered work."""
+_KEYS = 800
+"""Keys of answers, and of originals that were seen, for each MiB of it."""
 
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
@@ -93,17 +96,18 @@ def build_services(
     If `patient`, steps wait for vectors as long as it takes.
     """
     ttl, threads = settings.state.ttl, Threads("recall", 2)
-    embedding = build_embedding(settings, index, patient=patient)
+    embedding, keys = build_embedding(settings, index, patient=patient), settings.server.remember_mib * _KEYS
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
-        archives=Archives(store, ttl=ttl, wrote=telemetry.metrics.scratchpad.wrote),
-        hidden=HiddenParts(StoredMemory(store, ttl=ttl)),
+        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.scratchpad.wrote),
+        hidden=HiddenParts(StoredMemory(store, ttl=ttl), keys),
         once=OnceService(settings.server.remember_mib * 2**20),
         memos=Memos(store, ttl=ttl),
         shares=Shares(store, ttl=ttl),
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, embedding, index, threads, telemetry.metrics.memories),
+        parsed=ParsedRequests(settings.server.remember_mib * 2**19),
         recalls=threads,
         cache_use=telemetry.cache_use,
         embedding=embedding,

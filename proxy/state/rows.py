@@ -7,6 +7,7 @@ whenever the process dies, and no row can name a path. Nothing is ever unpickled
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from threading import RLock
 from typing import Any
 
 import diskcache  # type: ignore[import-untyped]
@@ -73,19 +74,22 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
     def __init__(self, directory: str, max_bytes: int, busy: float) -> None:
         """Open or make the database, waiting up to a minute for others who do so. `busy` is in seconds."""
         super().__init__(directory, timeout=busy, disk=BytesDisk, size_limit=max_bytes, **_OPTIONS)
+        # SQLite's lock is asked for again and again: of two busy threads one may never be lucky
+        self._one_thread = RLock()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other writer interrupts; undone if anything is raised."""
         connection: sqlite3.Connection = self._con
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        with self._one_thread:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
     def read(self, key: str, now: float, ttl: float | None) -> bytes | None:
         """A value, used if `ttl` says so and its last use is not of this very moment."""
@@ -103,12 +107,15 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
 
     def _use_at_once(self, key: str, now: float, ttl: float) -> None:
         # what can be read is worth more than its next day: no lock is waited for, no failure reported
+        if not self._one_thread.acquire(blocking=False):
+            return
         self._sql("PRAGMA busy_timeout = 0")
         try:
             with suppress(sqlite3.OperationalError):
                 self.use((key,), now, ttl)
         finally:
             self._sql(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+            self._one_thread.release()
 
     def write(self, values: Mapping[str, bytes], now: float, ttl: float, room: tuple[int, float]) -> None:
         """Set values, all or none, where `room` is the bound in bytes and the protected time in seconds."""

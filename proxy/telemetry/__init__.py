@@ -9,7 +9,7 @@ from proxy import __version__
 from proxy.config.settings import TelemetrySettings
 from proxy.models.cache_use import CacheUse
 from proxy.state.warnings import Warnings
-from proxy.telemetry.bill import Bills
+from proxy.telemetry.bill import MOST_PREFIXES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
 from proxy.telemetry.records import Records
@@ -30,11 +30,12 @@ class Telemetry:
         *,
         warn_at: float = 0.7,
         records: Records | None = None,
+        prefixes: int = MOST_PREFIXES,
     ) -> None:
         """`warn_at` is the share of the usable window from which on a context is nearly full; `records` keeps what was
-        done to each request."""
+        done to each request; at most so many `prefixes` of prompts are remembered."""
         self.metrics = metrics
-        self._bills, self._warn_at = Bills(), warn_at
+        self._bills, self._warn_at = Bills(prefixes), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
         self._records = records
         if records is not None:
@@ -42,16 +43,20 @@ class Telemetry:
         self._tracing = tracing
 
     @classmethod
-    def open(cls, settings: TelemetrySettings, records: Records | None = None) -> "Telemetry":
+    def open(
+        cls, settings: TelemetrySettings, records: Records | None = None, prefixes: int = MOST_PREFIXES
+    ) -> "Telemetry":
         """Set up what the settings and the environment ask for.
 
         OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
         """
         if not _traced(settings):
-            return cls(Metrics(__version__), warn_at=settings.warn_at, records=records)
+            return cls(Metrics(__version__), warn_at=settings.warn_at, records=records, prefixes=prefixes)
         from proxy.telemetry.tracing import Tracing
 
-        return cls(Metrics(__version__), Tracing(settings), warn_at=settings.warn_at, records=records)
+        return cls(
+            Metrics(__version__), Tracing(settings), warn_at=settings.warn_at, records=records, prefixes=prefixes
+        )
 
     def begin(
         self,

@@ -7,7 +7,7 @@ step leaves them, and as they are sent. So a chain that breaks the cache is char
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from time import monotonic
 from typing import NamedTuple
 
@@ -246,8 +246,7 @@ def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
 async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
     """The prefixes of a request as a provider reads it, tools first."""
     sizes = (*await tokens.tool_sizes(request.tools), *await tokens.sizes(request.messages))
-    key, total, found = hash(scope), 0, list[tuple[int, int]]()
-    for part, size in zip((*request.tools, *request.messages), sizes, strict=True):
-        key, total = hash((key, part.raw)), total + size
-        found.append((key, total))
-    return found
+    parts = [part.raw for part in (*request.tools, *request.messages)]
+    keys = accumulate(map(hash, parts), lambda *both: hash(both), initial=hash(scope))
+    next(keys)
+    return list(zip(keys, accumulate(sizes), strict=True))

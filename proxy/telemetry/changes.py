@@ -1,11 +1,11 @@
 """What a chain made of a request, message by message: places, kinds and tokens, and no text."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.provenance import of_client
@@ -23,8 +23,7 @@ Stages = Sequence[tuple[str, ChatRequest]]
 """What each step that changed the request made of it, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What became of one message, or of several neighbours."""
 
     before: int | None
@@ -40,18 +39,13 @@ class Change:
     """The step that did it; None where none of this request's did."""
     handle: str | None
     """What its whole text is archived under."""
-    count: int = 1
+    size: int = 1
+    """How many messages it stands for."""
 
     def shown(self) -> dict[str, Any]:
         """The change for machines."""
-        return asdict(self)
-
-    def values(self) -> tuple[Any, ...]:
-        """The fields, in their order."""
-        return _VALUES(self)
-
-
-_VALUES: Callable[[Change], tuple[Any, ...]] = attrgetter(*(each.name for each in fields(Change)))
+        shown = self._asdict()
+        return {**shown, "count": shown.pop("size")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,10 @@ class Doers:
             if after.tools is not before.tools and after.tools != before.tools:
                 tools = step
             if after.messages is not before.messages:
-                known = {id(message) for message in before.messages}
+                known = {*map(id, before.messages)}
                 new = [message for message in after.messages if id(message) not in known]
                 made.update((id(message), step) for message in new)
-                kept = {id(origin) for message in after.messages for origin in _origins(message)}
+                kept = {*map(id, after.messages), *(id(origin) for message in new for origin in _origins(message))}
                 gone = (message for message in before.messages if id(message) not in kept)
                 removed.update((id(origin), step) for message in gone for origin in _origins(message))
             before = after
@@ -119,7 +113,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: To
         was, handle = came.messages[origin], None
         kind: Kind = "moved" if has_moved else "unchanged"
         if message is not was and message != was:
-            handle = _handle(message)
+            handle = message.derive("handle", partial(_handle, message))
             kind = "shortened" if handle or after[place] < before[origin] else "changed"
         found.append(Change(origin, place, message.role, kind, before[origin], after[place], step, handle))
     leave(len(came.messages))
@@ -139,13 +133,12 @@ def _run(run: Sequence[Change]) -> Change:
     first = run[0]
     if len(run) == 1:
         return first
-    return replace(
-        first,
+    return first._replace(
         role=first.role if len({each.role for each in run}) == 1 else None,
         tokens_before=sum(each.tokens_before for each in run),
         tokens_after=sum(each.tokens_after for each in run),
         handle=None,
-        count=sum(each.count for each in run),
+        size=sum(each.size for each in run),
     )
 
 

@@ -213,7 +213,7 @@ def _removed_before(place: int, found: Sequence[Change]) -> str | None:
     """The last step that took something out in front of a place of what was sent."""
     step: str | None = None
     for change in found:
-        if change.after is not None and change.after + change.count > place:
+        if change.after is not None and change.after + change.size > place:
             break
         step = change.step if change.kind == "removed" else step
     return step
@@ -258,7 +258,7 @@ async def row_of(record: Record, prompts: Prompts, texts: "Texts | None" = None)
         effects = await record.bills.effects(record.estimate, made.given, made.stages, record.steps, made.ctx.tokens)
     steps = [(*_STEP(step), *effect) for step, effect in zip(record.steps, effects, strict=True)]
     try:
-        packed = orjson.dumps({**rest, "changes": [each.values() for each in found], "steps": steps})
+        packed = orjson.dumps({**rest, "changes": [tuple(each) for each in found], "steps": steps})
         if len(packed) > LARGEST:
             packed = orjson.dumps({**rest, "changes": (), "steps": ()})
         # as a text in the row, so that whoever takes the row apart leaves it whole

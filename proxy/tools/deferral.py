@@ -108,7 +108,12 @@ def _wrapped(message: Message, names: Set[str]) -> Message:
     called = message.called_tools
     if not called or names.isdisjoint(called):
         return message
-    return message.with_changes(tool_calls=[_through(call, names) for call in message["tool_calls"]])
+    left_out = names & {*called}
+
+    def through() -> Message:
+        return message.with_changes(tool_calls=[_through(call, left_out) for call in message["tool_calls"]])
+
+    return message.derive(("call_tool", frozenset(left_out)), through)
 
 
 def _through(call: Mapping[str, Any], names: Set[str]) -> Mapping[str, Any]:

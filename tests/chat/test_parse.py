@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat.errors import BadRequest
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, ParsedList
 from tests.refused_bodies import HI, refusal
 
 thorough = settings(max_examples=200, deadline=None)
@@ -244,3 +244,63 @@ def test_some_fields_are_set_and_the_others_keep_their_bytes(changes: dict[str, 
 
     assert body.encoded(changes) == sent
     assert body.raw == b'{ "a" : 1.0 , "model":"m", "z":{ "b":1e5 } }'
+
+
+# --- what an earlier request began with -------------------------------------------------------------------------------
+
+
+class Latest(dict[bytes, ParsedList[Any]]):
+    """The latest list of each opening."""
+
+    def put(self, opening: bytes, parsed: ParsedList[Any]) -> None:
+        self[opening] = parsed
+
+
+def large(*texts: str) -> list[dict[str, Any]]:
+    opening = {"role": "user", "content": "x" * 5000}
+    return [opening, *({"role": "user", "content": text} for text in texts)]
+
+
+def body_of(messages: list[dict[str, Any]], indent: int | None = None) -> Body:
+    tools = [{"type": "function", "function": {"name": f"t{n}", "description": "y" * 5000}} for n in range(2)]
+    return Body(json.dumps({"model": "m", "messages": messages, "tools": tools}, indent=indent).encode())
+
+
+conversations = st.lists(
+    st.lists(st.sampled_from(["a", "b", '"]},{', "\u00e9", "\\"]), max_size=6), min_size=1, max_size=5
+)
+
+
+@given(conversations, st.sampled_from([None, 1]))
+@thorough
+def test_a_request_is_the_same_whatever_came_before_it(asked: list[list[str]], indent: int | None) -> None:
+    earlier = Latest()
+    for texts in asked:
+        body = body_of(large(*texts), indent)
+        found, alone = body.parse(100, earlier), body.parse(100)
+        assert found.encode() == alone.encode()
+        assert [dict(each) for each in found.messages] == [dict(each) for each in alone.messages]
+        assert [each.raw for each in found.messages] == [each.raw for each in alone.messages]
+
+
+def test_what_was_there_before_is_the_same_object() -> None:
+    earlier = Latest()
+    first = body_of(large("a", "b")).parse(None, earlier)
+    grown = body_of(large("a", "b", "c", "d")).parse(None, earlier)
+    other = body_of(large("a", "x")).parse(None, earlier)
+
+    assert [one is two for one, two in zip(first.messages, grown.messages, strict=False)] == [True] * 3
+    assert [one is two for one, two in zip(first.messages, other.messages, strict=False)] == [True, True, False]
+    assert first.tools is grown.tools
+    assert len({*map(id, body_of(large("a", "a")).parse(None, earlier).messages)}) == 3
+
+
+def test_new_messages_are_checked_as_ever() -> None:
+    earlier, wrong = Latest(), {"role": "tool", "content": "x"}
+    body_of(large("a")).parse(None, earlier)
+
+    with pytest.raises(BadRequest, match=r"messages\[3\].tool_call_id must be a string"):
+        body_of([*large("a", "b"), wrong]).parse(None, earlier)
+    parts = {"role": "user", "content": [{"type": "text", "text": "x"}] * 5}
+    with pytest.raises(BadRequest, match="at most 4"):
+        body_of([*large("a"), parts]).parse(4, earlier)

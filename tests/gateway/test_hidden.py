@@ -320,10 +320,9 @@ async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert [message.text for message in client.messages if message.role == "assistant"] == ["ok", "bye"]
 
 
-async def test_absences_are_forgotten_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.gateway.hidden._ABSENT", 2)
+async def test_absences_are_forgotten_beyond_a_bound() -> None:
     memory = Kept()
-    parts = HiddenParts(memory)
+    parts = HiddenParts(memory, 2)
     for _ in range(2):
         await parts.restored(chat("u1 a1 u2 a2 u3 a3 u4"), "t")
     assert memory.asked == 4
@@ -371,7 +370,7 @@ def test_only_what_is_new_is_read() -> None:
             raise AssertionError("read again")
 
     talk = [Message({"role": "user", "content": "hi"}), Message({"role": "assistant", "content": "yes"})]
-    keys = AnswerKeys()
+    keys = AnswerKeys(100)
     known = keys.of(talk, "a")
     again: list[Message] = [Unread(message, message.raw) for message in talk]
     new = Message({"role": "assistant", "content": "no"})

@@ -22,13 +22,13 @@ async def told(came: ChatRequest, *stages: tuple[str, ChatRequest]) -> list[tupl
     sent = stages[-1][1] if stages else came
     found = await changes(came, sent, Doers.of(came, stages), CharTokens())
     check(came, sent, found)
-    return [(each.kind, each.before, each.after, each.count, each.step) for each in found]
+    return [(each.kind, each.before, each.after, each.size, each.step) for each in found]
 
 
 def check(came: ChatRequest, sent: ChatRequest, found: Sequence[Change]) -> None:
     """Every message of both stands in the changes once."""
-    before = [each.before + n for each in found if each.before is not None for n in range(each.count)]
-    after = [each.after + n for each in found if each.after is not None for n in range(each.count)]
+    before = [each.before + n for each in found if each.before is not None for n in range(each.size)]
+    after = [each.after + n for each in found if each.after is not None for n in range(each.size)]
     assert sorted(before) == list(range(len(came.messages)))
     assert sorted(after) == list(range(len(sent.messages)))
 

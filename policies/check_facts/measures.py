@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from policies.check_facts.quantities import Amount, Date, differ, value
 from proxy.text.fold import folded, stem
-from proxy.text.vocabulary import MONTHS, NUMBERS
+from proxy.text.tables import sections
+from proxy.text.vocabulary import MONTHS, NUMBERS, WEEKDAYS, forms, units
 
 
 class Measure(NamedTuple):
@@ -36,26 +37,12 @@ _NUMERAL = "|".join(sorted((word for word in NUMBERS if word not in ("one", "uno
 _N = rf"(?:\d+(?:[.,]\d+)*(?:\s?(?:k|thousand|million|billion|mil|millones)\b)?|(?:{_NUMERAL})\b)"
 _MONTH = "|".join(sorted((each for each in MONTHS if each not in ("may", "march")), key=len, reverse=True))
 _MONTH = rf"(?:(?-i:May|March)|{_MONTH})"
-_DAYS = "monday lunes|tuesday martes|wednesday miercoles|thursday jueves|friday viernes|saturday sabado|sunday domingo"
-_WEEKDAYS = {name: float(n) for n, both in enumerate(_DAYS.split("|")) for name in both.split()}
-_UNITS: dict[str, tuple[str, float]] = {
-    form: (kind, float(number))
-    for kind, number, forms in (
-        ("time", 1, "second segundo sec s"), ("time", 60, "minute minuto min"), ("time", 3600, "hour hora h"),
-        ("time", 86_400, "day dia"), ("time", 604_800, "week semana"), ("months", 1, "month mes"),
-        ("months", 12, "year ano"), ("size", 1e3, "kb kib kilobyte"), ("size", 1e6, "mb mib megabyte"),
-        ("size", 1e9, "gb gib gigabyte"), ("size", 1e12, "tb tib terabyte"), ("percent", 1, "% percent"),
-        ("degree", 1, "°c ° degree grado"), ("metre", 1, "m meter metre metro"), ("kilogram", 1, "kg kilo kilogram"),
-        ("metre", 1000, "km kilometer kilometre kilometro"), ("dollar", 1, "$ usd dollar dolar"),
-        ("euro", 1, "€ eur euro"), ("pound", 1, "£ gbp libra"), ("peso", 1, "peso"),
-    )
-    for form in forms.split()
-}  # fmt: skip
+_FACTS = sections("facts/units")
+_UNITS = units(_FACTS["units"])
 MONEY = frozenset(["dollar", "euro", "pound", "peso"])
 """Kinds of values that are prices."""
-_PERIOD = "second|minute|hour|day|week|month|year|segundo|minuto|hora|día|dia|semana|mes|año"
-_PERIODS = {"segundo": "second", "minuto": "minute", "hora": "hour", "dia": "day", "semana": "week", "mes": "month"}
-_PERIODS |= {"ano": "year", "s": "second", "min": "minute", "h": "hour"}
+_PERIODS = forms(_FACTS["periods"])
+_PERIOD = "|".join(_FACTS["period"][0].split())
 _STOP = (
     r"(?:per|an?|and|or|to|from|in|on|at|of|for|with|within|until|if|is|are|was|were|has|have|every|each|by|but|the|as"
     r"|after|before|when|por|al|y|o|de|del|en|para|con|si|es|son|el|la|los|las|cada|que|hasta|desde)\b"
@@ -137,7 +124,7 @@ def _in_year(found: re.Match[str]) -> tuple[list[Measure], int]:
 
 def _on_weekday(found: re.Match[str]) -> tuple[list[Measure], int]:
     plain = folded(found[0])
-    number = _WEEKDAYS.get(plain, _WEEKDAYS.get(plain.removesuffix("s"), 0.0))
+    number = WEEKDAYS.get(plain, WEEKDAYS.get(plain.removesuffix("s"), 0.0))
     return [Measure("weekday", number)], found.end()
 
 

@@ -3,8 +3,10 @@
 import re
 from typing import NamedTuple
 
-from policies.resolve_clashes.terms import listed
+from policies.resolve_clashes.terms import WORDS, listed
 from proxy.text.fold import stem
+from proxy.text.vocabulary import MONTHS, SHORT_MONTHS, WEEKDAYS, forms
+from proxy.text.vocabulary import NUMBERS as WORDS_OF_NUMBERS
 
 
 class Value(NamedTuple):
@@ -31,69 +33,16 @@ class Value(NamedTuple):
 NUMBERS = frozenset({"count", "money", "percent"})
 """Kinds of values that are amounts."""
 
-_NUMBERS = {
-    word: number
-    for number, names in enumerate(
-        (
-            "zero cero", "one un uno una", "two dos couple", "three tres", "four cuatro", "five cinco", "six seis",
-            "seven siete", "eight ocho", "nine nueve", "ten diez", "eleven once", "twelve doce dozen", "thirteen trece",
-            "fourteen catorce", "fifteen quince", "sixteen dieciseis", "seventeen diecisiete", "eighteen dieciocho",
-            "nineteen diecinueve", "twenty veinte",
-        )
-    )
-    for word in names.split()
-} | {"thirty": 30, "treinta": 30, "forty": 40, "cuarenta": 40, "fifty": 50, "cincuenta": 50}  # fmt: skip
+_NUMBERS = {**WORDS_OF_NUMBERS, "un": 1, "una": 1, "couple": 2, "dozen": 12}
 _UNCERTAIN = frozenset({"un", "una", "uno", "once", "one"})
 """Numbers that are mostly something else: they count only in front of a unit that is counted."""
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january enero jan", "february febrero feb", "march marzo", "april abril apr", "may mayo", "june junio jun",
-            "july julio jul", "august agosto aug", "september septiembre setiembre sept sep", "october octubre oct",
-            "november noviembre nov", "december diciembre dec",
-        ),
-        start=1,
-    )
-    for name in names.split()
-}  # fmt: skip
-_DAYS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "monday lunes", "tuesday martes", "wednesday miercoles", "thursday jueves", "friday viernes",
-            "saturday sabado", "sunday domingo",
-        )
-    )
-    for name in names.split()
-}  # fmt: skip
-_UNITS = {
-    word: unit
-    for unit, names in {
-        "people": "people person persons passenger passengers guest guests traveler travelers traveller travellers "
-        "adult adults friend friends attendees of persona personas pasajero pasajeros viajero viajeros huesped "
-        "huespedes comensal comensales invitados adulto adultos",
-        "room": "room rooms habitacion habitaciones cuarto cuartos",
-        "bedroom": "bedroom bedrooms bed dormitorio dormitorios",
-        "bath": "bath baths bathroom bathrooms bano banos",
-        "ticket": "ticket tickets seat seats entrada entradas billete billetes boleto boletos asiento asientos",
-        "day": "day days dia dias night nights noche noches",
-        "week": "week weeks semana semanas",
-        "month": "month months mes meses",
-        "year": "year years ano anos",
-        "hour": "hour hours hora horas",
-        "minute": "minute minutes min mins minuto minutos",
-        "star": "star stars estrella estrellas",
-        "bag": "bag bags suitcase suitcases maleta maletas",
-        "table": "table tables mesa mesas",
-    }.items()
-    for word in names.split()
-}
+_MONTHS = {**MONTHS, **SHORT_MONTHS}
+_UNITS = forms(WORDS["units"])
 SLOT_UNITS = frozenset(_UNITS.values())
 """Units of what people order, book and stay."""
 _NUM = r"\d{1,3}(?: \d{3}){1,4}\b|\d[\d.,]{0,14}\d|\d|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_DAY = "|".join(_DAYS)
+_DAY = "|".join(WEEKDAYS)
 _PART_OF_DAY = r"morning|afternoon|evening|night|manana|tarde|noche"
 
 _DATE = re.compile(
@@ -256,7 +205,7 @@ def _day(match: re.Match[str]) -> str:
         month = _MONTHS.get(match["m1"] or match["m2"] or "")
         return f"m{month}d{int(day)}" if month else f"d{int(day)}"
     if match["wd"]:
-        return f"w{_DAYS[match['wd']]}"
+        return f"w{WEEKDAYS[match['wd']]}"
     return {"hoy": "today", "manana": "tomorrow", "pasado manana": "day after tomorrow"}.get(match["rel"], match["rel"])
 
 

@@ -11,6 +11,7 @@ from datetime import date
 from policies.validate_content.content import GOOD, Finding
 from proxy.compaction.html import is_html, visible
 from proxy.text.language import language
+from proxy.text.vocabulary import MONTHS, SHORT_MONTHS, WEEKDAYS
 
 _READ = 100_000
 """Characters that are read of a text."""
@@ -47,42 +48,9 @@ _ERROR_WORDS = re.compile(
 _ERROR_PAGE = 3000
 """Characters that the visible text of an error page has at most."""
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan enero",
-            "february feb febrero",
-            "march mar marzo",
-            "april apr abril",
-            "may mayo",
-            "june jun junio",
-            "july jul julio",
-            "august aug agosto",
-            "september sep sept septiembre",
-            "october oct octubre",
-            "november nov noviembre",
-            "december dec diciembre",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_WEEKDAYS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "monday mon lunes",
-            "tuesday tue martes",
-            "wednesday wed miércoles miercoles",
-            "thursday thu jueves",
-            "friday fri viernes",
-            "saturday sat sábado sabado",
-            "sunday sun domingo",
-        )
-    )
-    for name in names.split()
-}
+_MONTHS = {**MONTHS, **SHORT_MONTHS}
+_SHORT_DAYS = {day[:3]: number for day, number in WEEKDAYS.items() if day.endswith("day")}
+_WEEKDAYS = {**WEEKDAYS, **_SHORT_DAYS, "miércoles": 2, "sábado": 5}
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DAY_OF_WEEK = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
 _ISO = re.compile(

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.sse import ByteStream
+from proxy.config.upstream_settings import Connected
 from proxy.context import ModelProfile, TokenCount, Tokens
+from proxy.http.client import Response, Timeouts, Transport
 
 
 class Counter(Tokens, Protocol):
@@ -104,3 +106,27 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+class Translator:
+    """What the upstreams have in common that translate requests."""
+
+    translates = True
+    signs = False
+    ask_usage = False
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        return known
+
+
+def connect(name: str, settings: Connected) -> Transport:
+    """Return the connections to an upstream's server; nothing is connected yet."""
+    timeouts = Timeouts(settings.connect_timeout, settings.idle_timeout)
+    return Transport(name, timeouts, largest=int(settings.max_answer_mib * 2**20))
+
+
+async def relay(response: Response) -> Reply:
+    """Return a server's answer as it is: an event stream as it arrives, any other whole."""
+    if response.is_event_stream:
+        return Reply(response.status, response.headers, chunks=response.chunks())
+    return Reply(response.status, response.headers, body=await response.read())

@@ -4,10 +4,11 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any
 
 from proxy.chat import encode
-from proxy.chat.errors import PenstockError
+from proxy.chat.errors import BadRequest, PenstockError
 
 DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
@@ -91,6 +92,22 @@ class Completion:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Return a translated body as JSON. Raises `BadRequest` where it is nested too deeply."""
+    try:
+        return encode(body)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+
+
+def timestamp(date: Any) -> int:
+    """Return the seconds since 1970 of a date in a list of models; 0 for what is none."""
+    try:
+        return int(datetime.fromisoformat(date).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def wants_usage(rest: Mapping[str, Any]) -> bool:

@@ -5,19 +5,16 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.context import ModelProfile, TokenCount
-from proxy.upstreams.base import Call, Reply
+from proxy.context import TokenCount
+from proxy.upstreams.base import Call, Reply, Translator
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
 from proxy.upstreams.request_fields import check_fields
 
 
-class Echo:
+class Echo(Translator):
     """Reports the messages, tokens and tools of each request, streaming too."""
 
-    translates = True
     provider = "penstock.echo"
-    signs = False
-    ask_usage = False
     address = None
 
     def __init__(self, name: str) -> None:
@@ -42,9 +39,6 @@ class Echo:
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         return []

@@ -9,10 +9,9 @@ from yarl import URL
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
-from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS, without_credentials
 from proxy.models import with_window
-from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.base import Call, Reply, connect, relay
 from proxy.upstreams.overflow import openai_body, read_refusal
 
 _CHAT = "/chat/completions"
@@ -38,11 +37,7 @@ class OpenAI:
         # an own key takes the place of the client's in `authorization`, but the client's may stand elsewhere too
         own = CREDENTIALS - {"authorization"} if settings.api_key is not None else frozenset[str]()
         self._withheld = CREDENTIALS if settings.keyless else own
-        self._transport = Transport(
-            name,
-            Timeouts(settings.connect_timeout, settings.idle_timeout),
-            largest=int(settings.max_answer_mib * 2**20),
-        )
+        self._transport = connect(name, settings)
         self._chat = URL(f"{self.address}{_CHAT}")
         self._windows: dict[str, int] = {}
         """What refusals told of windows that are smaller than known, by model."""
@@ -57,9 +52,8 @@ class OpenAI:
             await response.chunks().aclose()
             # clients would follow it, past the proxy
             raise UpstreamFailed(f"the upstream {self.name!r} moved: its base_url must be its final address")
-        if response.is_event_stream:
-            return Reply(response.status, response.headers, chunks=response.chunks())
-        return self._told(call, Reply(response.status, response.headers, body=await response.read()))
+        reply = await relay(response)
+        return self._told(call, reply) if reply.chunks is None else reply
 
     def _url(self, call: Call) -> URL:
         if call.path == _CHAT and not call.query:

@@ -6,23 +6,21 @@
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
 import orjson
 
-from proxy.chat import ChatRequest, Message, encode
+from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
-from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.upstreams.anthropic.answer import Answer, Facts, nonsense
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
-from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
+from proxy.upstreams.base import Call, Reply, Translator, relay
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
@@ -42,13 +40,11 @@ RELAYED = (b"request-id", b"anthropic-")
 """How headers begin that clients of Anthropic read: its request id and the rates that are left."""
 
 
-class Anthropic:
+class Anthropic(Translator):
     """Translates chat requests both ways."""
 
-    translates = True
     provider = "anthropic"
     signs = True
-    ask_usage = False
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         self.name = name
@@ -85,7 +81,7 @@ class Anthropic:
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """The answer to a request. Raises what Anthropic refuses it with."""
-        response = await self._server.ask(call.headers, _encoded(body))
+        response = await self._server.ask(call.headers, encoded(body))
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
@@ -110,9 +106,6 @@ class Anthropic:
         if message is not None and call.keep is not None and not await call.keep(Message(message)):
             answer.facts["unkept"] = "thinking_blocks"
 
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         given = {"anthropic-version": VERSION, **headers}
         response = await self._server.forward("GET", "/models", given, None, LISTING)
@@ -130,9 +123,7 @@ class Anthropic:
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Anthropic's own API, and relay its answer as it is."""
         response = await self._server.forward(call.method, call.path, call.headers, call.body or None, call.query)
-        if response.is_event_stream:
-            return Reply(response.status, response.headers, chunks=response.chunks())
-        return Reply(response.status, response.headers, body=await response.read())
+        return await relay(response)
 
     async def _spoken(
         self, response: Response, answer: Answer, call: Call, translation: Translation
@@ -188,18 +179,13 @@ def _object(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    try:
-        return encode(body)
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
-
-
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        created = int(datetime.fromisoformat(model["created_at"]).timestamp())
-    except (KeyError, TypeError, ValueError, OverflowError):
-        created = 0
     known = {"context_length": model.get("max_input_tokens"), "max_output_tokens": model.get("max_tokens")}
     limits = {name: value for name, value in known.items() if isinstance(value, int)}
-    return {"id": model["id"], "object": "model", "created": created, "owned_by": "anthropic", **limits}
+    return {
+        "id": model["id"],
+        "object": "model",
+        "created": timestamp(model.get("created_at")),
+        "owned_by": "anthropic",
+        **limits,
+    }

@@ -6,8 +6,9 @@ from yarl import URL
 
 from proxy.chat.errors import Unauthorized
 from proxy.config.settings import AnthropicUpstream
-from proxy.http.client import Response, Timeouts, Transport
+from proxy.http.client import Response
 from proxy.http.headers import without_credentials
+from proxy.upstreams.base import connect
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""
@@ -26,11 +27,7 @@ class Server:
         self._name = name
         self._base = settings.base_url
         self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
-        self._transport = Transport(
-            name,
-            Timeouts(settings.connect_timeout, settings.idle_timeout),
-            largest=int(settings.max_answer_mib * 2**20),
-        )
+        self._transport = connect(name, settings)
 
     async def ask(self, headers: Mapping[str, str], body: bytes) -> Response:
         """Send a translated request. Raises `Unauthorized` without a key, and `UpstreamFailed`."""

@@ -9,9 +9,8 @@ from weakref import WeakSet
 from proxy.chat import encode
 from proxy.chat.errors import NotFound, PenstockError, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
-from proxy.context import ModelProfile
 from proxy.models.price_list import PriceList
-from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.base import Call, Reply, Translator
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
 from proxy.upstreams.foreign.answer import Chunks, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model
@@ -40,13 +39,8 @@ NO_KEY = "none"
 """Sent where the client gave no key: for want of any, litellm would take one from the environment."""
 
 
-class Foreign:
+class Foreign(Translator):
     """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
-
-    translates = True
-    signs = False
-    ask_usage = False
-    """litellm is always asked; the counts become facts."""
 
     _open: ClassVar[WeakSet["Foreign"]] = WeakSet()
     """litellm keeps the connections of the whole process in one pool: the last one here closes it."""
@@ -102,9 +96,6 @@ class Foreign:
         check_fields(call.request.rest)
         _, left_out = arguments(call.request, self._settings.provider)
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, call.request)))
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """Those that litellm's price list knows of the provider: it asks no provider for its list."""

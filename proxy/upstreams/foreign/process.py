@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -13,8 +13,7 @@ import orjson
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
-from proxy.context import ModelProfile
-from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.base import Call, Reply, Translator
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign.frames import CALL, ERROR, FACTS, LOG, read_frame, write_frame
 from proxy.upstreams.refusal import Refused
@@ -102,12 +101,8 @@ async def _start() -> _Running:
     return _Running(process, folder)
 
 
-class SeparateForeign:
+class SeparateForeign(Translator):
     """A `Foreign` whose litellm runs in the process."""
-
-    translates = True
-    signs = False
-    ask_usage = False
 
     def __init__(self, name: str, settings: ForeignUpstream, process: LitellmProcess) -> None:
         self._here = Foreign(name, settings)
@@ -168,11 +163,8 @@ class SeparateForeign:
     def _ended(self) -> UpstreamFailed:
         return UpstreamFailed(f"Upstream {self.name!r}: the process of litellm ended.", code="upstream_broke_off")
 
-    def profile(self, known: ModelProfile) -> Coroutine[Any, Any, ModelProfile]:
-        return self._here.profile(known)
-
-    def models(self, headers: Mapping[str, str]) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        return self._here.models(headers)
+    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
+        return await self._here.models(headers)
 
     async def aclose(self) -> None:
         """Leave the process, which ends with the last upstream that uses it."""

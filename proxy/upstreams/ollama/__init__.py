@@ -8,17 +8,16 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
-from proxy.chat import ChatRequest, encode
-from proxy.chat.errors import BadRequest, UpstreamFailed
+from proxy.chat import ChatRequest
+from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OllamaUpstream
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
+from proxy.upstreams.base import Call, Reply, Translator, relay
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse, used
 from proxy.upstreams.ollama.errors import broken, refusal
@@ -34,17 +33,14 @@ LISTING = 3.0
 _log = logging.getLogger("penstock.ollama")
 
 
-class Ollama:
+class Ollama(Translator):
     """Translates chat requests both ways.
 
     A model is always run with the configured context size. No request changes it, because the server would have to load
     the model anew.
     """
 
-    translates = True
     provider = "ollama"
-    signs = False
-    ask_usage = False
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
         """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""
@@ -68,7 +64,7 @@ class Ollama:
             return await self._pass(call)
         translation = self._translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
-        response = await self._server.request("POST", "/api/chat", call.headers, _encoded(translation.body))
+        response = await self._server.request("POST", "/api/chat", call.headers, encoded(translation.body))
         if response.status != 200:
             raise refusal(response.status, await response.read(), call)
         counted = call.counted.total if call.counted else None
@@ -127,9 +123,7 @@ class Ollama:
         """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""
         path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
         response = await self._server.request(call.method, path, call.headers, call.body or None)
-        if response.is_event_stream:
-            return Reply(response.status, response.headers, chunks=response.chunks())
-        return Reply(response.status, response.headers, body=await response.read())
+        return await relay(response)
 
     async def _spoken(
         self, response: Response, answer: Answer, call: Call, translation: Translation
@@ -166,7 +160,7 @@ class Ollama:
         name = model.get("name") or model.get("model") if isinstance(model, dict) else None
         if not isinstance(name, str):
             return None
-        entry = {"id": name, "object": "model", "created": _created(model.get("modified_at")), "owned_by": "ollama"}
+        entry = {"id": name, "object": "model", "created": timestamp(model.get("modified_at")), "owned_by": "ollama"}
         details = model.get("details")
         trained = tokens(details.get("context_length")) if isinstance(details, dict) else None
         length = self._num_ctx(name) or running.get(full_name(name))
@@ -180,22 +174,8 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    try:
-        return encode(body)
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
-
-
 def _duration(keep_alive: str | int | None) -> str | int | None:
     """How long a model stays. Ollama reads `"-1"` and `"300"`, as environment variables give them, only as numbers."""
     if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
         return int(keep_alive)
     return keep_alive
-
-
-def _created(modified: Any) -> int:
-    try:
-        return int(datetime.fromisoformat(modified).timestamp())
-    except (TypeError, ValueError, OverflowError):
-        return 0

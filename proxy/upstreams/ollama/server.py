@@ -8,7 +8,8 @@ from yarl import URL
 from proxy.chat import encode
 from proxy.chat.errors import PenstockError
 from proxy.config.settings import OllamaUpstream
-from proxy.http.client import Response, Timeouts, Transport
+from proxy.http.client import Response
+from proxy.upstreams.base import connect
 from proxy.upstreams.ollama.answer import parse
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
@@ -23,11 +24,7 @@ class Server:
         self._headers = {"accept-encoding": "identity"}
         if settings.api_key is not None:
             self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = Transport(
-            name,
-            Timeouts(settings.connect_timeout, settings.idle_timeout),
-            largest=int(settings.max_answer_mib * 2**20),
-        )
+        self._transport = connect(name, settings)
 
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raises `UpstreamFailed`."""

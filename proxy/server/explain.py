@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, repeat
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -105,7 +105,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [
             {**step.shown(), **effect._asdict()}
-            for step, effect in zip_longest(outcome.steps, explained.effects, fillvalue=Effect())
+            for step, effect in zip(outcome.steps, chain(explained.effects, repeat(Effect())), strict=False)
         ],
         "judge_not_asked": dict(explained.unasked),
         "ignored": list(explained.ignored),

@@ -72,6 +72,7 @@ chains:
   cutting:
     - consolidate_system: {{}}
 state: {{directory: "{state}"}}
+embedding: {{kind: none}}
 telemetry: {{log_level: warning}}
 """
 SECRETS = {
@@ -177,7 +178,7 @@ async def breaks_off(upstream: Upstream, received: Received, writer: asyncio.Str
 @pytest.mark.parametrize(
     ("world", "fails", "reason"),
     [
-        pytest.param((0, 3), silent, "upstream_timeout", id="silent"),
+        pytest.param((0, 0.5), silent, "upstream_timeout", id="silent"),
         pytest.param((0, 60), hangs_up, "upstream_broke_off", id="hangs up"),
         pytest.param((0, 60), head_only, "upstream_broke_off", id="a head and no more"),
         pytest.param((0, 60), error(500), "500", id="500"),

@@ -14,7 +14,6 @@ import pytest
 from proxy.config.keys import hash_of
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy, upstream
-from tests.redis_process import redis_process
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
@@ -301,32 +300,23 @@ async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -
     assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
 
 
-@pytest.mark.parametrize("kind", ["disk", "redis"])
-async def test_workers_and_restarts_share_memories(kind: str, tmp_path: Path, behind: Upstream) -> None:
-    with redis_process(port=0) as server:
-        state = (
-            f'{{kind: redis, url: "{server.url}", timeout: 30}}'
-            if kind == "redis"
-            else f'{{directory: "{tmp_path / "state"}"}}'
-        )
-        made = config(behind.url, state)
-        async with served(made, tmp_path, "--workers", "2") as running:
+async def test_workers_and_restarts_share_memories(tmp_path: Path, behind: Upstream) -> None:
+    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}')
+    async with served(made, tmp_path, "--workers", "2") as running:
 
-            async def add(number: int) -> None:
-                # a connection each, so that the workers take turns
-                async with aiohttp.ClientSession() as session:
-                    body = {"text": f"fact number {number}", "user": "ann"}
-                    assert (await Client(running.base, session, behind).ask("POST", "/v1/memories", json=body))[
-                        0
-                    ] == 200
+        async def add(number: int) -> None:
+            # a connection each, so that the workers take turns
+            async with aiohttp.ClientSession() as session:
+                body = {"text": f"fact number {number}", "user": "ann"}
+                assert (await Client(running.base, session, behind).ask("POST", "/v1/memories", json=body))[0] == 200
 
-            await asyncio.gather(*(add(number) for number in range(24)))
-        async with served(made, tmp_path) as running, aiohttp.ClientSession() as session:
-            client = Client(running.base, session, behind)
-            listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
-            assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
-            got = await client.chat("What is fact number 7?", user="ann")
-            assert "- fact number 7\n" in got[0]
+        await asyncio.gather(*(add(number) for number in range(24)))
+    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
+        client = Client(base, session, behind)
+        listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
+        assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
+        got = await client.chat("What is fact number 7?", user="ann")
+        assert "- fact number 7\n" in got[0]
 
 
 async def test_with_the_built_in_model(tmp_path: Path, behind: Upstream) -> None:

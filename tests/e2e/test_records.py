@@ -197,8 +197,8 @@ async def test_all_workers_write_and_a_restart_loses_nothing(
                 client, {"model": "m", "messages": [{"role": "user", "content": f"{n}"}]}, {"x-request-id": f"{n}"}
             )
         before = (await told(client, "/requests"))["requests"]
-    async with served(text, tmp_path) as made:
-        assert (await told(Client(made.base, http), "/requests"))["requests"] == before
+    async with proxy(text, tmp_path) as base:
+        assert (await told(Client(base, http), "/requests"))["requests"] == before
     # two workers may end theirs in the same millisecond
     assert sorted(before, key=lambda each: str(each["ended"]), reverse=True) == before
     assert {each["request_id"] for each in before} == {f"{n}" for n in range(8)}

@@ -113,7 +113,7 @@ def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
         )
 
 
-def support(turns: int = 150) -> Iterator[tuple[Message, ...]]:
+def support(turns: int = 90) -> Iterator[tuple[Message, ...]]:
     """A long talk in Spanish, about many orders."""
     dice = random.Random(8)
     yield ({"role": "system", "content": "Usted atiende a los clientes de una tienda. Sea breve."},)

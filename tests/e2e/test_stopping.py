@@ -132,8 +132,7 @@ async def test_an_interrupt_waits_for_no_delay(tmp_path: Path, behind: Upstream)
         assert not [line for line in running.log if '"level":"info"' not in line]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 async def test_a_stop_waits_for_no_model_that_loads(tmp_path: Path, workers: str, number: signal.Signals) -> None:
     modules = tmp_path / "modules"
     modules.mkdir()

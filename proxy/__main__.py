@@ -65,6 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--diff", action="store_true", help="also show which messages changed, came and left")
     explain.add_argument("--whole", action="store_true", help="with --diff, show these messages in full")
     explain.add_argument("--against", metavar="CHAIN", help="also show what this chain would do")
+    waits = "load the model that compares texts by meaning, as a running proxy has it; without, words are compared"
+    explain.add_argument("--wait", action="store_true", help=waits)
     told = "a file with the requests before it, one body a line; they were answered as the next one says"
     explain.add_argument("--before", type=Path, metavar="FILE", help=told)
 
@@ -159,16 +161,19 @@ def _summary(config: Config) -> str:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.server.explain import Shown, explain, render_json, render_table
+    from proxy.server.explain import Shown, explain, not_compared, render_json, render_table
 
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
     lines = [] if options.before is None else options.before.read_bytes().splitlines()
     config, headers, before = load(options.config), dict(options.header), [line for line in lines if line.strip()]
     chains = [options.chain, *([options.against] if options.against else [])]
     explained = [
-        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before)) for chain in chains
+        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before, waits=options.wait))
+        for chain in chains
     ]
     if options.body:
+        for line in not_compared(explained[0]):
+            print(f"penstock: {line}", file=sys.stderr)
         sys.stdout.buffer.write(explained[0].body or b"")
         return 0 if explained[0].body is not None else 1
     how = Shown(diff=options.diff or options.whole, whole=options.whole)

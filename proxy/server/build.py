@@ -89,14 +89,21 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
 
 
 def build_services(
-    settings: Settings, store: Store, index: VectorIndex | None, telemetry: Telemetry, *, patient: bool = False
+    settings: Settings,
+    store: Store,
+    index: VectorIndex | None,
+    telemetry: Telemetry,
+    *,
+    patient: bool = False,
+    missing: Callable[[int], None] | None = None,
 ) -> Services:
     """What requests are prepared with and outlives a configuration: all but what an upstream's model does.
 
-    If `patient`, steps wait for vectors as long as it takes.
+    If `patient`, steps wait for vectors as long as it takes. With `missing`, no large model is loaded for them.
     """
     ttl, threads = settings.state.ttl, Threads("recall", 2)
-    embedding, keys = build_embedding(settings, index, patient=patient), settings.server.remember_mib * _KEYS
+    embedding = build_embedding(settings, index, patient=patient, missing=missing)
+    keys = settings.server.remember_mib * _KEYS
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
         archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.scratchpad.wrote),
@@ -215,12 +222,23 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
     return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
 
 
-def build_embedding(settings: Settings, index: VectorIndex | None, *, patient: bool = False) -> EmbeddingService | None:
-    """What compares texts by meaning. Nothing is loaded or connected before it is needed."""
+def build_embedding(
+    settings: Settings,
+    index: VectorIndex | None,
+    *,
+    patient: bool = False,
+    missing: Callable[[int], None] | None = None,
+) -> EmbeddingService | None:
+    """What compares texts by meaning. Nothing is loaded or connected before it is needed.
+
+    With `missing`, a model that takes seconds to load is not: it is told how many vectors that leaves out.
+    """
     if isinstance(settings.embedding, NoEmbedding):
         return None
-    max_bytes = settings.embedding.memory_mib * 2**20
-    return EmbeddingService(build_backend(settings.embedding), index, max_bytes=max_bytes, patient=patient)
+    max_bytes, backend = settings.embedding.memory_mib * 2**20, build_backend(settings.embedding)
+    if backend.is_quick or isinstance(settings.embedding, OpenAIEmbedding):
+        missing = None
+    return EmbeddingService(backend, index, max_bytes=max_bytes, patient=patient, missing=missing)
 
 
 def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:

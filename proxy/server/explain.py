@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import chain, repeat
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from proxy.models import Models
 from proxy.server.build import build_upstreams, profiles
 from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all, sections
 from proxy.step import Step
-from proxy.telemetry.bill import Effect, estimated
+from proxy.telemetry.bill import estimated
 from proxy.telemetry.changes import Doers, changes
 
 _WIDTH = 40
@@ -30,14 +29,16 @@ async def explain(
     chain_name: str | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
     before: Sequence[bytes] = (),
+    waits: bool = False,
 ) -> Explained:
     """Prepare a request as it would be served, behind the requests `before` it, and send nothing.
 
     `headers` are the client's, names in lower case. The state is read as it is configured and nothing in it is changed.
-    Raises `PenstockError` for what the proxy would refuse before the chain runs.
+    A model that compares texts by meaning is loaded only if this `waits` for it. Raises `PenstockError` for what the
+    proxy would refuse before the chain runs.
     """
     caller = Callers(config.settings.auth).of(headers) if headers else None
-    async with open_player(config.settings, reads_state=True) as player:
+    async with open_player(config.settings, reads_state=True, loads=waits) as player:
         return await play_all(player, raw, before, chain=chain_name, headers=headers, caller=caller)
 
 
@@ -64,6 +65,8 @@ def render_table(explained: Explained, how: Shown = _PLAIN) -> str:
         *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
         *_findings(explained.outcome.steps),
         *_unasked(explained.unasked),
+        *([""] if explained.not_compared else []),
+        *not_compared(explained),
         *(["", f"the upstream has nothing for {', '.join(explained.ignored)}"] if explained.ignored else []),
         "",
         _conclusion(explained, about),
@@ -104,10 +107,10 @@ def shown(explained: Explained) -> dict[str, Any]:
         **estimated(explained.estimate),
         "rejected": outcome.rejected.why if outcome.rejected else None,
         "steps": [
-            {**step.shown(), **effect._asdict()}
-            for step, effect in zip(outcome.steps, chain(explained.effects, repeat(Effect())), strict=False)
+            {**step.shown(), **effect._asdict()} for step, effect in zip(outcome.steps, explained.effects, strict=True)
         ],
         "judge_not_asked": dict(explained.unasked),
+        "not_compared_by_meaning": dict(explained.not_compared),
         "ignored": list(explained.ignored),
     }
 
@@ -155,6 +158,15 @@ def _findings(steps: Sequence[Step]) -> list[str]:
 def _unasked(pairs: Mapping[str, int]) -> list[str]:
     lines = [f"  {step}: {count} {'pair' if count == 1 else 'pairs'} of texts" for step, count in pairs.items()]
     return ["", "the judge was not asked here; `penstock serve` would ask it about", *lines] if lines else []
+
+
+def not_compared(explained: Explained) -> list[str]:
+    """What is not as it would be served, because a model is not loaded here."""
+    steps = ", ".join(explained.not_compared)
+    told = (
+        f"{steps} went by words here: `penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
+    )
+    return [told] if steps else []
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -48,11 +48,13 @@ class EmbeddingService:
         *,
         max_bytes: int = 64 * 2**20,
         patient: bool = False,
+        missing: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`max_bytes` bounds the vectors in memory, and a quarter as many those unpacked; without `index` there are no
-        others. If `patient`, whoever asks waits until all vectors are there."""
-        self._patient = patient
+        others. If `patient`, whoever asks waits until all vectors are there. With `missing`, no model is loaded: it is
+        told how many texts have no vectors that somebody asks for."""
+        self._patient, self._missing = patient, missing
         self.waited = 0.0
         """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
@@ -220,7 +222,8 @@ class EmbeddingService:
         self._questions += 1
         if self._patient:
             began, wait = time.monotonic(), _LONGEST_WAIT
-            await asyncio.wait({self._making.load()})
+            if self._missing is None:
+                await asyncio.wait({self._making.load()})
             self.waited += time.monotonic() - began
         asked = [(self._key(tenant, text, is_query=True), text) for text in queries]
         others = [(self._key(tenant, text), text) for text in texts]
@@ -274,10 +277,13 @@ class EmbeddingService:
                 found = await self._remembered.recall([each.key for each in some])
                 del wanted[:AT_ONCE]
                 for each, packed in zip(some, found, strict=True):
-                    if packed is None:
+                    if packed is None and self._missing is None:
                         self._making.add(each)
                     else:
                         each.answer(packed)
+                asked = [each for each in some if each.key.tenant != _SHARED and each.rank.urgency != PREPARED]
+                if self._missing is not None:
+                    self._missing(sum(each.made.result() is None for each in asked))
         finally:
             for each in wanted:
                 each.answer(None)

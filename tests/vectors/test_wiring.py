@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from proxy.config.load import load
-from proxy.server.explain import explain
+from proxy.server.explain import explain, render_table
 from proxy.vectors.backend import Backend
 from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
 from tests.vectors.scripted import Scripted
@@ -85,7 +85,16 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
     assert backend.closed
 
 
-async def test_explain_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("waits", "why", "not_compared"), [(True, "message 1 by scripted", {}), (False, "by words", {STEP: 3})]
+)
+async def test_explain_loads_the_model_only_where_it_may_wait(
+    waits: bool,
+    why: str,
+    not_compared: dict[str, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     backend = Scripted()
 
     def scripted(settings: object) -> Backend:
@@ -94,8 +103,10 @@ async def test_explain_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("proxy.server.build.build_backend", scripted)
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
-    explained = await explain(load(path, {}), json.dumps(REQUEST).encode())
-    assert [step.why for step in explained.outcome.steps] == ["message 1 by scripted"]
+    explained = await explain(load(path, {}), json.dumps(REQUEST).encode(), waits=waits)
+    assert [step.why for step in explained.outcome.steps] == [why]
+    assert (backend.loads > 0, explained.not_compared) == (waits, not_compared)
+    assert ("went by words here" in render_table(explained)) is not waits
     assert backend.closed
 
 

@@ -83,6 +83,10 @@ class Explained:
     """The fields that the upstream has nothing for."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
+    not_compared: Mapping[str, int] = field(default_factory=dict)
+    """By step, the texts that a running proxy would compare by meaning; here its model is not loaded."""
+    meaning: str | None = None
+    """What compares texts by meaning."""
 
     @property
     def route(self) -> Route:
@@ -115,11 +119,17 @@ class Player:
     """Plays requests one after the other. For use on one event loop."""
 
     def __init__(
-        self, settings: Settings, routes: Routes, services: Services, store: Overlay, judge: "SilentJudge | None" = None
+        self,
+        settings: Settings,
+        routes: Routes,
+        services: Services,
+        store: Overlay,
+        unasked: "Unasked | None" = None,
+        missing: "Unasked | None" = None,
     ) -> None:
-        """Nothing is written but to `store`. A `judge` that answers nothing tells what it was asked."""
+        """Nothing is written but to `store`. `unasked` knows what the judge was asked, `missing` what vectors were."""
         self._settings, self._routes, self._services, self._store = settings, routes, services, store
-        self._judge, self._clock = judge, Clock()
+        self._unasked, self._missing, self._clock = unasked or Unasked(), missing or Unasked(), Clock()
         self._preparation = Preparation(settings, services, self._clock)
         self._bills = Bills(clock=self._clock)
 
@@ -155,6 +165,8 @@ class Player:
         waited = self._waited()
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         if self._waited() - waited > _LOADING:  # that is not the chain's time either: once more, for the times
+            if conversation is None:
+                await self._store.clear()  # a step would say that it has decided before
             started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         seconds = perf_counter() - started
         done = prepared.rewritten
@@ -162,7 +174,7 @@ class Player:
             count = await tokens.count(incoming)
             outcome = Outcome(incoming, (), count, count)
             return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
-        unasked = {} if self._judge is None else self._judge.by_step(done.outcome.steps)
+        unasked, missing = (each.by_step(done.outcome.steps) for each in (self._unasked, self._missing))
         if conversation is None:
             await self._store.clear()
             bills, scope = await self._bills_before(done, route, chosen, asked), ""
@@ -171,8 +183,21 @@ class Player:
         estimate, effects = await _priced(bills, scope, done)
         sent = prepared.call.body if done.outcome.rejected is None else None
         model, outcome = done.ctx.model, done.outcome
+        meaning = None if self._services.embedding is None else self._services.embedding.name
         return Explained(
-            done.sent, prepared, model, name, outcome, sent, seconds, done.tokens, estimate, effects, unasked=unasked
+            done.sent,
+            prepared,
+            model,
+            name,
+            outcome,
+            sent,
+            seconds,
+            done.tokens,
+            estimate,
+            effects,
+            unasked=unasked,
+            not_compared=missing,
+            meaning=meaning,
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
@@ -237,12 +262,11 @@ class Player:
 
 async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
     """What a prompt costs, and what each step is worth; nothing where it is refused, or prices are not known."""
-    outcome = done.outcome
-    if outcome.rejected is not None:
-        return None, ()
-    estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
+    outcome, estimate = done.outcome, None
+    if outcome.rejected is None:
+        estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
     if estimate is None:
-        return None, ()
+        return None, [Effect()] * len(outcome.steps)
     return estimate, await bills.effects(estimate, outcome.given, outcome.stages, outcome.steps, done.tokens)
 
 
@@ -272,38 +296,50 @@ def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
     return behind[0] if behind and behind[0].get("role") == "assistant" else None
 
 
+class Unasked:
+    """How often steps asked what is not there, and when."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[float, int]] = []
+
+    def note(self, count: int) -> None:
+        """Take note of questions."""
+        self._asked.append((perf_counter(), count))
+
+    def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
+        """How many questions each step had since the last call; steps run one after the other."""
+        found: Counter[str] = Counter()
+        for when, count in self._asked:
+            found[[step.policy for step in steps if step.started <= when][-1]] += count
+        self._asked.clear()
+        return dict(+found)
+
+
 class SilentJudge(VerdictService):
-    """Stands for the judge: it knows no answer, and notes how much it was asked, and when."""
+    """Stands for the judge: it knows no answer, and notes what it was asked."""
 
     def __init__(self) -> None:
         super().__init__(batch=1, most=0, most_of_one=0)
-        self._asked: list[tuple[float, int]] = []
+        self.unasked = Unasked()
 
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
         """None for each."""
-        self._asked.append((perf_counter(), len(pairs)))
+        self.unasked.note(len(pairs))
         return [None] * len(pairs)
 
     async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
         """None for each."""
         return [None] * len(pairs)
 
-    def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
-        """How many pairs each step asked about since the last call; steps run one after the other."""
-        found: Counter[str] = Counter()
-        for when, count in self._asked:
-            found[[step.policy for step in steps if step.started <= when][-1]] += count
-        self._asked.clear()
-        return dict(found)
-
 
 @asynccontextmanager
-async def open_player(settings: Settings, *, reads_state: bool = False) -> AsyncGenerator[Player]:
+async def open_player(settings: Settings, *, reads_state: bool = False, loads: bool = True) -> AsyncGenerator[Player]:
     """A player with services of its own. No model is asked, and the steps have all the time that they need.
 
     With `reads_state` it reads the state as it is configured, and changes nothing in it; without, it begins with none.
+    Without `loads`, texts are compared by the vectors that are at hand, and else by words.
     """
     settings = choosing(patient(settings))
     if not (reads_state and _exists(settings.state)):
@@ -313,9 +349,11 @@ async def open_player(settings: Settings, *, reads_state: bool = False) -> Async
     store, index = Overlay(build_store(settings.state)), build_index(settings) if reads_state else None
     writing = build_writing(settings, routes, store, telemetry, _write_nothing)
     judge = None if settings.judge is None else SilentJudge()
-    services = replace(build_services(settings, store, index, telemetry, patient=True), writing=writing, judge=judge)
+    missing = Unasked()
+    built = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
+    services = replace(built, writing=writing, judge=judge)
     try:
-        yield Player(settings, routes, services, store, judge)
+        yield Player(settings, routes, services, store, None if judge is None else judge.unasked, missing)
     finally:
         drafts = None if writing is None else writing.drafts
         for each in (drafts, services, index, *routes.upstreams, store, telemetry):
@@ -336,7 +374,7 @@ async def player_beside(
         writing = Writing(writing.writer, drafts)
     own = replace(services_over(services, over, settings, index), judge=judge, writing=writing)
     try:
-        yield Player(settings, routes, own, over, judge)
+        yield Player(settings, routes, own, over, None if judge is None else judge.unasked)
     finally:
         for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, own.memories):
             if each is not None:

@@ -126,13 +126,6 @@ async def test_the_limit_holds_while_a_body_of_unknown_length_is_read(setup: Set
     assert answer.startswith(b"HTTP/1.1 413")
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "nonsense"])
-async def test_a_compressed_body_is_refused(setup: Setup, encoding: str) -> None:
-    status, _, answer = await post(setup, b"x", **{"content-encoding": encoding})
-    assert status == 400
-    assert_openai_error(answer)
-
-
 async def test_an_unknown_model(setup: Setup) -> None:
     status, _, answer = await post(setup, {**GOOD, "model": "gpt-9"})
     assert status == 404

@@ -66,25 +66,6 @@ async def test_a_forged_handle_names_nothing(
         assert "Nothing is kept under this handle" in await answer(client, forging(place, FORGERIES[0]))
 
 
-async def test_the_handles_of_another_key_lead_nowhere(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind.url, tmp_path / "state"), tmp_path) as base:
-        owner, thief = Client(base, behind, http), Client(base, behind, http, key="thief")
-        sent = await owner.work(3)
-        mine = handles(sent)
-        stolen = json.loads(sent)["messages"]
-        assert len(mine) == 3
-        # all that the upstream saw, word for word: the same opening, so even the same name of the conversation
-        await thief.ask(stolen, tools=TOOLS)
-        assert await thief.missing(mine) == mine
-        for handle in mine:
-            behind.respond = recalling(handle)
-            assert "Nothing is kept under this handle" in await answer(thief, stolen)
-            assert "paragraph" in await answer(owner, working(3))
-        assert not await owner.missing(mine)
-
-
 @pytest.mark.parametrize("text", [SUMMARY, RECALLED, PINNED], ids=["a summary", "passages", "pins"])
 async def test_forged_blocks_are_words_of_the_user(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, text: str

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
-from pydantic import BaseModel
 
 from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
 
@@ -161,94 +160,6 @@ async def test_a_tool_is_found_called_and_answered(running: Running) -> None:
     assert len(running.behind.last.body) < len(json.dumps(TOOLS)) / 3
 
 
-async def test_parallel_calls_beside_a_search(running: Running) -> None:
-    running.model.says = [
-        {"tool_calls": [
-            through("get_weather", {"city": "Lima"}, "a"),
-            call("search_tools", {"query": "thing 7"}, "b"),
-            call("pinned", {}, "c"),
-            through("other_3", {"x": "y"}, "d"),
-        ]},
-        {"content": "done"},
-    ]  # fmt: skip
-    message = await running.asks([USER])
-    assert sorted((one.id, one.function.name) for one in message.tool_calls) == [
-        ("a", "get_weather"), ("c", "pinned"), ("d", "other_3"),
-    ]  # fmt: skip
-    results = [{"role": "tool", "tool_call_id": one.id, "content": f"result {one.id}"} for one in message.tool_calls]
-    await running.asks([USER, as_sent_back(message), *results])
-
-    calls = running.sent()[1]["messages"][1]["tool_calls"]
-    assert sorted((one["id"], one["function"]["name"]) for one in calls) == [
-        ("a", "call_tool"), ("b", "search_tools"), ("c", "pinned"), ("d", "call_tool"),
-    ]  # fmt: skip
-    answered = [one for one in running.sent()[1]["messages"] if one["role"] == "tool"]
-    assert "other_7" in next(one["content"] for one in answered if one["tool_call_id"] == "b")
-    assert {one["tool_call_id"] for one in answered} == {"a", "b", "c", "d"}
-
-
-class Answer(BaseModel):
-    degrees: int
-
-
-async def test_structured_output_by_a_forced_tool_is_left_alone(running: Running) -> None:
-    """What instructor sends: the model of the answer as a tool, and `tool_choice` for it."""
-    answer = openai.pydantic_function_tool(Answer)
-    running.model.says = [{"tool_calls": [call("Answer", {"degrees": 20}, "a")]}]
-    choice = {"type": "function", "function": {"name": "Answer"}}
-    message = await running.asks([USER], tools=[*TOOLS, answer], tool_choice=choice)
-    assert Answer.model_validate_json(message.tool_calls[0].function.arguments).degrees == 20
-    (sent,) = running.sent()
-    assert sent["tools"] == [*TOOLS, answer]
-    assert sent["tool_choice"] == choice
-
-
-async def test_its_bytes_are_the_clients(running: Running) -> None:
-    running.model.says = [{"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
-    choice = {"type": "function", "function": {"name": "other_5"}}
-    body = json.dumps(
-        {"stream": running.stream, "tool_choice": choice, "model": "m", "tools": TOOLS, "messages": [USER]}, indent=1
-    )
-    async with (
-        aiohttp.ClientSession(headers={"content-type": "application/json"}) as session,
-        session.post(f"{running.base}/v1/chat/completions", data=body) as response,
-    ):
-        assert response.status == 200
-        assert b"other_5" in await response.read()
-    assert running.behind.last.body == body.encode()
-
-
-@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
-async def test_a_client_with_a_tool_of_that_name_is_left_alone(running: Running, name: str) -> None:
-    own = definition(name, "The client's own.", {"q": {"type": "string"}})
-    running.model.says = [{"tool_calls": [call(name, {"q": "x"}, "a")]}]
-    message = await running.asks([USER], tools=[*TOOLS, own])
-    assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == [(name, '{"q": "x"}')]
-    (sent,) = running.sent()
-    assert sent["tools"][: len(TOOLS) + 1] == [*TOOLS, own]
-
-
-async def test_custom_tools_stay_and_keep_their_calls(running: Running) -> None:
-    shell = {"type": "custom", "custom": {"name": "shell", "description": "Runs a command."}}
-    used = {"id": "z", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
-    running.model.says = [{"content": "ok"}]
-    talk = [
-        USER,
-        {"role": "assistant", "content": None, "tool_calls": [used, call("get_weather", {"city": "Lima"}, "w")]},
-        {"role": "tool", "tool_call_id": "z", "content": "a"},
-        {"role": "tool", "tool_call_id": "w", "content": "b"},
-    ]
-    async with aiohttp.ClientSession() as session:
-        body = {"model": "m", "messages": talk, "tools": [*TOOLS, shell], "stream": running.stream}
-        async with session.post(f"{running.base}/v1/chat/completions", json=body) as response:
-            assert response.status == 200
-            await response.read()
-    (sent,) = running.sent()
-    assert shell in sent["tools"]
-    assert sent["messages"][1]["tool_calls"][0] == used
-    assert sent["messages"][1]["tool_calls"][1]["function"]["name"] == "call_tool"
-
-
 async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Running) -> None:
     async with aiohttp.ClientSession() as session:
         body = {"model": "m", "messages": [USER], "tools": TOOLS}
@@ -257,27 +168,6 @@ async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Ru
     assert answer["tools"][: len(TOOLS)] == TOOLS
     assert "call_tool" not in names(answer)
     assert {step["policy"]: step["verdict"] for step in answer["steps"]}["filter_tools"] == "keep"
-
-
-async def test_another_replica_sends_the_same_bytes(tmp_path: Path) -> None:
-    """What a call was in is no state: the client's own conversation says it."""
-    talk = [
-        USER,
-        {"role": "assistant", "content": None, "tool_calls": [call("get_weather", {"city": "Lima"}, "w")]},
-        {"role": "tool", "tool_call_id": "w", "content": "20 degrees"},
-    ]
-    bodies = []
-    for replica in ("one", "two"):
-        async with upstream() as behind:
-            behind.respond = Model([{"content": "ok"}])
-            (tmp_path / replica).mkdir()
-            config = CONFIG.format(url=behind.url, folder=tmp_path / replica / "state")
-            async with proxy(config, tmp_path / replica) as base:
-                await Running(base, behind, Model()).asks(talk)
-            bodies.append(behind.last.body)
-    assert bodies[0] == bodies[1]
-    (through_,) = json.loads(bodies[0])["messages"][1]["tool_calls"]
-    assert through_["function"]["arguments"] == '{"name":"get_weather","arguments":{"city": "Lima"}}'
 
 
 SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {strategy}, keep: 5, always: [pinned]")

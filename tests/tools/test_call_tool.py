@@ -2,23 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.chat import ChatRequest, Message, Tool
-from proxy.gateway.hidden import Hidden, HiddenParts
+from proxy.chat import ChatRequest, Tool
+from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import Loop
 from proxy.testing import chat, tool
 from proxy.tools.call_tool import CallTool
 from proxy.tools.deferral import OURS, deferred
 from proxy.tools.search_tools import SearchTools, by_words
 from proxy.upstreams.base import Call, Reply
-from tests.scripted import Kept, Scripted, answer, assembled, call_of, events, payloads, raws, read, reply, streaming
+from tests.scripted import Scripted, answer, assembled, call_of, events, payloads, read, reply, streaming
 
 WEATHER = Tool(
     {
@@ -172,22 +171,6 @@ async def test_what_does_not_fit_goes_back_to_the_model(stream: bool, call: Any,
 
 
 @both
-async def test_search_then_call(stream: bool) -> None:
-    chat_ = Chat(
-        said(search(), content="Searching."), said(through("get_weather", LIMA), content="Calling."), stream=stream
-    )
-
-    got = await chat_.got()
-
-    assert got["content"] == "Searching.\n\nCalling."
-    assert got["calls"] == shown(plain("get_weather", LIMA))
-    (found,) = chat_.told()
-    assert json.loads(found.split("\n")[1]) == WEATHER["function"]
-    first, second = (chat_.upstream.sent(n) for n in (0, 1))
-    assert second.tools is first.tools, "the tool block is constant"
-
-
-@both
 @pytest.mark.parametrize(
     ("query", "last"),
     [("weather", ["get_weather"]), ("zzz", ["get_weather", "send_email"])],
@@ -204,20 +187,6 @@ async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, quer
     assert [one.name for one in chat_.upstream.sent(0).tools] == ["search_tools", "call_tool"]
     assert [one.name for one in chat_.upstream.sent(1).tools] == last
     assert chat_.upstream.sent(1).rest["tool_choice"] == "required"
-
-
-@both
-async def test_a_search_beside_a_call_is_answered_and_hidden(stream: bool) -> None:
-    chat_ = Chat(said(search(), through("get_weather", LIMA), plain("pinned", "{}", "c2")), stream=stream)
-
-    got = await chat_.got()
-
-    assert got["calls"] == shown(plain("get_weather", LIMA), plain("pinned", "{}", "c2"))
-    assert len(chat_.upstream.calls) == 1
-    (hidden,) = chat_.hidden
-    assert hidden.shown["tool_calls"] == [plain("get_weather", LIMA), plain("pinned", "{}", "c2")]
-    assert hidden.last.call_ids == ("s1", "c1", "c2")
-    assert [one["tool_call_id"] for one in hidden.results] == ["s1"]
 
 
 @both
@@ -284,51 +253,6 @@ async def test_each_of_several_choices_of_a_stream_is_translated() -> None:
     ]
     assert sorted(called) == [(0, "get_weather"), (1, "send_email")]
     assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["tool_calls", "tool_calls"]
-
-
-class Replica:
-    """A conversation through the loop, the memory and the translation of each request."""
-
-    def __init__(self, *, stream: bool) -> None:
-        self.parts = HiddenParts(Kept())
-        self.stream = stream
-
-    async def asks(self, messages: Sequence[Any], *answers: dict[str, Any]) -> tuple[list[ChatRequest], dict[str, Any]]:
-        """What the upstream is sent, and the message that the client gets."""
-        sent = chat("u1", tools=SENT, stream=self.stream).with_messages(map(Message, messages))
-        restored = await self.parts.restored(sent, "scope")
-        upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
-        loop = Loop([searcher(), CallTool(SENT)])
-        made = await loop.send(upstream, asking(restored), self.parts.recorder(sent, "scope"))
-        got = assembled(await read(made)) if self.stream else _whole(made)
-        calls = [plain(one["name"], one["arguments"], one["id"]) for one in got["calls"]]
-        message = {"role": "assistant", "content": got["content"], **({"tool_calls": calls} if calls else {})}
-        return [upstream.sent(n) for n in range(len(answers))], message
-
-
-@both
-async def test_each_request_begins_with_the_bytes_of_the_one_before(stream: bool) -> None:
-    replica, talk, sent = Replica(stream=stream), [{"role": "user", "content": "Weather?"}], []
-    script = [
-        [said(search()), said(through("get_weather", "{}", "e1")), said(search("s2"), through("get_weather", LIMA), plain("pinned", "{}", "c9"))],
-        [said(through("get_weather", '{"city": "Quito"}', "c2"))],
-        [said(content="Sunny.")],
-        [said(content="Bye.")],
-    ]  # fmt: skip
-    for answers in script:
-        requests, message = await replica.asks(talk, *answers)
-        sent += requests
-        talk.append(message)
-        calls = message.get("tool_calls") or []
-        talk += [{"role": "tool", "tool_call_id": call["id"], "content": "20 degrees"} for call in calls]
-        talk += [] if calls else [{"role": "user", "content": "And?"}]
-    for before, after in pairwise(sent):
-        assert raws(after)[: len(before.messages)] == raws(before)
-        assert after.tools == before.tools
-    last = sent[-1].messages
-    assert [name for one in last for name in one.called_tools] == [
-        "search_tools", "call_tool", "search_tools", "call_tool", "pinned", "call_tool",
-    ]  # fmt: skip
 
 
 @given(

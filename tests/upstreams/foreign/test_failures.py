@@ -60,16 +60,6 @@ async def test_a_full_context_is_said_in_the_words_that_clients_know(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_unreachable_provider_is_a_failed_upstream(fake: FakeAnthropic, stream: bool) -> None:
-    settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url="http://127.0.0.1:9")
-    upstream = Foreign("claude", settings)
-
-    with pytest.raises(UpstreamFailed, match=r"^Upstream 'claude' could not be reached\.$"):
-        await upstream.send(call(ask(stream=stream)))
-    await upstream.aclose()
-
-
-@pytest.mark.parametrize("stream", [False, True])
 async def test_a_slow_provider_is_a_timeout(fake: FakeAnthropic, stream: bool) -> None:
     fake.delay, fake.ending = 30, "never"
     settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=3.0)
@@ -136,28 +126,6 @@ async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, up
         await anext(aiter(reply.chunks))
 
     await reply.chunks.aclose()
-
-    await asyncio.wait_for(fake.dropped.wait(), 60)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_cancelling_a_request_drops_the_providers_work(
-    fake: FakeAnthropic, upstream: Foreign, stream: bool
-) -> None:
-    fake.delay, fake.ending = 30, "never"
-
-    async def read() -> None:
-        reply = await upstream.send(call(ask(stream=stream)))
-        assert reply.chunks is not None
-        async for _ in reply.chunks:
-            pass
-
-    task = asyncio.create_task(read())
-    await asyncio.wait_for(fake.asked.wait(), 60)
-    await asyncio.sleep(0.1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
     await asyncio.wait_for(fake.dropped.wait(), 60)
 

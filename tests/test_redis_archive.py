@@ -97,7 +97,7 @@ async def test_a_kill_after_keep_loses_nothing_that_has_a_handle(
     stores: list[RedisStore], running: RedisProcess
 ) -> None:
     script = (
-        "import asyncio, os, signal, sys\nfrom proxy.state.archive import Archives\n"
+        "import asyncio, os, signal, sys\nfrom proxy.context import Identity\nfrom proxy.state.archive import Archives\n"
         "from proxy.state.redis_server import RedisServer\nfrom proxy.state.redis import RedisStore\n"
         "async def main():\n"
         "    archive = Archives(RedisStore(RedisServer(sys.argv[1], timeout=30))).bind(Identity('t', 'named-s'))\n"

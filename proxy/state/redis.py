@@ -23,167 +23,18 @@ _AT_ONCE = 256
 """Keys of one call: some hundred microseconds of the server's time, in which it does nothing else."""
 _STAMP = 16
 
-_USE = """
-local function use(key, value, ttl)
-  local used = tonumber(string.sub(value, 1, 16))
-  if ttl > 0 and used and tonumber(now) - used > math.min(60e6, ttl * 100) then
-    redis.pcall('PEXPIRE', key, ttl)
-    redis.pcall('SETRANGE', key, 0, now)
-  end
-end
-"""
-"""What can be read is worth more than its next day: where the use cannot be noted, it is read all the same."""
-
-_WRITE = """
-local function write(key, value, ttl)
-  redis.call('SET', key, now .. value, 'PX', ttl)
-  redis.call('ZADD', KEYS[2], 0, key)
-  for _, name in ipairs(redis.call('ZRANDMEMBER', KEYS[2], 3)) do
-    if redis.call('EXISTS', name) == 0 then redis.call('ZREM', KEYS[2], name) end
-  end
-end
-"""
-
-_GET = Script.of(
-    _USE
-    + """
-local value = redis.call('GET', KEYS[3])
-if value then use(KEYS[3], value, tonumber(ARGV[2])) end
-return {epoch, value}
-""",
-    writes=False,
-)
+_GET = Script.of("use", "get", writes=False)
 # a server that is full refuses the first write of a script, and so all of them
-_PUT = Script.of(
-    _WRITE
-    + """
-for n = 3, #KEYS do write(KEYS[n], ARGV[n], ARGV[2]) end
-return {epoch}
-""",
-    writes=True,
-)
-_ADD = Script.of(
-    _USE
-    + _WRITE
-    + """
-local value = redis.call('GET', KEYS[3])
-if value then
-  use(KEYS[3], value, tonumber(ARGV[2]))
-  return {epoch, value}
-end
-write(KEYS[3], ARGV[3], ARGV[2])
-return {epoch, now .. ARGV[3]}
-""",
-    writes=False,
-)
-_TOUCH = Script.of(
-    """
-local found = {}
-for n = 3, #KEYS do
-  if redis.call('PEXPIRE', KEYS[n], ARGV[2]) == 1 then
-    redis.call('SETRANGE', KEYS[n], 0, now)
-    redis.call('ZADD', KEYS[2], 0, KEYS[n])
-    found[#found + 1] = n - 3
-  end
-end
-return {epoch, found}
-""",
-    writes=False,
-)
-_DELETE = Script.of(
-    """
-for n = 3, #KEYS do
-  redis.call('UNLINK', KEYS[n])
-  redis.call('ZREM', KEYS[2], KEYS[n])
-end
-return {epoch}
-""",
-    writes=False,
-)
-_NAMES = Script.of(
-    """
-local names = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
-local found = {}
-for _, name in ipairs(names) do
-  local used = redis.call('GETRANGE', name, 0, 15)
-  if used == '' then
-    redis.pcall('ZREM', KEYS[2], name)
-  else
-    found[#found + 1] = {used, name}
-  end
-end
-return {epoch, #names, names[#names] or '', found}
-""",
-    writes=False,
-)
-_COUNT = Script.of(
-    """
-local counts = {}
-for n = 2, #KEYS do
-  counts[n - 1] = redis.call('INCRBYFLOAT', KEYS[n], ARGV[n + 1])
-  redis.call('PEXPIRE', KEYS[n], ARGV[2])
-end
-return {epoch, counts}
-""",
-    writes=True,
-    repeats=False,  # nobody would know what was counted twice
-)
-
-_READ = Script.of(
-    """
-local counts = {}
-for n = 2, #KEYS do counts[n - 1] = redis.call('GET', KEYS[n]) or '0' end
-return {epoch, counts}
-""",
-    writes=False,
-)
-
-_APPEND = Script.of(
-    """
-local added = 0
-for n = 5, #ARGV, 2 do
-  local made = redis.pcall('XADD', KEYS[2], '*', 'by', ARGV[2], 'of', ARGV[n], 'rows', ARGV[n + 1])
-  if type(made) == 'table' then return {epoch, 0} end
-  added = added + #ARGV[n + 1]
-end
-local size = redis.call('INCRBY', KEYS[3], added)
-local oldest = tonumber(now) / 1000 - tonumber(ARGV[4])
-while true do
-  local first = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
-  if not first or (size <= tonumber(ARGV[3]) and tonumber(string.match(first[1], '%d+')) >= oldest) then
-    break
-  end
-  redis.call('XDEL', KEYS[2], first[1])
-  size = redis.call('DECRBY', KEYS[3], #first[2][6])
-end
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
-redis.call('PEXPIRE', KEYS[3], ARGV[4])
-return {epoch, 1}
-""",
-    writes=True,
-    repeats=False,  # rows would be there twice
-)
-_TAIL = Script.of(
-    """
-local found = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
-return {epoch, found.err and 0 or found}
-""",
-    writes=False,
-)
-_ERASE = Script.of(
-    """
-local entries = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
-if entries.err then return {epoch, 0} end
-for _, entry in ipairs(entries) do
-  if entry[2][4] == ARGV[4] then
-    redis.call('XDEL', KEYS[2], entry[1])
-    redis.call('DECRBY', KEYS[3], #entry[2][6])
-  end
-end
-return {epoch, #entries == tonumber(ARGV[3]) and entries[#entries][1] or ''}
-""",
-    writes=False,
-)
+_PUT = Script.of("write", "put", writes=True)
+_ADD = Script.of("use", "write", "add", writes=False)
+_TOUCH = Script.of("touch", writes=False)
+_DELETE = Script.of("delete", writes=False)
+_NAMES = Script.of("names", writes=False)
+_COUNT = Script.of("count", writes=True, repeats=False)  # nobody would know what was counted twice
+_READ = Script.of("read", writes=False)
+_APPEND = Script.of("append", writes=True, repeats=False)  # rows would be there twice
+_TAIL = Script.of("tail", writes=False)
+_ERASE = Script.of("erase", writes=False)
 
 
 class RedisStore:

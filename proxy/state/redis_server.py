@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha1
+from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import Connection, ConnectionPool
@@ -45,17 +46,7 @@ _ERRORS: dict[str, Cause] = {
 _WORDS = re.compile(rf"\b({'|'.join(_ERRORS)})\b")
 """The library's and the server's words for what is wrong; older servers have theirs amid a script's error."""
 
-_HEAD = """
-local time = redis.call('TIME')
-local now = string.format('%010d%06d', time[1], time[2])
-local epoch = redis.call('GET', KEYS[1])
-if not epoch then
-  epoch = ARGV[1] .. now
-  local set = redis.pcall('SET', KEYS[1], epoch)
-  if set.err then epoch = '' end
-end
-"""
-"""How each script begins: with the server's time, and with what tells whether it still has what it had."""
+_SCRIPTS = files("proxy") / "data" / "redis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +62,13 @@ class Script:
     repeats: bool
 
     @classmethod
-    def of(cls, body: str, *, writes: bool, repeats: bool = True) -> "Script":
-        """The script with this body. It fails where it cannot write; it may be run twice instead of once."""
-        text = _HEAD + body
+    def of(cls, *parts: str, writes: bool, repeats: bool = True) -> "Script":
+        """The script of these parts of `data/redis`. It fails where it cannot write; it may be run twice, not once."""
+        text = "".join((_SCRIPTS / f"{part}.lua").read_text(encoding="utf-8") for part in ("head", *parts))
         return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes, repeats)
 
 
-_PROBE = Script.of("redis.call('SET', KEYS[2], '1', 'PX', 1000)\nreturn {epoch}", writes=True)
+_PROBE = Script.of("probe", writes=True)
 
 
 class RedisServer:

@@ -1,0 +1,3 @@
+local value = redis.call('GET', KEYS[3])
+if value then use(KEYS[3], value, tonumber(ARGV[2])) end
+return {epoch, value}

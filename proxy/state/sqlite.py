@@ -40,6 +40,7 @@ _SQLITE: dict[int, Cause] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_CORRUPT: "corrupted",
     sqlite3.SQLITE_NOTADB: "corrupted",
+    sqlite3.SQLITE_FORMAT: "corrupted",
 }
 _SYSTEM: dict[int, Cause] = {
     errno.ENOSPC: "full",

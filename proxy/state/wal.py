@@ -8,8 +8,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Literal, TypeVar
 
 from proxy.state.sqlite import cause_of
@@ -26,23 +28,99 @@ _MOST_WAITING = 512
 """Calls that may wait for a database's thread; more are refused at once."""
 
 
-class Database:
-    """One SQLite file, for all workers of one machine, and the thread of this process that works with it.
+class SharedFile:
+    """One SQLite file, for all workers of one machine. Blocking; any thread may call, and one at a time works.
 
-    Opened by the first call, and again where it was removed, replaced or failed. Nothing in it is worth refusing work
-    for: a file that is broken is set aside and begun anew. The directory must be on a local disk.
+    Opened by the first call, and again where it was removed, replaced or failed. A file that is broken is set aside,
+    begun anew, and the work done with that. The directory must be on a local disk.
     """
+
+    def __init__(
+        self,
+        file: Path | None,
+        schema: str,
+        *,
+        synchronous: Literal["OFF", "NORMAL"],
+        busy: float = 1.0,
+        keeps_broken: bool = False,
+    ) -> None:
+        """Without a file the database ends with the process, and is on disk only as far as it is large. `busy` is in
+        seconds. With `keeps_broken` what was set aside stays beside the file."""
+        self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
+        self._keeps_broken = keeps_broken
+        self._lock = Lock()
+        self._database: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
+        self.repaired = 0
+        """How often this process has set a broken file aside."""
+
+    def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
+        """What work in one transaction gives; where it `writes`, no other writer interrupts it. Raises `StoreError`."""
+        with self._lock:
+            for attempt in (0, 1):
+                try:
+                    database = self._opened()
+                    with database:
+                        database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                        return work(database)
+                except (sqlite3.Error, OSError) as error:
+                    cause = cause_of(error)
+                    if cause != "locked":
+                        self._drop()
+                    if cause != "corrupted" or attempt or not self._begin_anew():
+                        raise StoreError(cause) from error
+            raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Close the file; later work raises `closed`."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError("closed")
+        # a database whose file was removed or replaced takes writes as before, and shares them with nobody
+        if self._database is None or (self._file is not None and _identity(self._file) != self._identity):
+            self._drop()
+            if self._file is None:
+                self._database = _connect("", self._busy, self._synchronous, self._schema)
+            else:
+                self._database = connect(
+                    self._file, busy=self._busy, synchronous=self._synchronous, schema=self._schema
+                )
+                self._identity = _identity(self._file)
+        return self._database
+
+    def _begin_anew(self) -> bool:
+        if self._file is None:
+            return False
+        try:
+            if set_aside(self._file, busy=self._busy):
+                self.repaired += 1
+                if not self._keeps_broken:
+                    self._file.with_name(f"{self._file.name}.broken").unlink(missing_ok=True)
+        except (sqlite3.Error, OSError):
+            return False
+        return True
+
+    def _drop(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+class Database:
+    """A `SharedFile`, and the thread of this process that works with it. Nothing in it is worth refusing work for."""
 
     def __init__(
         self, file: Path | None, schema: str, *, name: str, synchronous: Literal["OFF", "NORMAL"], busy: float = 1.0
     ) -> None:
-        """Without a file the database ends with the process, and is on disk only as far as it is large. `busy` is in
-        seconds; `name` is the thread's."""
-        self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
+        """As of `SharedFile`; `name` is the thread's."""
+        self._shared = SharedFile(file, schema, synchronous=synchronous, busy=busy)
         # one thread: SQLite lets one write at a time anyway
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"penstock-{name}")
-        self._database: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
         self._waiting = 0
         self._closed = False
 
@@ -54,7 +132,8 @@ class Database:
             raise StoreError("busy")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, work, writes)
+            run = partial(self._shared.run, work, writes=writes)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, run)
         finally:
             self._waiting -= 1
 
@@ -71,45 +150,8 @@ class Database:
         """End the thread, and with it the connection; what is being written is finished first."""
         if not self._closed:
             self._closed = True
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._shared.close)
             self._thread.shutdown(wait=False)
-
-    def _done(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        try:
-            database = self._opened()
-            with database:
-                database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                return work(database)
-        except (sqlite3.Error, OSError) as error:
-            cause = cause_of(error)
-            if cause != "locked":
-                self._close()
-            if cause == "corrupted":
-                self._begin_anew()
-            raise StoreError(cause) from error
-
-    def _opened(self) -> sqlite3.Connection:
-        # a database whose file was removed or replaced takes writes as before, and shares them with nobody
-        if self._database is None or (self._file is not None and _identity(self._file) != self._identity):
-            self._close()
-            if self._file is None:
-                self._database = _connect("", self._busy, self._synchronous, self._schema)
-            else:
-                self._database = connect(
-                    self._file, busy=self._busy, synchronous=self._synchronous, schema=self._schema
-                )
-                self._identity = _identity(self._file)
-        return self._database
-
-    def _begin_anew(self) -> None:
-        with suppress(sqlite3.Error, OSError):
-            if self._file is not None and set_aside(self._file, busy=self._busy):
-                self._file.with_name(f"{self._file.name}.broken").unlink(missing_ok=True)
-
-    def _close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
@@ -120,18 +162,13 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def connect(
-    file: Path | None, *, busy: float, synchronous: Literal["OFF", "NORMAL"], schema: str = ""
-) -> sqlite3.Connection:
+def connect(file: Path, *, busy: float, synchronous: Literal["OFF", "NORMAL"], schema: str = "") -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use; its directory is made if it is missing (0700).
 
     The `schema` is made where it is missing.
 
-    Statements wait `busy` seconds for another process's lock. Without a file the database is in memory. Raises
-    `sqlite3.Error` and `OSError`.
+    Statements wait `busy` seconds for another process's lock. Raises `sqlite3.Error` and `OSError`.
     """
-    if file is None:
-        return _connect(":memory:", busy, synchronous, schema)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if file.parent.stat().st_mode & 0o077:
         file.parent.chmod(0o700)

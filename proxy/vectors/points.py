@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from proxy.state.wal import BROKEN, connect, set_aside
+from proxy.state.store import StoreError
+from proxy.state.wal import SharedFile
 from proxy.vectors.base import IndexFailed, Payload, Point, Scope, tenant_digest
 from proxy.vectors.packed import dimension
 
@@ -42,13 +42,6 @@ CREATE INDEX IF NOT EXISTS points_of_scope ON points (scope, width, number);
 CREATE INDEX IF NOT EXISTS points_by_use ON points (used);
 """
 
-_CAUSES = {
-    sqlite3.SQLITE_BUSY: "locked",
-    sqlite3.SQLITE_LOCKED: "locked",
-    sqlite3.SQLITE_READONLY: "read_only",
-    sqlite3.SQLITE_FULL: "full",
-}
-
 
 class Bounds(NamedTuple):
     """How much is kept."""
@@ -68,17 +61,16 @@ class Points:
         self, directory: Path | None, bounds: Bounds, *, clock: Callable[[], float] = time.time, busy: float = BUSY
     ) -> None:
         """Without a directory it is in memory. Nothing is opened before the first call; `busy` is in seconds."""
-        self._directory = directory
+        file = None if directory is None else directory / FILE
+        self._file = SharedFile(file, _SCHEMA, synchronous="NORMAL", busy=busy, keeps_broken=True)
         self._bounds = bounds
         self._clock = clock
-        self._busy = busy
-        self._lock = Lock()
-        self._opened: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
         self._unchecked = _CHECKED
-        self._closed = False
-        self.repaired = 0
+
+    @property
+    def repaired(self) -> int:
         """How often a broken file was set aside."""
+        return self._file.repaired
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points, in one transaction. What was used longest ago leaves where there are too many."""
@@ -150,9 +142,7 @@ class Points:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._closed = True
-            self._drop()
+        self._file.close()
 
     def _use(self, scope: Scope, ids: Sequence[str], now: int) -> None:
         rows = [(now, scope.digest, id) for id in ids]
@@ -173,68 +163,10 @@ class Points:
                 _leave(db, "", (), count - self._bounds.all + self._bounds.all // _SLACK)
 
     def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
-        """Do it; a file that turns out to be broken is set aside, and it is done with a new one."""
-        with self._lock:
-            for attempt in (0, 1):
-                try:
-                    return self._tried(work, writes)
-                except (sqlite3.Error, OSError) as error:
-                    self._drop()
-                    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                    if code not in BROKEN or attempt or not self._repair():
-                        raise IndexFailed(_cause(error, code)) from None
-            raise AssertionError("unreachable")
-
-    def _tried(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        db = self._connection()
-        if not writes:
-            return work(db)
-        db.execute("BEGIN IMMEDIATE")
         try:
-            done = work(db)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        return done
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._closed:
-            raise IndexFailed("closed")
-        # a file that was removed or replaced takes writes as before, and loses them
-        if self._opened is not None and self._file != _identity(self._directory):
-            self._drop()
-        if self._opened is None:
-            file = self._directory and self._directory / FILE
-            self._opened = connect(file, busy=self._busy, synchronous="NORMAL", schema=_SCHEMA)
-            self._file = _identity(self._directory)
-        return self._opened
-
-    def _drop(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-        self._opened = None
-
-    def _repair(self) -> bool:
-        """Set a broken file aside. Of several processes that find it broken, one does."""
-        if self._directory is None:
-            return False
-        try:
-            self.repaired += set_aside(self._directory / FILE, busy=self._busy)
-        except (OSError, sqlite3.Error):
-            return False
-        return True
-
-
-def _identity(directory: Path | None) -> tuple[int, int] | None:
-    if directory is None:
-        return None
-    try:
-        found = (directory / FILE).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+            return self._file.run(work, writes=writes)
+        except StoreError as error:
+            raise IndexFailed(error.cause) from None
 
 
 def _chosen(db: sqlite3.Connection, columns: str, digest: bytes, ids: Sequence[str]) -> list[Any]:
@@ -250,9 +182,3 @@ def _chosen(db: sqlite3.Connection, columns: str, digest: bytes, ids: Sequence[s
 def _leave(db: sqlite3.Connection, where: str, given: Iterable[object], count: int) -> None:
     oldest = f"SELECT number FROM points {where} ORDER BY used, number LIMIT ?"  # noqa: S608 -- written above
     db.execute(f"DELETE FROM points WHERE number IN ({oldest})", (*given, count))  # noqa: S608 -- written above
-
-
-def _cause(error: Exception, code: int) -> str:
-    if isinstance(error, OSError):
-        return "read_only" if isinstance(error, PermissionError) else "unreachable"
-    return "corrupted" if code in BROKEN else _CAUSES.get(code, "unreachable")

@@ -3,14 +3,13 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
 from proxy.chat.sse import ByteStream
 from proxy.config.upstream_settings import Guarded
-from proxy.context import ModelProfile
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.masking import Mask, keys_of
@@ -85,6 +84,8 @@ class GuardedUpstream:
         self.name, self.address = upstream.name, upstream.address
         self.provider, self.translates = upstream.provider, upstream.translates
         self.signs, self.ask_usage = upstream.signs, upstream.ask_usage
+        self.ignored, self.profile, self.models = upstream.ignored, upstream.profile, upstream.models
+        self.aclose = upstream.aclose
 
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamUnavailable` where it may not be, else what the upstream raises."""
@@ -149,18 +150,6 @@ class GuardedUpstream:
         except UpstreamUnavailable:
             self._slots.free()
             raise
-
-    def ignored(self, call: Call) -> Coroutine[Any, Any, tuple[str, ...]]:
-        return self._upstream.ignored(call)
-
-    def profile(self, known: ModelProfile) -> Coroutine[Any, Any, ModelProfile]:
-        return self._upstream.profile(known)
-
-    def models(self, headers: Mapping[str, str]) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        return self._upstream.models(headers)
-
-    def aclose(self) -> Coroutine[Any, Any, None]:
-        return self._upstream.aclose()
 
 
 def is_down(status: int, advice: str | None = None) -> bool:

@@ -82,7 +82,7 @@ class Search:
         loaded = self._scopes[key]
         while put := self._points.since(scope, key[1], loaded.number, _STEP):
             loaded.add(client, put)
-        if len(loaded.places) != self._points.size(scope, key[1]):
+        if len(loaded.places) != self._points.count(scope, key[1]):
             loaded.remove(client, set(loaded.places) - self._points.ids(scope, key[1]))
         return loaded
 

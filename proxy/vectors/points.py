@@ -119,7 +119,11 @@ class Points:
         )
         return self._run(lambda db: db.execute(where, (scope.digest, width, number, limit)).fetchall())
 
-    def size(self, scope: Scope, width: int | None = None) -> int:
+    def size(self, scope: Scope) -> int:
+        return self.count(scope)
+
+    def count(self, scope: Scope, width: int | None = None) -> int:
+        """How many points there are, of all dimensions or of one."""
         count = "SELECT COUNT(*) FROM points WHERE scope = ?1 AND (?2 IS NULL OR width = ?2)"
         return int(self._run(lambda db: db.execute(count, (scope.digest, width)).fetchone()[0]))
 

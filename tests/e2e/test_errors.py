@@ -70,14 +70,14 @@ BAD_BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
-async def test_bad_input_is_a_400(setup: Setup, body: Any) -> None:
-    status, headers, answer = await post(setup, body)
-    assert status == 400
-    assert_openai_error(answer)
-    assert answer["error"]["type"] == "invalid_request_error"
-    assert headers["content-type"] == "application/json"
-    assert headers["x-request-id"]
+async def test_bad_input_is_a_400(setup: Setup) -> None:
+    for name, body in BAD_BODIES.items():
+        status, headers, answer = await post(setup, body)
+        assert status == 400, name
+        assert_openai_error(answer)
+        assert answer["error"]["type"] == "invalid_request_error", name
+        assert headers["content-type"] == "application/json", name
+        assert headers["x-request-id"], name
 
 
 _json = st.recursive(
@@ -137,26 +137,26 @@ async def test_an_unknown_model(setup: Setup) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        pytest.param("GET", "/nope", 404, id="unknown path"),
-        pytest.param("POST", "/", 405, id="root by POST"),
-        pytest.param("GET", "/v1", 404, id="no redirect to what the Host header says"),
-        pytest.param("PUT", "/v1/chat/completions", 404, id="chat by PUT reaches the upstream, which knows better"),
-        pytest.param("PUT", "/chat/completions", 405, id="chat by PUT"),
-        pytest.param("POST", "/healthz", 405, id="health by POST"),
-        pytest.param("PATCH", "/metrics", 405, id="metrics by PATCH"),
-    ],
-)
-async def test_the_frameworks_own_errors(setup: Setup, method: str, path: str, status: int) -> None:
+FRAMEWORKS = {
+    "unknown path": ("GET", "/nope", 404),
+    "root by POST": ("POST", "/", 405),
+    "no redirect to what the Host header says": ("GET", "/v1", 404),
+    "chat by PUT reaches the upstream, which knows better": ("PUT", "/v1/chat/completions", 404),
+    "chat by PUT": ("PUT", "/chat/completions", 405),
+    "health by POST": ("POST", "/healthz", 405),
+    "metrics by PATCH": ("PATCH", "/metrics", 405),
+}
+
+
+async def test_the_frameworks_own_errors(setup: Setup) -> None:
     async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         await send(writer, 404, b'{"error":{"message":"m","type":"t","param":null,"code":null}}')
 
     setup.upstream.respond = answer
-    async with setup.session.request(method, setup.base + path) as response:
-        assert response.status == status
-        assert_openai_error(json.loads(await response.read()))
+    for name, (method, path, status) in FRAMEWORKS.items():
+        async with setup.session.request(method, setup.base + path) as response:
+            assert response.status == status, name
+            assert_openai_error(json.loads(await response.read()))
 
 
 async def test_an_oversize_request_reaches_no_upstream(setup: Setup) -> None:

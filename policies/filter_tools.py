@@ -207,12 +207,10 @@ class FilterTools(Policy):
 
     @property
     def _groups(self) -> Mapping[str, Sequence[str]]:
-        """The globs of each group."""
         return {name: group.tools for name, group in self.groups.items()}
 
     @property
     def _examples(self) -> Mapping[str, Sequence[str]]:
-        """All examples, by globs of tools."""
         found: dict[str, tuple[str, ...]] = dict(self.examples)
         for group in self.groups.values():
             for glob in group.tools:

@@ -26,7 +26,6 @@ class OfferRecall(Policy):
     internal_tools: ClassVar = (Recall,)
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Add the tool behind the client's own."""
         if not request.tools:
             return Keep("a chat without tools")
         if ctx.archive is None:

@@ -26,7 +26,6 @@ class Value(NamedTuple):
 
     @property
     def slot(self) -> tuple[str, str]:
-        """What it is a value of."""
         return (self.kind, self.unit)
 
 

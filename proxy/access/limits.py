@@ -63,7 +63,6 @@ class Terms:
 
     @property
     def has_day(self) -> bool:
-        """Whether there is a limit per day."""
         return self.tokens_per_day is not None or self.budget_per_day is not None
 
 
@@ -90,7 +89,6 @@ class Limits:
         self.clock = clock
 
     def terms(self, caller: Caller) -> Terms:
-        """Return the limits of a caller."""
         if caller.key is None:
             return self._all
         terms = self._known.get(caller.key.name)

@@ -53,7 +53,6 @@ class JsonObject(dict[str, Any]):
         return type(self)({**self, **changes})
 
     def without(self, *keys: str) -> Self:
-        """A copy that lacks these keys."""
         return type(self)((key, value) for key, value in self.items() if key not in keys)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -269,7 +268,6 @@ class ChatRequest:
         return request if kept else request.without("tool_choice", "parallel_tool_calls")
 
     def with_model(self, model: str) -> Self:
-        """The same request for another model."""
         return self if model == self.model else replace(self, model=model)
 
     def with_field(self, name: str, value: Any) -> Self:

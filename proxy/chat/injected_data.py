@@ -23,7 +23,6 @@ class Block(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The block, its tags included."""
         return self.text.given[self.start : self.end]
 
 

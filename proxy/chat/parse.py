@@ -145,7 +145,6 @@ class Body:
 
     @property
     def stream(self) -> bool:
-        """Whether the client asks for a stream."""
         return self.get("stream") is True
 
     def _has(self, name: str) -> bool:

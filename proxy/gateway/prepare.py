@@ -107,7 +107,6 @@ class Services:
 
     @property
     def threads(self) -> tuple[Threads, ...]:
-        """All threads in which they work."""
         return (*self.once.lanes.threads, *self.tokens.lanes.threads, self.recalls, self.corrections.threads)
 
     def forget(self, tenant: str) -> int:

@@ -67,7 +67,6 @@ class Saving:
     def save(
         self, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None, usage: Usage
     ) -> None:
-        """Have a request written; returns at once."""
         if self._waiting >= _MOST:
             self._warnings.warn(cause="the disk is behind")
             return
@@ -76,7 +75,6 @@ class Saving:
         self._threads.submit(partial(self._write, prepared, body, headers, caller, usage, at))
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
         self._threads.shutdown(wait=True)
         os.close(self._file)
 

@@ -96,11 +96,9 @@ class Response:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Drop what has not arrived yet."""
         self._response.close()
 
     def chunks(self) -> "Chunks":
-        """Return the body as it arrives."""
         return Chunks(self._response, self._name)
 
 

@@ -85,7 +85,6 @@ class SmallModel:
         return made, outcome
 
     async def profile(self) -> ModelProfile:
-        """What is known of the model."""
         route = self._route()
         return await route.upstream.profile(route.profile)
 

@@ -63,7 +63,6 @@ class DraftService:
         return self._settled.forget(_prefix(tenant))
 
     async def drain(self) -> None:
-        """Wait for what is being written."""
         await self._work.drain()
 
     async def aclose(self) -> None:

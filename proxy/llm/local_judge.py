@@ -39,7 +39,6 @@ class JudgeService(VerdictService):
         self._broken_until = 0.0
 
     def warm(self) -> None:
-        """Begin to load the model."""
         if self._model is None:
             self.begin(Asker("", {}, 0.0), ())
 

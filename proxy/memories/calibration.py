@@ -37,7 +37,6 @@ class Calibration(NamedTuple):
         return [figure(cosine, base, share) for cosine, share in zip(cosines, shares, strict=True)]
 
     def score(self, figure: float) -> float:
-        """The score of a figure."""
         return 1 / (1 + exp(-max(-40.0, min(40.0, self.slope * (figure - self.middle)))))
 
 

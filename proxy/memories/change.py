@@ -58,7 +58,6 @@ class Change:
             self._merge(first, second)
 
     def drop(self, id: str) -> None:
-        """Remove a memory."""
         del self.records[id]
         self.touched.add(id)
 

@@ -227,7 +227,6 @@ class MemoryService:
             await self._vectors.put(owner, new)
 
     def now(self) -> float:
-        """Seconds since 1970."""
         return self._clock()
 
 

@@ -102,7 +102,6 @@ class MemoryVectors:
         await self._do(owner, lambda index, scope: index.put(scope, [Point(*pair) for pair in made.items()]))
 
     async def delete(self, owner: Owner, ids: Sequence[str]) -> None:
-        """Remove the vectors of memories."""
         await self._do(owner, lambda index, scope: index.delete(scope, ids))
 
     async def forget(self, owner: Owner) -> None:

@@ -61,7 +61,6 @@ class Models:
 
     @cached_property
     def table(self) -> Table:
-        """Our own table."""
         return load_table()
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:

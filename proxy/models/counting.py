@@ -63,7 +63,6 @@ class Tally:
         """Whether something was counted by a rule that no provider publishes."""
 
     def add(self, text: str) -> None:
-        """Count a text."""
         if text:
             self.text += self.encode(text) + self._unmerged(text)
 

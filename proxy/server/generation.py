@@ -73,7 +73,6 @@ class Generation:
         return sum(each.forget(tenant) for each in (self._drafts, self._judge) if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
-        """Serve one exchange."""
         self._users += 1
         try:
             await (self._chat if is_chat else self._rest)(scope, receive, send)

@@ -101,7 +101,6 @@ class Health:
         self._degraded = degraded
 
     def routes(self) -> list[BaseRoute]:
-        """Where they are."""
         return [Route("/healthz", self._healthz, methods=["GET"]), Route("/readyz", self._readyz, methods=["GET"])]
 
     async def _healthz(self, request: Request) -> Response:

@@ -142,12 +142,10 @@ class Connection(HttpToolsProtocol):
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
         super().connection_made(transport)
         self._await("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
         self._await("none")
         self._stop_writing_timer()
         super().connection_lost(exc)
@@ -192,7 +190,6 @@ class Connection(HttpToolsProtocol):
         self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         self._part = "head"
         super().on_message_begin()
 
@@ -202,7 +199,6 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Its head is there."""
         if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
             self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
             return
@@ -218,12 +214,10 @@ class Connection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         if not self._refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request."""
         if not self._refused and self._part == "body":
             self._part = "none"
             super().on_message_complete()
@@ -235,7 +229,6 @@ class Connection(HttpToolsProtocol):
             self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It reads again."""
         self._stop_writing_timer()
         super().resume_writing()
 

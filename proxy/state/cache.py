@@ -89,7 +89,6 @@ class Cache(Generic[Key, Value]):
         return len(gone)
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._entries.clear()
             self._size = 0

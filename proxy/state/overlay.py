@@ -47,7 +47,6 @@ class Overlay:
         return tuple(dict.fromkeys(found))[:limit]
 
     async def clear(self) -> None:
-        """Forget what was written here."""
         await self._own.aclose()
         self._own = MemoryStore(_MOST)
 

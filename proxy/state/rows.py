@@ -38,25 +38,21 @@ class BytesDisk(diskcache.Disk):  # type: ignore[misc]
     """Text as keys, bytes as values, both as they are. Any other row is refused, whoever wrote it."""
 
     def put(self, key: object) -> tuple[str, bool]:
-        """A key for the database. Raises `TypeError` for anything but text."""
         if type(key) is not str:
             raise TypeError("a key is text")
         return key, True
 
     def get(self, key: object, raw: object) -> str:
-        """A key from the database. Raises `StoreError`."""
         if raw != 1 or type(key) is not str:
             raise StoreError("corrupted")
         return key
 
     def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, bytes]:
-        """A value for the database. Raises `TypeError` for anything but bytes."""
         if read or type(value) is not bytes:
             raise TypeError("a value is bytes")
         return 0, _RAW, None, value
 
     def fetch(self, mode: object, filename: object, value: object, read: bool) -> bytes:
-        """A value from the database. Raises `StoreError`."""
         if mode != _RAW or filename is not None or read or type(value) is not bytes:
             raise StoreError("corrupted")
         return value
@@ -182,7 +178,6 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         return int((pages - free) * size)
 
     def use(self, keys: Collection[str], now: float, ttl: float) -> frozenset[str]:
-        """Touch values; those that are there."""
         with self.writing() as connection:
             return frozenset(
                 key
@@ -194,7 +189,6 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
             )
 
     def drop(self, keys: Collection[str]) -> None:
-        """Remove values."""
         with self.writing() as connection:
             connection.executemany("DELETE FROM Cache WHERE key = ?", [(key,) for key in keys])
 

@@ -20,7 +20,6 @@ class Pairs(tuple[tuple[str, Any], ...]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The keys in order."""
         return tuple(key for key, _ in self)
 
 

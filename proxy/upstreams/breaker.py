@@ -52,7 +52,6 @@ class Breaker:
         return self._era
 
     def succeeded(self, ticket: int) -> None:
-        """The upstream answered."""
         if ticket != self._era:
             return
         if self.state == "half_open":
@@ -61,7 +60,6 @@ class Breaker:
             self._count()
 
     def failed(self, ticket: int) -> None:
-        """The upstream failed."""
         if ticket != self._era:
             return
         if self.state == "half_open":

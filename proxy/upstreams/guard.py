@@ -184,7 +184,6 @@ class _Watched:
         self._mask = mask
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The chunks."""
         return self._mask.chunks(self._chunks)
 
     async def aclose(self) -> None:

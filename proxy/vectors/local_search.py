@@ -37,7 +37,6 @@ class Search:
         self._made = 0
 
     def warm(self) -> None:
-        """Import the library. Raises `IndexFailed`."""
         with self._lock:
             self._opened()
 
@@ -59,7 +58,6 @@ class Search:
         return self._there(scope, scores, limit)
 
     def close(self) -> None:
-        """Free the memory."""
         with self._lock:
             self._scopes.clear()
             if self._client is not None:
@@ -126,7 +124,6 @@ class _Loaded:
 
     @property
     def size(self) -> int:
-        """Vectors that are there."""
         return len(self._ids)
 
     def add(self, client: Client, put: Sequence[tuple[int, str, bytes]]) -> None:
@@ -145,7 +142,6 @@ class _Loaded:
         self.number = put[-1][0]
 
     def remove(self, client: Client, ids: set[str]) -> None:
-        """Remove points."""
         gone: dict[str, list[int | str]] = {}
         for place in [place for id in ids for place in self.places.pop(id)]:
             gone.setdefault(self.names[place // self._shard], []).append(place)

@@ -63,7 +63,6 @@ class Stack:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
         return 0 if self._rows is None else int(self._rows.nbytes) + 8 * len(self._near)
 
     def fits(self, query: bytes) -> bool:

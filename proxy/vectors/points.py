@@ -145,7 +145,6 @@ class Points:
         self._run(lambda db: db.execute("DELETE FROM points WHERE scope BETWEEN ? AND ?", between), writes=True)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _use(self, scope: Scope, ids: Sequence[str], now: int) -> None:

@@ -94,22 +94,18 @@ class Client:
             self._call(partial(self._client.create_payload_index, name, field, field_schema=kind), there=True)
 
     def drop(self, name: str) -> None:
-        """Remove a collection."""
         self._call(lambda: self._client.delete_collection(name))
 
     def names(self) -> list[str]:
-        """All collections."""
         return self._call(lambda: [each.name for each in self._client.get_collections().collections])
 
     def upsert(self, name: str, rows: Sequence[Row]) -> None:
-        """Put points."""
         if rows:
             struct = self._models.PointStruct
             points = [struct(id=each.id, vector=each.vector, payload=each.payload) for each in rows]
             self._call(lambda: self._client.upsert(name, points, wait=True))
 
     def retrieve(self, name: str, ids: Sequence[int | str], *, vectors: bool) -> list[Row]:
-        """Those of the points that are there."""
         if not ids:
             return []
         found = self._call(lambda: self._client.retrieve(name, list(ids), with_payload=True, with_vectors=vectors))
@@ -132,7 +128,6 @@ class Client:
         return [(each.id, max(-1.0, min(1.0, each.score)), each.payload or {}) for each in found.points]
 
     def delete(self, name: str, ids: Sequence[int | str]) -> None:
-        """Remove points."""
         if ids:
             self._call(lambda: self._client.delete(name, self._models.PointIdsList(points=list(ids)), wait=True))
 
@@ -142,7 +137,6 @@ class Client:
         self._call(lambda: self._client.delete(name, chosen, wait=True))
 
     def count(self, name: str, where: Where | None = None) -> int:
-        """How many points there are."""
         return int(self._call(lambda: self._client.count(name, count_filter=self._where(where), exact=True)).count)
 
     def oldest(self, name: str, field: str, limit: int, where: Where | None = None) -> list[int | str]:
@@ -160,7 +154,6 @@ class Client:
         self._call(lambda: self._client.set_payload(name, payload, points=list(ids), wait=False))
 
     def close(self) -> None:
-        """Close the connections."""
         with self._lock:
             self._client.close()
 

@@ -29,7 +29,6 @@ class Stacks:
         self.get, self.forget = self._known.get, self._known.forget
 
     def put(self, key: tuple[str, tuple[str, ...]], stack: Stack) -> None:
-        """Keep those of a tenant's texts."""
         self._known.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
 
 

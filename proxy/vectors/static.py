@@ -52,7 +52,6 @@ class Static:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
 
     async def aclose(self) -> None:
-        """Let the thread end."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:

@@ -59,7 +59,6 @@ class Endpoint:
         self._intake = intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one exchange."""
         http = Exchange(scope, receive, send, self._intake)
         http.own_headers += self._headers
         path = scope["path"] if self._shows_path else None

@@ -32,7 +32,6 @@ class _Forward(logging.Handler):
     """Sends what a call logs to the process that called, which knows how logs are written."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record."""
         writer = _calling.get()
         if writer is not None:
             told = [record.name, record.levelno, record.getMessage(), getattr(record, "fields", {})]

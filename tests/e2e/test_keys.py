@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from proxy.config.keys import hash_of
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, proxy, send, send_chunk
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, proxy, send
 
 ANN, ANNS_OTHER, BOB, OLD, TIGHT, SINGLE = (
     f"pk-{name}-{'s3cret' * 8}" for name in ("ann", "ann2", "bob", "old", "tight", "single")
@@ -244,30 +244,6 @@ async def test_limits_as_the_sdk_sees_them(setup: Setup) -> None:
     async with setup.client(ANN) as client:
         await client.chat.completions.create(**talk())
     assert len(setup.behind.received) < 20
-
-
-async def test_at_the_same_time_only_as_many_as_may(setup: Setup) -> None:
-    async def hold(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await begin_stream(writer)
-        await send_chunk(writer, b'data: {"choices":[]}\n\n')
-        await asyncio.Event().wait()
-
-    setup.behind.respond = hold
-    async with setup.client(SINGLE) as client:
-        stream = await client.chat.completions.create(**talk(), stream=True)
-        with pytest.raises(openai.RateLimitError) as caught:
-            await client.chat.completions.create(**talk())
-        assert caught.value.code == "rate_limit_exceeded"
-        assert int(caught.value.response.headers["retry-after"]) >= 1
-        await stream.close()
-        setup.behind.respond = Upstream.respond
-        async with asyncio.timeout(60):
-            while True:  # the place is free as soon as the stream has ended
-                try:
-                    await client.chat.completions.create(**talk("echo"))
-                    break
-                except openai.RateLimitError:
-                    await asyncio.sleep(0.02)
 
 
 async def test_no_key_is_in_any_log_metric_error_or_repr(

@@ -132,18 +132,6 @@ async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running
     assert after[len(before)] == said
 
 
-async def test_another_key_reads_nothing(running: tuple[str, Upstream]) -> None:
-    base, behind = running
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="first", max_retries=0) as client:
-        await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
-    handle = handle_in(behind.received[0].body)
-    stolen: Any = [{"role": "user", "content": f'Do recall("{handle}") for me.'}]
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="second", max_retries=0) as client:
-        answer = await client.chat.completions.create(model="m", messages=stolen, tools=TOOLS)
-    assert NEEDLE not in (answer.choices[0].message.content or "")
-    assert "Nothing is kept under this handle" in (answer.choices[0].message.content or "")
-
-
 async def test_where_nothing_can_be_archived_nothing_is_shortened(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file stands where the directory should be")
     async with upstream() as behind:

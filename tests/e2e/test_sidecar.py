@@ -116,29 +116,10 @@ async def test_a_part_of_what_left(client: Client, query: str, content: str) -> 
     assert (status, found["content"]) == (200, content)
 
 
-async def test_a_handle_belongs_to_a_key(client: Client) -> None:
-    (handle,) = (await client.compressed("mine"))["handles"]
-    path = f"/v1/retrieve/{handle.upper()}"
-    assert (await client.ask("GET", path, "mine"))[0] == 200
-    assert (await client.ask("GET", path, "mine", headers={"x-penstock-session": "of another name"}))[0] == 200
-    for key in ("other", None):
-        status, answer, _ = await client.ask("GET", path, key)
-        assert (status, answer["error"]["code"]) == (404, "unknown_handle")
-
-
 async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
     (handle,) = (await client.compressed(None))["handles"]
     assert (await client.ask("GET", f"/v1/retrieve/{handle}", None))[0] == 200
     assert (await client.ask("GET", f"/v1/retrieve/{handle}", "k"))[0] == 404
-
-
-async def test_a_restart_loses_nothing(tmp_path: Path, behind: Upstream) -> None:
-    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-        (handle,) = (await Client(base, session).compressed())["handles"]
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-        status, found, _ = await Client(base, session).ask("GET", f"/v1/retrieve/{handle}")
-    assert (status, found["content"]) == (200, ORIGINAL)
 
 
 async def test_a_state_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, behind: Upstream) -> None:

@@ -93,23 +93,6 @@ async def test_a_record_says_what_was_done() -> None:
     assert shown == {**step(started=0.0).shown(), **Effect()._asdict()}
 
 
-async def test_records_outlive_a_restart(tmp_path: Path) -> None:
-    async with kept(tmp_path / "records.db") as records:
-        records.add(made("one"))
-    async with kept(tmp_path / "records.db") as records:
-        records.add(made("two"))
-        assert ids(await records.latest(Filters(), 10)) == ["two", "one"]
-    assert (tmp_path.stat().st_mode & 0o777) == 0o700  # noqa: ASYNC240
-
-
-async def test_workers_share_a_file(tmp_path: Path) -> None:
-    async with kept(tmp_path / "records.db") as one, kept(tmp_path / "records.db") as other:
-        for n in range(50):
-            (one, other)[n % 2].add(made(f"{n}"))
-        await asyncio.gather(one.flush(), other.flush())
-        assert len(await one.latest(Filters(), 100)) == 50
-
-
 async def test_without_a_file_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with kept() as records:
@@ -120,18 +103,6 @@ async def test_without_a_file_nothing_stays(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_record_is_its_tenants_alone() -> None:
-    async with kept() as records:
-        records.add(made("one", "ann", status=200))
-        records.add(made("one", "bob", status=404))
-        for tenant, status in (("ann", 200), ("bob", 404)):
-            found = await records.find("one", tenant)
-            assert found is not None
-            assert found["status"] == status
-        for forged in ("eve", "", "%", "ann' OR '1'='1"):
-            assert await records.find("one", forged) is None
-
-
 async def test_the_newest_of_an_id_is_found() -> None:
     async with kept() as records:
         for status in (200, 500, 429):
@@ -139,28 +110,6 @@ async def test_the_newest_of_an_id_is_found() -> None:
         found = await records.find("one", "ann")
     assert found is not None
     assert found["status"] == 429
-
-
-async def test_lists_are_filtered() -> None:
-    now = time()
-    async with kept() as records:
-        records.add(made("old", when=now - 100))
-        records.add(made("failed", status=502, when=now - 50))
-        records.add(made("broke-off", error="upstream_broke_off", when=now - 40))
-        records.add(made("bobs", "bob", when=now - 30))
-        records.add(made("other-model", model="x" * 300, when=now - 20))
-        records.add(made("other-chain", known={"chain": None}, when=now - 10))
-        wanted = {
-            Filters(since=now - 60): ["other-chain", "other-model", "bobs", "broke-off", "failed"],
-            Filters(until=now - 45): ["failed", "old"],
-            Filters(tenant="bob"): ["bobs"],
-            Filters(model="x" * 128): ["other-model"],
-            Filters(failed=True): ["broke-off", "failed"],
-            Filters(failed=False, chain="default", model="m"): ["bobs", "old"],
-        }
-        for filters, expected in wanted.items():
-            assert ids(await records.latest(filters, 10)) == expected
-        assert ids(await records.latest(Filters(), 2)) == ["other-chain", "other-model"]
 
 
 async def test_what_is_too_old_goes() -> None:
@@ -277,18 +226,6 @@ async def test_a_broken_file_is_begun_anew(tmp_path: Path) -> None:
         assert ids(await records.latest(Filters(), 10)) == ["one"]
 
 
-async def test_a_tenant_is_forgotten(tmp_path: Path) -> None:
-    async with kept(tmp_path / "records.db") as records:
-        for n in range(3):
-            records.add(made(f"{n}", "ann", why="of-ann"))
-        records.add(made("bobs", "bob"))
-        await records.flush()
-        assert b"of-ann" in content(tmp_path)
-        assert await records.forget("ann") == 3
-        assert ids(await records.latest(Filters(), 10)) == ["bobs"]
-        assert b"of-ann" not in content(tmp_path), "nor do free pages have it"
-
-
 async def test_a_conversation_is_summed_up() -> None:
     async with kept() as records:
         for n in range(3):
@@ -348,22 +285,6 @@ async def test_a_long_conversation_is_shown_in_part() -> None:
     assert (len(found["tokens"]), found["tokens"][0], found["tokens"][-1]) == (POINTS, 0, MOST_TURNS + 4)
 
 
-async def test_policies_are_summed_up() -> None:
-    async with kept() as records:
-        for n in range(20):
-            cut = Step("cut", "rewrite", f"dropped {n} of 47 turns", 0.001 * (n + 1), 1.0, 100, 40)
-            shadow = Step("cut", "rewrite", "dropped 1 turn", 0.001, 1.0, 100, 10, observed=True)
-            records.add(made(f"{n}", steps=[cut, Step("wait", "skip", "few tokens", 0.0, 1.0), *[shadow][n:]]))
-        cut_, wait = await records.policies(0.0)
-        assert await records.policies(time() + 100) == []
-    assert cut_["name"] == "cut"
-    assert (cut_["requests"], cut_["tokens_saved"]) == (21, 20 * 60)
-    assert cut_["verdicts"] == {"keep": 0, "rewrite": 21, "skip": 0, "fail": 0, "reject": 0}
-    assert cut_["whys"] == [["dropped N of N turns", 20], ["dropped N turn", 1]]
-    assert (cut_["ms_p50"], cut_["ms_p95"]) == (pytest.approx(10), pytest.approx(19))
-    assert (wait["verdicts"]["skip"], wait["ms_p50"], wait["usd_saved"]) == (20, None, None)
-
-
 class Log:
     """A log in memory, and one reader's place in it."""
 
@@ -387,19 +308,6 @@ class Log:
     def _fail(self) -> None:
         if self.fault is not None:
             raise StoreError(self.fault)
-
-
-async def test_replicas_read_each_others_records_and_forget_together() -> None:
-    entries: list[tuple[object, str | None, bytes]] = []
-    async with kept(log=Log(entries)) as one, kept(log=Log(entries)) as other:
-        one.add(made("ones"))
-        other.add(made("others", "bob"))
-        await asyncio.gather(one.flush(), other.flush())
-        for records in (one, other, one):
-            assert sorted(ids(await records.latest(Filters(), 10))) == ["ones", "others"]
-        await one.forget("ann")
-        assert ids(await other.latest(Filters(), 10)) == ["others"]
-        assert one.is_whole
 
 
 async def test_without_the_log_a_replica_tells_its_own_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

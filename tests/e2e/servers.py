@@ -187,6 +187,7 @@ async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> A
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        timeout_graceful_shutdown=60,
     )
     made.load()
     # without its main loop, which looks ten times a second whether to stop

@@ -156,8 +156,8 @@ async def _connect(config: Config) -> bool:
 
 def _summary(config: Config) -> str:
     settings = config.settings
-    chains = ", ".join(f"{name}: {len(steps)}" for name, steps in settings.chains.items())
-    return f"{len(settings.upstreams)} upstreams, {len(settings.models)} model entries, steps per chain {chains}"
+    chains = ", ".join(f"{name} {len(steps)}" for name, steps in settings.chains.items())
+    return f"upstreams: {len(settings.upstreams)}; model entries: {len(settings.models)}; steps per chain: {chains}"
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -49,7 +49,7 @@ class TestCheck:
     def test_says_that_a_file_is_good(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "check") == 0
         assert re.search(
-            r"config.yaml: good \(2 upstreams, 2 model entries, .*; version [0-9a-f]{12}\)", capsys.readouterr().out
+            r"config.yaml: good \(upstreams: 2; model entries: 2; .*; version [0-9a-f]{12}\)", capsys.readouterr().out
         )
 
     def test_says_what_is_wrong_in_one_line(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

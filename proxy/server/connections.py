@@ -9,6 +9,7 @@ from time import perf_counter
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.config.load import Config
+from proxy.config.settings import ForeignUpstream, OpenAIUpstream
 from proxy.config.state_settings import RedisStateSettings
 from proxy.server.build import build_backend, build_index, build_store, build_upstreams
 from proxy.state.store import Store
@@ -35,8 +36,17 @@ class Answered:
 async def connect(config: Config) -> AsyncIterator[Answered]:
     """Ask each server once, and yield what came of it. The questions cost nothing and change nothing."""
     settings = config.settings
-    for name, upstream in build_upstreams(settings).items():
-        yield await _within(f"upstream {name!r}", _upstream(name, upstream))
+    litellm = {name: each for name, each in settings.upstreams.items() if isinstance(each, ForeignUpstream)}
+    # litellm has no question that costs nothing: only an address of the operator's own is asked, and not by litellm
+    addresses = {name: each.base_url for name, each in litellm.items() if each.base_url is not None}
+    plain = {name: OpenAIUpstream(kind="openai", base_url=url, keyless=True) for name, url in addresses.items()}
+    asked = settings.model_copy(update={"upstreams": {**settings.upstreams, **plain}})
+    for name, upstream in build_upstreams(asked).items():
+        if name in litellm and name not in plain:
+            untold = "not asked: litellm knows its address, and asks it nothing that costs no tokens"
+            yield Answered(f"upstream {name!r}", untold)
+        else:
+            yield await _within(f"upstream {name!r}", _upstream(name, upstream, keyless=name in plain))
     if isinstance(settings.state, RedisStateSettings):
         yield await _within("state", _service("state", build_store(settings.state)))
     index = build_index(settings)
@@ -54,7 +64,7 @@ async def _within(name: str, asked: Awaitable[Answered]) -> Answered:
         return Answered(name, f"no answer within {PATIENCE:g} seconds", is_there=False)
 
 
-async def _upstream(name: str, upstream: Upstream) -> Answered:
+async def _upstream(name: str, upstream: Upstream, *, keyless: bool = False) -> Answered:
     named, started = f"upstream {name!r}", perf_counter()
     if upstream.address is None:
         return Answered(named, "not asked: it has no address of its own")
@@ -71,6 +81,8 @@ async def _upstream(name: str, upstream: Upstream) -> Answered:
         with suppress(OSError):
             await upstream.aclose()
     told = _took(f"answers with status {reply.status}", started)
+    if keyless:
+        return Answered(named, f"its address {told}; its key is not tried", is_there=reply.status < 500)
     if reply.status in (401, 403):
         return Answered(named, f"{told}: it takes no key but the client's, or refuses its api_key")
     return Answered(named, told, is_there=reply.status < 500)

@@ -18,6 +18,9 @@ upstreams:
   gone: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}
   nowhere: {{kind: ollama, base_url: "http://nowhere.invalid:11434"}}
   echo: {{kind: echo}}
+  far: {{kind: foreign, provider: gemini, api_key: sk-far}}
+  near: {{kind: foreign, provider: mistral, api_key: sk-near, base_url: "{one}"}}
+  lost: {{kind: foreign, provider: mistral, base_url: "http://127.0.0.1:9"}}
 models: [{{match: "*", upstream: one}}]
 state: {{kind: redis, url: "redis://127.0.0.1:9/0"}}
 vectors: http://127.0.0.1:9
@@ -42,14 +45,18 @@ async def test_every_server_is_asked_once(tmp_path: Path, caplog: pytest.LogCapt
     there = {name: each.is_there for name, each in found.items()}
     assert there == {
         "upstream 'one'": True, "upstream 'two'": True, "upstream 'gone'": False, "upstream 'nowhere'": False,
-        "upstream 'echo'": True, "state": False, "vectors": False, "embedding": True,
+        "upstream 'echo'": True, "upstream 'far'": True, "upstream 'near'": True, "upstream 'lost'": False, "state": False, "vectors": False, "embedding": True,
     }  # fmt: skip
     assert "answers with status 200" in found["upstream 'one'"].told
     assert "refuses its api_key" in found["upstream 'two'"].told
     assert found["upstream 'gone'"].told.endswith("could not be reached (127.0.0.1:9: Connection refused)")
     assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].told
     assert asked[0] == ("GET", "/v1/models", "Bearer sk-one")
-    assert len(asked) == 3
+    assert len(asked) == 4
+    assert asked[2][2] is None, "only its provider gets the key"
+    assert found["upstream 'far'"].told.startswith("not asked: ")
+    assert "its address answers with status 200" in found["upstream 'near'"].told
+    assert "Connection refused" in found["upstream 'lost'"].told
     told = [vars(record)["fields"] for record in caplog.records if record.name == "penstock.http"]
     causes = [(fields["server"], fields["cause"]) for fields in told]
     assert ("gone", "127.0.0.1:9: Connection refused") in causes

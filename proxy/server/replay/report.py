@@ -92,6 +92,7 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
         "messages": {name: sum(getattr(end, name) for end in ends) for name in ("all", "removed", "shortened", "gone")},
         "recalled": {"tokens": sum(turn.recalled for turn in turns), "turns": sum(turn.recalled > 0 for turn in turns)},
         "left_out": sum(len(turn.left_out) for turn in turns),
+        "internal_calls": sum(max((turn.internal_calls for turn in each.turns), default=0) for each in replayed),
         "violations": {
             "requests": sum(bool(turn.violations) for turn in turns),
             "rules": dict(Counter(rule for turn in turns for rule in turn.violations)),
@@ -281,6 +282,8 @@ def _values(report: Mapping[str, Any]) -> list[str]:
 
 def _rest(total: Mapping[str, Any]) -> list[str]:
     recalled, rules, times = total["recalled"], total["violations"]["rules"], total["milliseconds"]
+    internal = total["internal_calls"]
+    unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
     broken = "; ".join(f"{rule} ({count})" for rule, count in rules.items()) or "none"
     took = " and ".join(f"{times[share]:.1f} ms ({share})" for share in ("p50", "p99") if times[share] is not None)
     return [
@@ -288,6 +291,7 @@ def _rest(total: Mapping[str, Any]) -> list[str]:
         f"{total['left_out']}",
         f"rules of the wire broken: {broken}; refused requests: {total['refused']}; failed steps: "
         f"{total['failed_steps']}",
+        *([unplayed] if internal else []),
         f"the chain took {took}",
     ]
 

@@ -90,6 +90,8 @@ class Turn:
     """Tokens that came back."""
     left_out: tuple[str, ...] = ()
     """The tools that were not offered and that the answer called."""
+    internal_calls: int = 0
+    """The calls of internal tools, of this and earlier turns, in what was sent at the time: they are not played."""
     violations: tuple[str, ...] = ()
     refused: str | None = None
     """The code of the refusal, where nothing would be sent."""
@@ -125,6 +127,7 @@ class Scoring:
         outcome = played.outcome
         turn = Turn(self._number, played.chain, sections(outcome.before), steps=outcome.steps, seconds=played.seconds)
         turn.usable = played.usable
+        turn.internal_calls = _internal_calls(point)
         needed = point.needed
         if needed is None:
             needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
@@ -213,6 +216,15 @@ class Scoring:
 
 def _request(body: Mapping[str, object]) -> ChatRequest:
     return Body(encode({"model": "any", **body})).parse()
+
+
+def _internal_calls(point: Point) -> int:
+    """The calls in what was sent that the client knows nothing of."""
+    came, sent = (
+        {call for each in (body or {}).get("messages", ()) for call in Message(each).call_ids}
+        for body in (point.body, point.sent)
+    )
+    return len(sent - came)
 
 
 def _count(step: Step, fact: str) -> int:

@@ -155,6 +155,31 @@ def test_reported_cache_reads_calibrate_it(folder: Path, capsys: pytest.CaptureF
     assert "calibrated: 1 of 2 cache reads predicted within 5 % of the prompt" in capsys.readouterr().out
 
 
+def test_rounds_of_internal_tools_are_told_because_they_are_not_played(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = {"id": "i1", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
+    rounds = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "i1", "content": "found"},
+    ]
+    first = [{"role": "user", "content": "What was it?"}]
+    second = [{"role": "assistant", "content": "This."}, {"role": "user", "content": "And?"}]
+    rows = [
+        {"request": {"model": "m", "messages": [*first, *second]}, "sent": {"messages": [*first, *rounds, *second]}},
+        {"request": {"model": "m", "messages": first}, "sent": {"messages": first}},
+    ]
+    written(folder, *rows)
+    assert report(folder, capsys)["total"]["internal_calls"] == 1
+    run(folder)
+    assert (
+        "not played: 1 call of internal tools, so later prompts are shorter than they were" in capsys.readouterr().out
+    )
+    written(folder, rows[1])
+    run(folder)
+    assert "internal tools" not in capsys.readouterr().out
+
+
 def test_a_conversation_finds_nothing_of_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = {"id": "one", "model": "m", "messages": talk()}
     both = report(folder, capsys, written(folder, one, {**one, "id": "two"}))

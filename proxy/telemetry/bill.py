@@ -21,6 +21,9 @@ from proxy.step import Step
 MOST_PREFIXES = 200_000
 """Prefixes that are remembered, about 300 bytes each. The least recently used are forgotten first."""
 
+_FRESH = 1 / 16
+"""The part of a cache's lifetime within which a prefix counts as used just now."""
+
 Prefixes = Sequence[tuple[int, int]]
 """All prefixes of a request, the shortest first: a hash of each, and its tokens."""
 
@@ -198,22 +201,33 @@ class Bills:
         return self._forms.setdefault(steps, 2 * _PRICED << len(self._forms))
 
     def _remember(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> None:
-        now, keys = self._clock(), [key for key, _ in prefixes]
+        now, ttl = self._clock(), profile.cache.ttl
+
+        def is_fresh(key: int) -> bool:
+            used = self._used.get(key)
+            return used is not None and bool(used.forms & form == form) and used.at > now - ttl * _FRESH
+
+        # where the first is fresh, so is all that was sent with it: only what is new behind that is remembered
+        start = 0
+        if prefixes and is_fresh(prefixes[0][0]):
+            start = next(place for place in range(len(prefixes) - 1, -1, -1) if is_fresh(prefixes[place][0])) + 1
+        keys = [key for key, _ in prefixes[start:]]
         for key, used in zip(keys, self._used.get_each(keys), strict=True):
             if used is None:
                 self._used.put(key, _Use(now, form))
             else:
-                if 0 < profile.cache.ttl < now - used.at:  # the provider has it again in this form alone
+                if 0 < ttl < now - used.at:  # the provider has it again in this form alone
                     used.forms &= _PRICED
                 used.at, used.forms = now, used.forms | form
 
     def _knows(self, came: Bill, form: int) -> bool:
         """Whether the request before this one, which ended before the last answer, is known in a form; or was none."""
         messages, tools = came.request.messages, len(came.request.tools)
-        answers = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
-        if not answers:
+        places = range(len(messages) - 1, -1, -1)
+        answer = next((place for place in places if messages[place].get("role") == "assistant"), None)
+        if answer is None:
             return True
-        found = self._used.get(came.prefixes[tools + answers[-1] - 1][0])
+        found = self._used.get(came.prefixes[tools + answer - 1][0])
         return found is not None and bool(found.forms & form)
 
 

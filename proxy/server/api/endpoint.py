@@ -89,7 +89,7 @@ class Endpoint:
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
             fault = PenstockError("Penstock is stopping; send the request again", code="server_stopping", status=503)
         except PenstockError as error:
-            fault = error
+            fault = error.with_traceback(None)  # it would keep all that the request has until the next collection
         except Exception as error:
             if is_gone(error):
                 fault = "client_gone"

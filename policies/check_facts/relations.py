@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from policies.check_facts.quantities import value
 from proxy.text.fold import folded
+from proxy.text.tables import sections
 from proxy.text.vocabulary import (
     AT,
     FINDS,
@@ -82,54 +83,19 @@ IN = "in"
 """The relation of what lies in a place."""
 
 _NAME = r"[^,;:]{2,60}?"
-_RELATION = r"[^\W\d_][\w-]*(?: [^\W\d_][\w-]*){0,2}?"
 _LONGEST = 160
 """Characters of a sentence that may be a claim as a whole."""
-_KIND = r"(?:[\w-]+ ){0,3}?(?P<k>[^\W\d_]+) "
-_WAS = r"(?:is|was|are|were|remains|equals)"
-_ES = r"(?:es|era|fue|son|sigue siendo)"
-_MADE_EN = "(?P<author>written)|(?P<director>directed)|(?P<founder>founded)"
-_MADE_ES = "(?P<author>escrit[oa])|(?P<director>dirigid[oa])|(?P<founder>fundad[oa])"
-_FORMS = {
-    "en": (
-        rf"(?:the |its )?(?P<r>{_RELATION}) (?:of|for) (?P<s>{_NAME}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
-        rf"(?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION}) {_WAS} (?:called |named )?(?P<o>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:is|was|serves as|acts as|remains) the (?P<r>{_RELATION}) of (?P<s>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:is|was|serves as|remains) (?P<s>{_NAME})(?:['’]s|(?<=s)['’]) (?P<r>{_RELATION})",
-        rf"(?P<s>{_NAME}) (?:is|was|lies) (?:an?|one of the) {_KIND}(?:located )?(?:in|of) (?P<p>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:is (?:located |situated |found )?in|lies in|belongs to) (?P<p>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:has|had|uses) (?:the )?(?P<o>{_NAME}) (?:as|for) (?:its|a|the) (?P<r>{_RELATION})",
-        rf"(?P<s>{_NAME}) was (?:{_MADE_EN}) by (?P<o>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:(?P<author>wrote)|(?P<director>directed)|(?P<founder>founded)) (?P<s>{_NAME})",
-        rf"(?P<s>{_NAME}) has (?:a|an|the) (?P<r>{_RELATION}) of (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?P<price>costs|sells for|is priced at) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:listens on|runs on|uses) (?P<port>port) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:has|is home to) (?P<v>{_NAME}(?P<population> (?:people|inhabitants|residents)))",
-        rf"(?P<s>{_NAME}) is (?P<deadline>due) (?:on|by) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:is|was|starts|begins|takes place|is scheduled|happens) (?P<date>on|for|by) (?P<v>{_NAME})",
-    ),
-    "es": (
-        rf"(?:el |la |su )?(?P<r>{_RELATION}) (?:de|del|para) (?P<s>{_NAME}) (?:{_ES}|se llama) (?P<o>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:{_ES}|sirve (?:de|como)) (?:el |la )?(?P<r>{_RELATION}) (?:de|del) (?P<s>{_NAME})",
-        rf"(?P<s>{_NAME}) {_ES} (?:un|una) {_KIND}(?:situad[oa] )?(?:de|en|del) (?P<p>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:está|queda|se encuentra|se ubica|se halla|se sitúa|pertenece) (?:en|a|al) (?P<p>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:tiene|usa|utiliza) (?:a |el |la )?(?P<o>{_NAME}) (?:como|por) (?:su )?(?P<r>{_RELATION})",
-        rf"(?P<s>{_NAME}) fue (?:{_MADE_ES}) por (?P<o>{_NAME})",
-        rf"(?P<o>{_NAME}) (?:(?P<author>escribió)|(?P<director>dirigió)|(?P<founder>fundó)) (?P<s>{_NAME})",
-        rf"(?P<s>{_NAME}) tiene (?:un|una) (?P<r>{_RELATION}) de (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?P<price>cuesta|vale|se vende por|se vende a) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:escucha en|usa|corre en) (?:el )?(?P<port>puerto) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:tiene|cuenta con) (?P<v>{_NAME}(?P<population> (?:de )?(?:habitantes|personas)))",
-        rf"(?P<s>{_NAME}) (?P<deadline>vence|se entrega) (?:el|en) (?P<v>{_NAME})",
-        rf"(?P<s>{_NAME}) (?:es|será|fue|empieza|comienza|tiene lugar|se celebra) (?P<date>el|en) (?P<v>{_NAME})",
-    ),
-}
+_FORMS = sections("facts/forms")
+_PART = re.compile(r"(?<!P)<([a-z]+)>")
+_PARTS = dict(line.split(": ", 1) for line in _FORMS.pop("parts"))
 _BY_VERB = ("price", "port", "population", "date", "deadline", "author", "director", "founder")
 """Relations that a verb or a unit tells: `costs`."""
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d),(?=\s\d{4}\b)")
 """A comma within a number or a date."""
 _PATTERNS = [
-    (language, re.compile(f"^(?:{form})$", re.IGNORECASE)) for language, forms in _FORMS.items() for form in forms
+    (language, re.compile(f"^(?:{_PART.sub(lambda part: _PARTS[part[1]], form)})$", re.IGNORECASE))
+    for language, forms in _FORMS.items()
+    for form in forms
 ]
 
 _NAMES = frozenset(RELATIONS.values())

@@ -169,14 +169,12 @@ def test_rounds_of_internal_tools_are_told_because_they_are_not_played(
         {"request": {"model": "m", "messages": [*first, *second]}, "sent": {"messages": [*first, *rounds, *second]}},
         {"request": {"model": "m", "messages": first}, "sent": {"messages": first}},
     ]
-    written(folder, *rows)
-    assert report(folder, capsys)["total"]["internal_calls"] == 1
-    run(folder)
-    assert (
-        "not played: 1 call of internal tools, so later prompts are shorter than they were" in capsys.readouterr().out
-    )
-    written(folder, rows[1])
-    run(folder)
+    file = written(folder, *reversed(rows))
+    assert report(folder, capsys, file)["total"]["internal_calls"] == 1
+    run(folder, file)
+    told = "not played: 1 call of internal tools, so later prompts are shorter than they were"
+    assert told in capsys.readouterr().out
+    run(folder, written(folder, rows[1]))
     assert "internal tools" not in capsys.readouterr().out
 
 

@@ -64,7 +64,7 @@ async def test_workers_count_together_and_a_restart_forgets_nothing(
         assert statuses == [(200, "3"), (200, "2"), (200, "1"), (200, "0"), (429, "0"), (429, "0")]
         assert answer["error"]["code"] == "rate_limit_exceeded"
         assert (await ask(http, proxy, key="other"))[0] == 200
-    async with running("requests_per_minute: 4", tmp_path, behind, "--workers", "2") as proxy:
+    async with running("requests_per_minute: 4", tmp_path, behind) as proxy:
         status, headers, _ = await ask(http, proxy)
         # by now some of it may be more than a minute ago
         assert status == 429 or int(headers["x-ratelimit-remaining-requests"]) < 3
@@ -74,7 +74,7 @@ async def test_workers_count_together_and_a_restart_forgets_nothing(
 async def test_a_day_is_counted_by_what_upstreams_report(
     tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
 ) -> None:
-    async with running("tokens_per_day: 22", tmp_path, behind, "--workers", "2") as proxy:
+    async with running("tokens_per_day: 22", tmp_path, behind) as proxy:
         answers = [await ask(http, proxy) for _ in range(20)]
     statuses = [status for status, _, _ in answers]
     # eleven tokens each, counted behind the answer

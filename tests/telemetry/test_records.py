@@ -285,6 +285,22 @@ async def test_a_long_conversation_is_shown_in_part() -> None:
     assert (len(found["tokens"]), found["tokens"][0], found["tokens"][-1]) == (POINTS, 0, MOST_TURNS + 4)
 
 
+async def test_policies_are_summed_up() -> None:
+    async with kept() as records:
+        for n in range(20):
+            cut = Step("cut", "rewrite", f"dropped {n} of 47 turns", 0.001 * (n + 1), 1.0, 100, 40)
+            shadow = Step("cut", "rewrite", "dropped 1 turn", 0.001, 1.0, 100, 10, observed=True)
+            records.add(made(f"{n}", steps=[cut, Step("wait", "skip", "few tokens", 0.0, 1.0), *[shadow][n:]]))
+        cut_, wait = await records.policies(0.0)
+        assert await records.policies(time() + 100) == []
+    assert cut_["name"] == "cut"
+    assert (cut_["requests"], cut_["tokens_saved"]) == (21, 20 * 60)
+    assert cut_["verdicts"] == {"keep": 0, "rewrite": 21, "skip": 0, "fail": 0, "reject": 0}
+    assert cut_["whys"] == [["dropped N of N turns", 20], ["dropped N turn", 1]]
+    assert (cut_["ms_p50"], cut_["ms_p95"]) == (pytest.approx(10), pytest.approx(19))
+    assert (wait["verdicts"]["skip"], wait["ms_p50"], wait["usd_saved"]) == (20, None, None)
+
+
 class Log:
     """A log in memory, and one reader's place in it."""
 

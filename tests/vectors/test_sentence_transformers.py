@@ -225,6 +225,7 @@ import asyncio, json, sys
 outside = []
 sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.connect", "socket.getaddrinfo") else None)
 
+from proxy.context import Identity
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.config.embedding_settings import SentenceTransformersEmbedding

@@ -1,15 +1,17 @@
-"""No row that somebody else wrote is unpickled, read from a file or removes one."""
+"""No row that somebody else wrote is unpickled, read from a file or removes one; threads write in turn."""
 
 import os
 import pickle
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from proxy.state.rows import DATABASE, BytesDisk
+from proxy.state.rows import DATABASE, BytesDisk, Rows
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 
@@ -72,3 +74,20 @@ def test_only_text_and_bytes_are_stored(tmp_path: Path) -> None:
     for value in ("a", 1, True, None, ("a",), bytearray(b"a")):
         with pytest.raises(TypeError):
             made.store(value, False)
+
+
+def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(tmp_path: Path) -> None:
+    rows, begun = Rows(str(tmp_path), 2**20, busy=0.01), threading.Event()
+
+    def write_slowly() -> None:
+        with rows.writing():
+            begun.set()
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=write_slowly)
+    thread.start()
+    begun.wait()
+    rows.write({"a": b"1"}, 1.0, 10.0, (2**20, 1.0))
+    thread.join()
+    assert rows.read("a", 1.0, None) == b"1"
+    rows.close()

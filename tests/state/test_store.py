@@ -62,7 +62,7 @@ async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: 
     elif place == "memory":
         made = MemoryStore(MIB, clock=clock)
     else:
-        made = DiskStore(tmp_path / "state", MIB, busy=60.0, clock=clock)
+        made = DiskStore(tmp_path / "state", MIB, clock=clock)
     yield made
     await made.aclose()
 

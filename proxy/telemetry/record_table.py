@@ -134,19 +134,14 @@ def insert(database: sqlite3.Connection, rows: Iterable[bytes], max_bytes: int, 
         database.execute(_ORPHANS)
 
 
-def latest(database: sqlite3.Connection, filters: Filters, limit: int) -> list[dict[str, Any]]:
-    """Records, the newest first."""
+def latest(database: sqlite3.Connection, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
+    """Records, the newest first, with their texts if these are asked for; null stands for one that is not kept."""
     where, values = filters.where()
     found = database.execute(f"{_ROW} WHERE {where} ORDER BY ended DESC, r.id DESC LIMIT ?", (*values, limit))
-    return [shown(row) for row in found]
+    return [_with_text(database, row) if text else shown(row) for row in found]
 
 
-def with_text(database: sqlite3.Connection, filters: Filters) -> dict[str, Any] | None:
-    """The newest record with its texts; null stands for one that is not kept."""
-    where, values = filters.where()
-    row = database.execute(f"{_ROW} WHERE {where} ORDER BY ended DESC, r.id DESC LIMIT 1", values).fetchone()
-    if row is None:
-        return None
+def _with_text(database: sqlite3.Connection, row: Any) -> dict[str, Any]:
     record, keys = shown(row), orjson.loads(row[_WIDTH]).get("text")
     if keys is None:
         return {**record, "text": None}

@@ -163,29 +163,22 @@ class Records:
                 await self.flush()
         await self._table.aclose()
 
-    async def latest(self, filters: Filters, limit: int) -> list[dict[str, Any]]:
-        """Records, the newest first. Raises `StoreError`."""
-        return await self._asked(partial(table.latest, filters=filters, limit=limit))
-
-    async def find(self, request_id: str, tenant: str | None = None) -> dict[str, Any] | None:
-        """The newest record of an id; with `tenant` only one of its own. Raises `StoreError`."""
-        found = await self.latest(Filters(request_id=request_id, tenant=tenant), 1)
-        return found[0] if found else None
-
-    async def with_text(self, request_id: str) -> dict[str, Any] | None:
-        """The newest record of an id, with its texts. Raises `StoreError`."""
-        return await self._asked(partial(table.with_text, filters=Filters(request_id=request_id)))
+    async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
+        """Records, the newest first, with their texts if these are kept and asked for. Raises `StoreError`."""
+        text &= self.settings.text
+        return await self._asked(partial(table.latest, filters=filters, limit=limit, text=text))
 
     async def conversations(self, filters: Filters, limit: int, before: float | None = None) -> list[dict[str, Any]]:
         """Conversations, those that went on last first. Raises `StoreError`."""
         return await self._asked(partial(table.conversations, filters=filters, limit=limit, before=before))
 
-    async def conversation(self, id: str) -> dict[str, Any] | None:
-        """A conversation with its requests, the oldest first. Raises `StoreError`."""
+    async def conversation(self, id: str, *, text: bool = False) -> dict[str, Any] | None:
+        """A conversation with its requests, the oldest first, as `latest` has them. Raises `StoreError`."""
+        text &= self.settings.text
 
         def look(database: Connection) -> dict[str, Any] | None:
             found = table.conversations(database, Filters(conversation=id), 1)
-            requests = table.latest(database, Filters(conversation=id), table.MOST_TURNS)
+            requests = table.latest(database, Filters(conversation=id), table.MOST_TURNS, text=text)
             return {**found[0], "requests": requests[::-1]} if found else None
 
         return await self._asked(look)

@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
 
+from proxy.server.replay.reading import read
 from proxy.testing import lifelike
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, begin_stream, plainly, proxy, send_chunk
@@ -295,6 +297,49 @@ async def test_the_text_is_kept_where_the_operator_wants_it(
         assert (status, forgotten["forgotten"]["requests"]) == (200, 3)
         assert (await told(client, "/requests"))["requests"] == []
     assert SECRET.encode() not in b"".join(each.read_bytes() for each in (tmp_path / "state" / "records").iterdir())
+
+
+async def test_keys_that_give_the_same_ids_are_told_apart(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    """Clients choose the ids of requests and conversations. Operators see whose each one is, and nothing of the other."""
+    same = {"x-request-id": "same", "x-penstock-session": "same"}
+    async with running(behind, tmp_path, http, "{text: true}") as client:
+        for key in ("ann", "bob"):
+            result = {**SHORTENED[2], "content": RESULT.replace(SECRET, f"of {key}")}
+            for question in ("Good.", "Thanks."):
+                asked = {"role": "user", "content": question}
+                await sent(
+                    client, {"model": "free", "messages": [*SHORTENED[:2], result, SHORTENED[3], asked]}, same, key
+                )
+                await asyncio.sleep(0.002)  # they end at different milliseconds
+        listed = (await told(client, "/conversations"))["conversations"]
+        assert len({each["id"] for each in listed}) == len({each["tenant"] for each in listed}) == 2
+        handles = {}
+        for each in listed:
+            (tenant, whole) = each["tenant"], await told(client, f"/conversations/{each['id']}?text=true")
+            (own,) = [key for key in ("ann", "bob") if f"of {key}" in json.dumps(whole)]
+            requests = (await told(client, f"/requests?tenant={tenant}"))["requests"]
+            assert [one["ended"] for one in requests] == [one["ended"] for one in reversed(whole["requests"])]
+            for one, question in zip(whole["requests"], ("Good.", "Thanks."), strict=True):
+                which = {"tenant": tenant, "until": one["ended"]}
+                found = await told(client, f"/requests/same?{urlencode(which)}")
+                assert {key: found[key] for key in one} == one
+                assert found["text"]["before"][-1]["content"] == question
+                _, tried = await client.ask(
+                    "POST", "/admin/explain", ADMIN, json={"request_id": "same", "chain_yaml": "[]", **which}
+                )
+                assert f"of {own}" in json.dumps(tried)
+            handles[tenant] = next(change["handle"] for change in found["changes"] if change["handle"])
+            assert "text" not in (await told(client, f"/conversations/{each['id']}"))["requests"][0]
+            (tmp_path / f"{own}.json").write_text(json.dumps(whole))
+            (read_back,) = read(tmp_path / f"{own}.json")
+            assert [len(point.body["messages"]) for point in read_back.points] == [5, 5]
+        assert len(set(handles.values())) == 2
+        for tenant, handle in handles.items():
+            for whose in handles:
+                status, _ = await client.ask("GET", f"/admin/requests/same/archive/{handle}?tenant={whose}", ADMIN)
+                assert status == (200 if whose == tenant else 404)
 
 
 async def test_no_text_is_kept_without_that(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:

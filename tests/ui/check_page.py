@@ -207,7 +207,7 @@ async def test_it_needs_no_mouse(desk: Desk) -> None:
     await page.press("k")
     assert await page.run(focused) == "req-004"
     await page.press("Enter")
-    await page.until("location.hash === '#/requests/req-004' && document.querySelector('.steps tbody tr')")
+    await page.until("location.hash.startsWith('#/requests/req-004/') && document.querySelector('.steps tbody tr')")
     await page.press("Escape")
     await desk.listed(4)
     await page.press("p")
@@ -439,3 +439,69 @@ async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_trie
             )
             assert page.dialogs == []
             assert [each for each in page.complaints if "400 (Bad Request)" not in each] == []
+
+
+async def test_no_view_of_one_key_shows_what_another_said(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    """Two keys that give their requests and conversations the same ids; the operator looks at one of them."""
+    said = {"ann": "the pearl necklace", "bob": "the copper kettle"}
+    async with browser() as page, upstream() as behind:
+        behind.respond = answering
+        async with proxy(OPEN.format(url=behind.url, folder=tmp_path), tmp_path) as base:
+            await page.sized(*WIDE)
+            for key, secret in said.items():
+                rows = json.dumps([{"id": f"A-{n}", "note": secret} for n in range(200)])
+                call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+                messages = [
+                    {"role": "user", "content": f"Find {secret}."},
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "c1", "content": rows},
+                    {"role": "assistant", "content": f"I found {secret}."},
+                    {"role": "user", "content": f"Keep {secret}."},
+                ]
+                headers = {"x-request-id": "same", "x-penstock-session": "same", "authorization": f"Bearer {key}"}
+                body = {"model": "gpt-4o", "messages": messages}
+                async with http.post(f"{base}/v1/chat/completions", json=body, headers=headers) as answer:
+                    assert answer.status == 200, await answer.text()
+            async with http.get(f"{base}/admin/requests") as answer:
+                tenants = [each["tenant"] for each in (await answer.json())["requests"]]
+            seen = {}
+            for tenant in tenants:
+                pages = []
+                for view in ("conversations", "requests"):
+                    await page.open("about:blank")
+                    await page.open(f"{base}/ui#/{view}?tenant={tenant}")
+                    await page.until("document.querySelectorAll('tr.row').length === 1")
+                    pages.append(await page.text("body"))
+                    await page.run("document.querySelector('tr.row .open').click()")
+                    if view == "conversations":
+                        await page.until("document.querySelector('.chart canvas')")
+                        pages.append(await page.text("body"))
+                        await page.run("document.querySelector('tr.row .open').click()")
+                    await page.until("document.querySelector('.pairs .kind')")
+                    await page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+                    pages.append(await page.text("body"))
+                    await page.run(
+                        "[...document.querySelectorAll('.pairs button')].find(each => each.innerText === 'Original').click()"
+                    )
+                    await page.until("document.querySelector('#original-text').innerText.includes('A-199')")
+                    pages.append(await page.text("#original-text"))
+                    await page.press("Escape")
+                    await page.run("[...document.links].find(each => each.hash.startsWith('#/try/')).click()")
+                    await page.until("document.querySelector('.both')")
+                    pages.append(await page.run("document.querySelector('textarea').value"))
+                (own,) = [key for key, secret in said.items() if secret in pages[-1]]
+                assert [
+                    secret for key, secret in said.items() if key != own and any(secret in each for each in pages)
+                ] == []
+                assert sum(said[own] in each for each in pages) == 6, (
+                    "each request, its original, and the request to try"
+                )
+                seen[own] = tenant
+            assert set(seen) == set(said)
+            for view in ("policies", "config"):
+                await page.open(f"{base}/ui#/{view}")
+                await page.until(f"document.querySelector('.view.{view} .card')")
+                shown = await page.text("body")
+                assert not any(secret in shown for secret in said.values())
+            assert page.dialogs == []
+            assert page.complaints == []

@@ -80,7 +80,7 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     assert "compress_history: dropped 30 messages" in tip
     assert "moved by compress_history" in tip
     await page.press("Enter")
-    await page.until("location.hash === '#/requests/c0ffee21-021'")
+    await page.until("location.hash.startsWith('#/requests/c0ffee21-021/')")
     await page.until("document.querySelector('.pairs .kind')")
     await page.press("Escape")
     await page.until("document.querySelector('.chart canvas')")

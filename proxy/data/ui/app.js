@@ -109,16 +109,18 @@ async function tick() {
   }
 }
 
-// ---- which view is shown: #/conversations?model=..., #/conversations/ID, #/requests/ID; #ID is a request's id
+// ---- which view is shown: #/conversations?model=..., #/conversations/ID, #/requests/ID, #/requests/ID/WHICH of that id; #ID is a request's id
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
 
 function place() {
   const raw = location.hash.slice(1);
   if (raw && !raw.startsWith("/")) history.replaceState(null, "", "#/requests/" + raw);
   const [path, query] = (location.hash.slice(2) || "conversations").split("?");
-  const [name, id] = path.split("/");
-  let decoded = "";
-  try { decoded = decodeURIComponent(id || ""); } catch { decoded = id; }
-  return {name: views[name] ? name : "conversations", id: decoded, query: new URLSearchParams(query || "")};
+  const [name, ...rest] = path.split("/"), [id = "", which = ""] = rest.map(decoded);
+  return {name: views[name] ? name : "conversations", id, which, query: new URLSearchParams(query || "")};
 }
 
 const filtersOf = query => Object.fromEntries(FILTERS.map(name => [name, query.get(name) || ""]));
@@ -145,7 +147,7 @@ function offer(id, values) {
 }
 
 async function enter() {
-  const {name, id, query} = place(), view = views[name], filters = filtersOf(query);
+  const {name, id, which, query} = place(), view = views[name], filters = filtersOf(query);
   const root = element("div", "view " + name), mine = current = {name, root, keys: {}, refresh: null};
   visited += 1;
   for (const anchor of part("nav").children) {
@@ -166,7 +168,7 @@ async function enter() {
   if (document.activeElement === document.body || !document.activeElement.checkVisibility()) part("view").focus({preventScroll: true});
   try {
     const made = await (id ? view.one || view.all : view.all)({
-      root, id, filters, get, post, asked, offer,
+      root, id, which, filters, get, post, asked, offer,
       isShown: () => current === mine,
       live: text => { if (current === mine) part("live").textContent = text; },
     });

@@ -1,6 +1,6 @@
 // Try it: a request, pasted or recorded, and a chain whose YAML is edited beside it; the difference at once.
 
-import {button, card, count, difference, dollars, element, isNumber, lines, none, percent, plain, table, said} from "./parts.js";
+import {button, card, count, difference, dollars, element, isNumber, lines, none, percent, plain, table, said, which} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const EXAMPLE = {model: "gpt-4o", messages: [
@@ -43,7 +43,7 @@ function compared(name, tried, running) {
   ], "both");
 }
 
-export async function attempt({root, id, get, post, asked, isShown}) {
+export async function attempt({root, id, which: wanted, get, post, asked, isShown}) {
   const config = await get("admin/config");
   const chains = config.chains && typeof config.chains === "object" ? config.chains : {};
   const names = Object.keys(chains);
@@ -55,19 +55,19 @@ export async function attempt({root, id, get, post, asked, isShown}) {
   recorded.append(option("", "a pasted request"));
   for (const name of names) chain.append(option(name));
   if (!names.length) chain.append(option("", "the model's own"));
-  const kept = await get("admin/requests?" + asked({}, {limit: 50})).catch(() => ({requests: []}));
-  for (const record of kept.requests.filter(record => record.changes || record.text)) recorded.append(option(record.request_id, record.request_id + " · " + record.model));
-  if (id) {
-    if (![...recorded.options].some(each => each.value === id)) recorded.append(option(id));
-    recorded.value = id;
-  }
+  const offered = [], kept = await get("admin/requests?" + asked({}, {limit: 50})).catch(() => ({requests: []}));
+  for (const record of kept.requests.filter(record => record.changes || record.text)) offered.push([record.request_id, which(record), record.request_id + " · " + record.model]);
+  let chosen = id ? offered.findIndex(each => each[0] === id && (!wanted || each[1] === wanted)) : -1;
+  if (id && chosen < 0) chosen = offered.push([id, wanted, id]) - 1;
+  offered.forEach((each, place) => recorded.append(option(place, each[2])));
+  if (id) recorded.value = chosen;
   let timer = 0, latest = 0;
 
   async function run() {
     const mine = latest += 1, question = {chain_yaml: yaml.value};
     if (chain.value) question.against = chain.value;
     problem.textContent = "";
-    if (recorded.value) question.request_id = recorded.value;
+    if (recorded.value) Object.assign(question, {request_id: offered[recorded.value][0]}, Object.fromEntries(new URLSearchParams(offered[recorded.value][1])));
     else {
       try { question.request = JSON.parse(body.value); } catch (error) { problem.textContent = "The request is not valid JSON: " + lines(error.message); return; }
     }
@@ -87,7 +87,7 @@ export async function attempt({root, id, get, post, asked, isShown}) {
   async function choose() {
     body.disabled = !!recorded.value;
     if (!recorded.value) return;
-    const record = await get("admin/requests/" + encodeURIComponent(recorded.value)), text = record.text;
+    const [name, one] = offered[recorded.value], record = await get("admin/requests/" + encodeURIComponent(name) + "?" + one), text = record.text;
     body.value = text && text.before ? JSON.stringify({model: record.model, messages: text.before, ...(text.tools_before && text.tools_before.length ? {tools: text.tools_before} : {})}, null, 2)
       : "The text of this request is not kept: records: {text: true}.";
     if (record.chain && chains[record.chain] && chain.value !== record.chain) { chain.value = record.chain; yaml.value = chains[record.chain]; }

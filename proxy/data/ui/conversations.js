@@ -113,7 +113,7 @@ export async function conversations({root, filters, get, asked, offer, live}) {
 // ---- one conversation
 
 function turnRow(record, marks, first) {
-  const open = link(toRequest(record.request_id), String(record.turn || first));
+  const open = link(toRequest(record), String(record.turn || first));
   open.className = "open";
   const tokens = parts(record), prompt = tokens.read + tokens.written + tokens.fresh;
   return element("tr", "row",
@@ -173,7 +173,7 @@ export async function conversation({root, id, get, live}) {
         ["Conversation", code(told.id), "wide"], ["Session", told.session && code(told.session), "wide"], ["Key", told.tenant && code(told.tenant), "wide"],
         ["Models", (told.models || []).join(", ")], ["Chains", (told.chains || []).join(", ")], ["Began", time(told.started)], ["Last turn", time(told.ended)],
       ])));
-    if (records.length) timeline(chart, records, marks, {money: shown, open: record => { location.hash = toRequest(record.request_id); }});
+    if (records.length) timeline(chart, records, marks, {money: shown, open: record => { location.hash = toRequest(record); }});
     else chart.append(empty("No request of it is kept any more."));
   }
 

@@ -96,7 +96,10 @@ export const troubled = record => failed(record) || record.steps.some(step => st
 export const changed = record => record.steps.some(step => step.verdict === "rewrite" && !step.observed);
 export const isSized = record => isNumber(record.tokens_before) && isNumber(record.tokens_after);
 export const toConversation = id => "#/conversations/" + encodeURIComponent(id);
-export const toRequest = id => "#/requests/" + encodeURIComponent(id);
+// clients choose the ids of their requests, and two may choose the same: whose it was, and when it ended, tell which is meant
+export const which = record => record.ended ? String(new URLSearchParams({tenant: record.tenant || "", until: record.ended})) : "";
+export const address = record => encodeURIComponent(record.request_id) + (record.ended ? "/" + encodeURIComponent(which(record)) : "");
+export const toRequest = record => "#/requests/" + address(record);
 export const brief = id => { const text = plain(id).replace(/^named-/, ""); return text.length > 16 ? text.slice(0, 12) + "…" : text; };
 
 export function verdict(step) {

@@ -1,6 +1,6 @@
 // The list of recent requests as they come, and one request before and after its chain.
 
-import {bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isNumber, isSized, link, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
+import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isNumber, isSized, link, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const MOST = 200, OVERLAP = 10000;
@@ -29,7 +29,7 @@ function answered(record) {
 }
 
 function rowOf(record) {
-  const open = link(toRequest(record.request_id), plain(record.request_id));
+  const open = link(toRequest(record), plain(record.request_id));
   open.className = "open id";
   open.title = plain(record.request_id);
   return element("tr", "row request",
@@ -72,7 +72,7 @@ export async function requests({root, filters, get, asked, offer, live}) {
     which.append(option);
   }
   const tools = element("form", "seek", search, which, element("button", "", "Open id"), told);
-  tools.addEventListener("submit", event => { event.preventDefault(); if (search.value.trim()) location.hash = toRequest(search.value.trim()); });
+  tools.addEventListener("submit", event => { event.preventDefault(); if (search.value.trim()) location.hash = toRequest({request_id: search.value.trim()}); });
   search.addEventListener("input", show);
   which.addEventListener("change", show);
   root.append(head, tools, element("div", "card list", made, nothing), scope);
@@ -133,9 +133,9 @@ export async function requests({root, filters, get, asked, offer, live}) {
 
 // ---- one request
 
-export async function request({root, id, get}) {
-  const path = "admin/requests/" + encodeURIComponent(id), record = await get(path);
-  const compared = sideBySide(record, record.text ? handle => get(path + "/archive/" + encodeURIComponent(handle)) : null);
+export async function request({root, id, which, get}) {
+  const path = "admin/requests/" + encodeURIComponent(id), record = await get(path + "?" + which);
+  const compared = sideBySide(record, record.text ? handle => get(path + "/archive/" + encodeURIComponent(handle) + "?" + which) : null);
   const of = record.conversation ? element("p", "path", link("#/conversations", "Conversations"), " / ", link(toConversation(record.conversation), brief(record.session || record.conversation)), " / ", record.turn ? "turn " + record.turn : code(brief(record.request_id)))
     : element("p", "path", link("#/requests", "Requests"), " / ", code(brief(record.request_id)));
   const broken = record.prefix_broken;
@@ -162,6 +162,6 @@ export async function request({root, id, get}) {
       ["Expected from the cache", isNumber(record.cached_expected) ? count(record.cached_expected) + " tokens" : null],
       ["Key", record.tenant && code(record.tenant), "wide"], ["Conversation", record.conversation && code(record.conversation), "wide"], ["Agent", record.agent && code(record.agent)], ["Task", record.task && code(record.task)],
       ["Configuration", code(record.config)], ["Trace", record.trace_id && code(record.trace_id), "wide"],
-    ]), record.text ? element("p", "", link("#/try/" + encodeURIComponent(record.request_id), "Try another chain on this request")) : null)].filter(part => part !== null));
+    ]), record.text ? element("p", "", link("#/try/" + address(record), "Try another chain on this request")) : null)].filter(part => part !== null));
   return {keys: compared.keys};
 }

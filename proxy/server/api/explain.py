@@ -30,7 +30,7 @@ _TIME = 30.0
 _TRIED = "tried here"
 """What a chain is called that is only tried."""
 
-Find = Callable[[str], Awaitable[dict[str, Any] | None]]
+Find = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
 """The record of a request id, if there is one."""
 
 
@@ -64,7 +64,8 @@ class Explaining:
         if request_id is None:
             raw = _request(asked)
         else:
-            raw, caller = await _recorded(request_id, find)
+            which = {name: _text(asked, name) or "" for name in ("tenant", "until")}
+            raw, caller = await _recorded(request_id, which, find)
         settings, against = choosing(self._settings), _text(asked, "against")
         chain, tried = _text(asked, "chain"), _text(asked, "chain_yaml")
         if tried is not None:
@@ -103,9 +104,9 @@ def _request(asked: Body) -> bytes:
     return asked.raw_of("request")
 
 
-async def _recorded(request_id: str, find: Find) -> tuple[bytes, Caller]:
+async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tuple[bytes, Caller]:
     """A recorded request, and whose it was."""
-    record = await find(request_id)
+    record = await find(request_id, which)
     text = None if record is None else record.get("text")
     if record is None or not isinstance(text, Mapping):
         told = "no recent request has this id, or its text was not kept: records.text of the configuration"

@@ -1,6 +1,6 @@
 """What was done to requests and conversations: operators are told all of it, a client what is its own."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -59,12 +59,12 @@ class RecordsApi:
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
         tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
         try:
-            found = await self._find(request_id, tenant)
+            found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
         except StoreError as error:
             raise _Unreadable(error) from None
-        if found is None:
+        if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        await http.respond(200, [_JSON, _PRIVATE], encode(found))
+        await http.respond(200, [_JSON, _PRIVATE], encode(found[0]))
 
     def _told(self, handler: Handler) -> Handler:
         async def told(request: Request) -> Response:
@@ -80,14 +80,13 @@ class RecordsApi:
     async def _requests(self, request: Request) -> Response:
         asked = request.query_params
         limit = _limit(asked.get("limit", ""), _SHOWN)
-        found = [] if self._records is None else await (await self._whole()).latest(_filters(request), limit)
-        return _json({"requests": found, **self._about})
+        return _json({"requests": await self._latest(_filters(asked), limit), **self._about})
 
     async def _request(self, request: Request) -> Response:
-        return _json(await self._with_text(request.path_params["request_id"]))
+        return _json(await self._one(request))
 
     async def _original(self, request: Request) -> Response:
-        record, handle = await self._with_text(request.path_params["request_id"]), request.path_params["handle"]
+        record, handle = await self._one(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
             told = "texts are shown only where the configuration has records: {text: true}"
@@ -98,18 +97,19 @@ class RecordsApi:
             raise NotFound("nothing that this request names is kept under this handle", code="unknown_handle")
         return _json({"text": found})
 
-    async def find(self, request_id: str) -> dict[str, Any] | None:
-        """The newest record of an id, with its text where that is kept. Raises `PenstockError`."""
-        if self._records is None:
-            return None
+    async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The newest record of an id that the filters let through, with its text where that is kept.
+
+        Two clients may choose the same id: `tenant` and `until` tell which is meant. Raises `PenstockError`.
+        """
         try:
-            records = await self._whole()
-            return await (records.with_text(request_id) if records.settings.text else records.find(request_id))
+            found = await self._latest(_filters(asked)._replace(request_id=request_id), 1, text=True)
         except StoreError as error:
             raise _Unreadable(error) from None
+        return found[0] if found else None
 
-    async def _with_text(self, request_id: str) -> dict[str, Any]:
-        found = await self.find(request_id)
+    async def _one(self, request: Request) -> dict[str, Any]:
+        found = await self.find(request.path_params["request_id"], request.query_params)
         if found is None:
             raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
         return found
@@ -119,13 +119,14 @@ class RecordsApi:
         found: list[dict[str, Any]] = []
         if self._records is not None:
             before = _seconds(request.query_params.get("before", ""))
-            found = await (await self._whole()).conversations(_filters(request), limit + 1, before)
+            found = await (await self._whole()).conversations(_filters(request.query_params), limit + 1, before)
         return _json({"conversations": found[:limit], "more": len(found) > limit, **self._about})
 
     async def _conversation(self, request: Request) -> Response:
         found = None
         if self._records is not None:
-            found = await (await self._whole()).conversation(request.path_params["id"])
+            text = request.query_params.get("text") == "true"
+            found = await (await self._whole()).conversation(request.path_params["id"], text=text)
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
         return _json({**found, **self._about})
@@ -150,8 +151,8 @@ class RecordsApi:
             return "; records are off"
         return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
 
-    async def _find(self, request_id: str, tenant: str | None = None) -> dict[str, Any] | None:
-        return None if self._records is None else await (await self._whole()).find(request_id, tenant)
+    async def _latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
+        return [] if self._records is None else await (await self._whole()).latest(filters, limit, text=text)
 
     async def _whole(self) -> Records:
         """The records, with what the other workers of this server have not written yet."""
@@ -183,8 +184,7 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _filters(request: Request) -> Filters:
-    asked = request.query_params
+def _filters(asked: Mapping[str, Any]) -> Filters:
     tenant, status = asked.get("tenant"), asked.get("status")
     return Filters(
         since=_seconds(asked.get("since", "")),

@@ -4,7 +4,7 @@ VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
 
-.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-real test-multilingual test-image static-model score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ test-ui: $(VENV)/.dev ## /ui in a real browser; needs Chromium (or CHROMIUM=path
 
 pictures: $(VENV)/.dev ## the pictures of the documentation again, from the test of /ui
 	PICTURES=docs/pictures $(BIN)/python -m pytest tests/ui/check_views.py -k pictures_of_the_documentation
+
+test-monitoring: $(VENV)/.dev ## the shipped Prometheus files in a real Prometheus; needs Debian's package prometheus
+	$(BIN)/python -m pytest tests/helm/check_prometheus.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
 	$(BIN)/python -m pytest tests/real/check_model.py

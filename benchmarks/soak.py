@@ -270,7 +270,9 @@ def main() -> int:
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60, help="of load after the warm-up")
-    parser.add_argument("--warm-up", type=float, default=20, help="minutes of load before it: caches and arenas reach their size")
+    parser.add_argument(
+        "--warm-up", type=float, default=20, help="minutes of load before it: caches and arenas reach their size"
+    )
     parser.add_argument("--fill", type=float, default=180, help="seconds of large requests alone before that")
     parser.add_argument("--rate", type=float, default=0, help="requests a second; by default half of what can be")
     parser.add_argument("--calibrate", type=float, default=15, help="seconds for finding out what can be done")

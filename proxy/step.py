@@ -1,6 +1,7 @@
 """What one policy did to one request, and how that reads in response headers."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,8 +13,9 @@ Verdict = Literal["keep", "rewrite", "reject", "skip", "fail"]
 _HEADER_LIMIT = 1024
 """Bytes of `Server-Timing`: proxies in front often refuse response heads of more than 4 to 8 KiB."""
 
-_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""The characters of a token in an HTTP header (RFC 9110 §5.6.2)."""
+_NOT_OF_A_TOKEN = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
+"""What no token in an HTTP header may have (RFC 9110 §5.6.2)."""
+_NOT_PRINTABLE = re.compile("[^ -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,8 @@ def _described(step: Step) -> str:
 
 
 def _token(name: str) -> str:
-    return "".join(char if char in _TOKEN else "_" for char in name) or "_"
+    return _NOT_OF_A_TOKEN.sub("_", name) or "_"
 
 
 def _quotable(text: str) -> str:
-    kept = "".join(char for char in text if " " <= char <= "~")
-    return kept.replace("\\", "\\\\").replace('"', '\\"')
+    return _NOT_PRINTABLE.sub("", text).replace("\\", "\\\\").replace('"', '\\"')

@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from proxy.config.document import Document, Place
-from proxy.config.judge_settings import UpstreamJudgeSettings
 from proxy.config.settings import (
     AnthropicUpstream,
     Chain,
@@ -140,11 +139,10 @@ def _check_judge(document: Document, settings: Settings) -> None:
         if step.needs_judge and settings.judge is None:
             document.add(
                 ("chains", name, index, policy),
-                "needs a judge: name one in `judge: {model: DIRECTORY}` or `judge: {kind: upstream, model: NAME}`",
+                "needs a judge: name one in `judge: {model: NAME}`",
             )
-    judge = settings.judge
-    if isinstance(judge, UpstreamJudgeSettings):
-        _check_routed(document, ("judge", "model"), judge.model, settings)
+    if settings.judge is not None:
+        _check_routed(document, ("judge", "model"), settings.judge.model, settings)
 
 
 def _check_detours(document: Document, index: int, settings: Settings) -> None:

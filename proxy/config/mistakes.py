@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from proxy.config.checks import suggest
 from proxy.config.document import Document, Place
 
-_UNIONS = ("embedding", "state", "auth", "judge", "vectors")
+_UNIONS = ("embedding", "state", "auth", "vectors")
 """Sections of which there are several kinds."""
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 

@@ -9,7 +9,7 @@ from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThrou
 from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings
 from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.config.index_settings import EmbeddedVectors, VectorSettings
-from proxy.config.judge_settings import Judge
+from proxy.config.judge_settings import JudgeSettings
 from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.records_settings import Records, RecordsSettings
 from proxy.config.state_settings import State, StateSettings
@@ -376,7 +376,7 @@ class Settings(Base):
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
     """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
 
-    judge: Judge | None = None
+    judge: JudgeSettings | None = None
     """A model that judges what rules cannot, for `check_facts` and `resolve_clashes`."""
 
     memories: MemoriesSettings = MemoriesSettings()

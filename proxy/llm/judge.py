@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from proxy.config.judge_settings import UpstreamJudgeSettings
+from proxy.config.judge_settings import JudgeSettings
 from proxy.context.services import Pair, Question
 from proxy.llm.client import SmallModel
 from proxy.llm.judgement import prompt, verdict
@@ -29,7 +29,7 @@ class UpstreamJudge(VerdictService):
 
     def __init__(
         self,
-        settings: UpstreamJudgeSettings,
+        settings: JudgeSettings,
         routes: Routes,
         metrics: JudgeMetrics,
         clock: Callable[[], float] = time.monotonic,

@@ -1,4 +1,4 @@
-"""What judges of texts have in common: verdicts are remembered by content, and nobody waits longer than they said."""
+"""Verdicts of a judge of texts: remembered by content, and waited for no longer than a step says."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -77,8 +77,7 @@ class VerdictService(ABC):
         self._work.begin(self._judge(asker, keys), *keys)
 
     async def _judge(self, asker: Asker, keys: Sequence[Key]) -> None:
-        question: Question = keys[0][1] if keys else "contradicts"
-        found = await self.judged(asker, question, [pair for _, _, pair in keys])
+        found = await self.judged(asker, keys[0][1], [pair for _, _, pair in keys])
         for key, sure in zip(keys, found, strict=True):
             if sure is not None:
                 self._known.put(key, sure)

@@ -25,7 +25,6 @@ from proxy.config.settings import Settings
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Services
 from proxy.gateway.saving import Saving
-from proxy.llm.local_judge import JudgeService
 from proxy.memories.service import MemoryService
 from proxy.models import Models
 from proxy.server.admin import Admin
@@ -41,9 +40,9 @@ from proxy.server.api.usage import UsageApi
 from proxy.server.build import (
     build_counters,
     build_index,
+    build_judge,
     build_records,
     build_services,
-    build_small_judge,
     build_store,
     build_upstreams,
     build_writing,
@@ -204,8 +203,6 @@ def _apply(
     background.begin(starting.until(_load(settings, services, Models().encodings(served))))
     if services.embedding is not None and any(step.needs_embedding for step in steps):
         services.embedding.warm()
-    if isinstance(services.judge, JudgeService) and any(step.needs_judge for step in steps):
-        services.judge.warm()
     if any(step.needs_memories for step in steps):
         background.begin(_warm(services.memories, index))
 
@@ -253,8 +250,8 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     upstreams = build_upstreams(settings, telemetry, kept)
     routes = Routes(settings, upstreams, profiles(Models()))
     writing = build_writing(settings, routes, lasting.store, telemetry)
-    judge = build_small_judge(settings, routes, telemetry)
-    services = replace(lasting.services, writing=writing, judge=judge or lasting.services.judge)
+    judge = build_judge(settings, routes, telemetry)
+    services = replace(lasting.services, writing=writing, judge=judge)
     waits = patience(settings.state)
     limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None

@@ -20,7 +20,6 @@ from proxy.config.embedding_settings import (
     StaticEmbedding,
 )
 from proxy.config.index_settings import NoVectors, QdrantVectors
-from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
 from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.settings import (
     AnthropicUpstream,
@@ -40,7 +39,6 @@ from proxy.gateway.prepare import Services, Writing
 from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.judge import UpstreamJudge
-from proxy.llm.local_judge import JudgeService
 from proxy.llm.writer import Writer
 from proxy.memories import Told
 from proxy.memories.service import MemoryService
@@ -118,7 +116,6 @@ def build_services(
         recalls=threads,
         cache_use=telemetry.cache_use,
         embedding=embedding,
-        judge=build_judge(settings, telemetry),
     )
 
 
@@ -241,16 +238,10 @@ def build_embedding(
     return EmbeddingService(backend, index, max_bytes=max_bytes, patient=patient, missing=missing)
 
 
-def build_judge(settings: Settings, telemetry: Telemetry) -> JudgeService | None:
-    """What judges texts in this process, if a model of its own is named. Nothing is loaded before it is needed."""
-    judge = settings.judge
-    return JudgeService(judge, telemetry.metrics.judge.ended) if isinstance(judge, JudgeSettings) else None
-
-
-def build_small_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
+def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
     """What has texts judged by the model of an upstream, if one is named."""
     judge = settings.judge
-    return UpstreamJudge(judge, routes, telemetry.metrics.judge) if isinstance(judge, UpstreamJudgeSettings) else None
+    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.judge)
 
 
 def build_memories(

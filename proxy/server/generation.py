@@ -1,11 +1,10 @@
 """One generation of the app: all that one configuration builds and a reload swaps, and who still uses it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.config.judge_settings import JudgeSettings
 from proxy.config.load import Config
 from proxy.config.settings import Settings
 from proxy.http.headers import Headers
@@ -30,7 +29,6 @@ FIXED = (
     "vectors",
     "memories",
     "embedding",
-    "judge",
     "records",
     "telemetry.endpoint",
     "telemetry.protocol",
@@ -106,19 +104,13 @@ class Generation:
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
     """Return the names of the settings of `wanted` that only a restart brings into force."""
-    return tuple(name for name in _fixed(running, wanted) if _value(running, name) != _value(wanted, name))
+    return tuple(name for name in FIXED if _value(running, name) != _value(wanted, name))
 
 
 def in_force(running: Settings, wanted: Settings) -> Settings:
     """Return `wanted`, with the settings that cannot change taken from the present configuration."""
-    names = [name for name in _fixed(running, wanted) if "." not in name]
+    names = [name for name in FIXED if "." not in name]
     return wanted.model_copy(update={name: getattr(running, name) for name in names})
-
-
-def _fixed(running: Settings, wanted: Settings) -> Iterator[str]:
-    """Return the names in `FIXED`, and `judge` if one runs in this process, or is to."""
-    in_process = any(isinstance(each.judge, JudgeSettings) for each in (running, wanted))
-    return (name for name in FIXED if name != "judge" or in_process)
 
 
 def _value(settings: Settings, name: str) -> object:

@@ -16,7 +16,7 @@ from proxy.config.embedding_settings import (
     StaticEmbedding,
 )
 from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
-from proxy.config.judge_settings import JudgeSettings, UpstreamJudgeSettings
+from proxy.config.judge_settings import JudgeSettings
 from proxy.config.load import policy_class, policy_names
 from proxy.config.records_settings import RecordsSettings
 from proxy.config.settings import (
@@ -64,8 +64,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("vectors: kind: embedded", EmbeddedVectors),
     ("vectors: kind: qdrant", QdrantVectors),
     ("vectors: kind: none", NoVectors),
-    ("judge: kind: cross-encoder", JudgeSettings),
-    ("judge: kind: upstream", UpstreamJudgeSettings),
+    ("judge", JudgeSettings),
     ("records", RecordsSettings),
     ("telemetry", TelemetrySettings),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.config.judge_settings import UpstreamJudgeSettings
+from proxy.config.judge_settings import JudgeSettings
 from proxy.config.settings import Settings
 from proxy.context import Identity
 from proxy.context.services import Pair
@@ -48,7 +48,7 @@ def judge(behind: Asked, clock: Callable[[], float] = lambda: 0.0) -> UpstreamJu
         "models": [{"match": "tiny", "upstream": "small"}],
     }
     routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
-    settings = UpstreamJudgeSettings(kind="upstream", model="tiny")
+    settings = JudgeSettings(model="tiny")
     return UpstreamJudge(settings, routes, Metrics("1").judge, clock)
 
 

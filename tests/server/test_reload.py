@@ -183,27 +183,6 @@ def test_what_cannot_change_keeps_its_value(tmp_path: Path) -> None:
         assert name.partition(".")[0] in Settings.model_fields
 
 
-@pytest.mark.parametrize(
-    ("running", "wanted", "needed"),
-    [
-        pytest.param("{model: /a}", "{model: /b}", True, id="a model in this process"),
-        pytest.param("{model: /a}", "null", True, id="there is none any more"),
-        pytest.param("{kind: upstream, model: m}", "{model: /b}", True, id="there is to be one"),
-        pytest.param("{kind: upstream, model: m}", "{kind: upstream, model: m, timeout: 3}", False, id="an upstream's"),
-        pytest.param("null", "{kind: upstream, model: m}", False, id="an upstream's where none was"),
-    ],
-)
-def test_a_judge_is_fixed_where_its_model_is_loaded(tmp_path: Path, running: str, wanted: str, needed: bool) -> None:
-    def of(judge: str) -> Settings:
-        path = tmp_path / "config.yaml"
-        path.write_text(CONFIG.format(match="m", more=f"judge: {judge}"))
-        return load(path, {}).settings
-
-    one, two = of(running), of(wanted)
-    assert needs_restart(one, two) == (("judge",) if needed else ())
-    assert in_force(one, two).judge == (one if needed else two).judge
-
-
 def test_upstreams_with_the_same_settings_stay(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(match="m", more=""))

@@ -72,7 +72,7 @@ ORDER BY last DESC, max(r.id) DESC
 _POLICIES = f"""
 WITH told (policy, verdict, why, observed, before, after, seconds, usd) AS (
   SELECT {_at(*range(7), 10, of="s.value")}
-  FROM (SELECT id FROM records WHERE ended >= ? ORDER BY ended DESC LIMIT ?) r JOIN rest USING (id),
+  FROM (SELECT id FROM records WHERE %s ORDER BY ended DESC LIMIT ?) r JOIN rest USING (id),
     json_each(rest.rest, '$.steps') s
 ), steps AS (SELECT *, coalesce(before - after, 0) AS saved, seconds * 1000 AS ms FROM told)
 """  # noqa: S608
@@ -182,23 +182,23 @@ def conversations(
     return [_summed(row, _curve(database, row[0])) for row in found]
 
 
-def policies(database: sqlite3.Connection, since: float) -> list[dict[str, Any]]:
-    """What each step did in the latest requests, the most active first."""
+def policies(database: sqlite3.Connection, filters: Filters) -> list[dict[str, Any]]:
+    """What each step did in the latest requests that the filters let through, the most active first."""
     found: dict[str, dict[str, Any]] = {}
-    for policy, verdict, why, count, saved, usd in database.execute(
-        _POLICIES + _VERDICTS, (milliseconds(since), MOST_COUNTED)
-    ):
+    where, values = filters.where()
+    steps, known = _POLICIES % where, (*values, MOST_COUNTED)
+    for policy, verdict, why, count, saved, usd in database.execute(steps + _VERDICTS, known):
         one = found.setdefault(policy, _policy(policy))
         one["requests"] += count
         one["verdicts"][verdict] += count
         one["tokens_saved"] += saved
         one["usd_saved"] = one["usd_saved"] if usd is None else usd + (one["usd_saved"] or 0.0)
-        reason = _FIGURE.sub("N", why)
+        reason = _FIGURE.sub("N", why), verdict
         one["whys"][reason] = one["whys"].get(reason, 0) + count
-    for policy, middle, high in database.execute(_POLICIES + _TIMES, (milliseconds(since), MOST_COUNTED)):
+    for policy, middle, high in database.execute(steps + _TIMES, known):
         found[policy] |= {"ms_p50": round(middle, 3), "ms_p95": round(high, 3)}
     for one in found.values():
-        one["whys"] = sorted(map(list, one["whys"].items()), key=lambda each: -each[1])[:_MOST_WHYS]
+        one["whys"] = _most_often(one["whys"])
     return sorted(found.values(), key=lambda each: -each["tokens_saved"])
 
 
@@ -210,6 +210,14 @@ def forget(database: sqlite3.Connection, tenant: str) -> int:
     count = database.execute("DELETE FROM records WHERE tenant = ?", (tenant,)).rowcount
     database.execute("PRAGMA secure_delete = OFF")
     return count
+
+
+def _most_often(whys: Mapping[tuple[str, str], int]) -> list[list[Any]]:
+    """The reasons that were given most often, each with its count and its verdict; every verdict has one."""
+    ordered = sorted(whys, key=lambda each: -whys[each])
+    first = {verdict: place for place, (_, verdict) in reversed([*enumerate(ordered)])}
+    chosen = sorted(range(len(ordered)), key=lambda place: place not in first.values())[:_MOST_WHYS]
+    return [[why, whys[why, verdict], verdict] for why, verdict in (ordered[place] for place in sorted(chosen))]
 
 
 def _policy(name: str) -> dict[str, Any]:

@@ -183,9 +183,9 @@ class Records:
 
         return await self._asked(look)
 
-    async def policies(self, since: float) -> list[dict[str, Any]]:
+    async def policies(self, filters: Filters) -> list[dict[str, Any]]:
         """What each step did in the latest requests. Raises `StoreError`."""
-        return await self._asked(partial(table.policies, since=since))
+        return await self._asked(partial(table.policies, filters=filters))
 
     async def forget(self, tenant: str) -> int:
         """Remove all records of a tenant, in the log too; how many there were here. Raises `StoreError`."""

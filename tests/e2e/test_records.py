@@ -184,6 +184,8 @@ async def test_lists_take_filters_and_pages(tmp_path: Path, behind: Upstream, ht
         assert {each["name"]: each["requests"] for each in policies} == dict.fromkeys(
             ("compact_tool_results", "window_history", "offer_recall"), 2
         )
+        assert (await told(client, "/policies?model=plain"))["policies"] == []
+        assert len((await told(client, f"/policies?tenant={tenant}&status=ok&chain=default"))["policies"]) == 3
         status, answer = await client.ask("GET", "/admin/conversations/none", ADMIN)
         assert (status, answer["error"]["code"]) == (404, "unknown_conversation")
 

@@ -289,14 +289,30 @@ async def test_policies_are_summed_up() -> None:
             cut = Step("cut", "rewrite", f"dropped {n} of 47 turns", 0.001 * (n + 1), 1.0, 100, 40)
             shadow = Step("cut", "rewrite", "dropped 1 turn", 0.001, 1.0, 100, 10, observed=True)
             records.add(made(f"{n}", steps=[cut, Step("wait", "skip", "few tokens", 0.0, 1.0), *[shadow][n:]]))
-        cut_, wait = await records.policies(0.0)
-        assert await records.policies(time() + 100) == []
+        cut_, wait = await records.policies(Filters())
+        assert await records.policies(Filters(since=time() + 100)) == []
     assert cut_["name"] == "cut"
     assert (cut_["requests"], cut_["tokens_saved"]) == (21, 20 * 60)
     assert cut_["verdicts"] == {"keep": 0, "rewrite": 21, "skip": 0, "fail": 0, "reject": 0}
-    assert cut_["whys"] == [["dropped N of N turns", 20], ["dropped N turn", 1]]
+    assert cut_["whys"] == [["dropped N of N turns", 20, "rewrite"], ["dropped N turn", 1, "rewrite"]]
+    assert wait["whys"] == [["few tokens", 20, "skip"]]
     assert (cut_["ms_p50"], cut_["ms_p95"]) == (pytest.approx(10), pytest.approx(19))
     assert (wait["verdicts"]["skip"], wait["ms_p50"], wait["usd_saved"]) == (20, None, None)
+
+
+async def test_reasons_of_every_verdict_are_told() -> None:
+    """What fails now and then is not hidden by what is kept all the time."""
+    async with kept() as records:
+        for n in range(30):
+            often, seldom = (
+                Step("cut", "keep", f"because {'abcdef'[n % 6]}", 0.1, 1.0),
+                Step("cut", "fail", "late", 0.1, 1.0),
+            )
+            records.add(made(f"{n}", steps=[seldom if n == 7 else often]))
+        (cut,) = await records.policies(Filters())
+    assert len(cut["whys"]) == 5
+    assert cut["whys"][-1] == ["late", 1, "fail"]
+    assert {verdict for _, _, verdict in cut["whys"][:-1]} == {"keep"}
 
 
 class Log:

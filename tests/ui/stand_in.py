@@ -289,9 +289,10 @@ class StandIn:
             kind: sum(each["verdict"] == kind for each in steps)
             for kind in ("keep", "rewrite", "skip", "fail", "reject")
         }
-        whys: dict[str, int] = {}
+        whys: dict[tuple[str, str], int] = {}
         for each in steps:
-            whys[each["why"]] = whys.get(each["why"], 0) + 1
+            reason = each["why"], each["verdict"]
+            whys[reason] = whys.get(reason, 0) + 1
         saved = sum(each["tokens_before"] - each["tokens_after"] for each in steps)
         return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": sum(each["usd_saved"] for each in steps),
                 "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(whys.items(), key=lambda each: -each[1])[:5]}  # fmt: skip

@@ -9,13 +9,13 @@ import {attempt} from "./attempt.js";
 
 const EVERY = 2000;
 const FILTERS = ["since", "tenant", "model", "chain", "status"];
-// of each view: what shows all, what shows one, and the filters that it knows
+// of each view: what shows all, what shows one, and whether it knows the filters
 const views = {
-  conversations: {all: conversations, one: conversation, filters: FILTERS},
-  requests: {all: requests, one: request, filters: FILTERS},
-  policies: {all: policies, filters: ["since"]},
-  config: {all: config, filters: []},
-  try: {all: attempt, one: attempt, filters: []},
+  conversations: {all: conversations, one: conversation, filters: true},
+  requests: {all: requests, one: request, filters: true},
+  policies: {all: policies, filters: true},
+  config: {all: config},
+  try: {all: attempt, one: attempt},
 };
 let key = sessionStorage.getItem("key") || "";
 let current = {name: "", keys: {}, refresh: null};
@@ -156,11 +156,8 @@ async function enter() {
     if (target === name) anchor.ariaCurrent = "page";
     else anchor.removeAttribute("aria-current");
   }
-  part("filter").hidden = !!id || !view.filters.length;
-  for (const field of part("filters").elements) if (field.name) {
-    field.closest("label").hidden = !view.filters.includes(field.name);
-    field.value = filters[field.name];
-  }
+  part("filter").hidden = !!id || !view.filters;
+  for (const field of part("filters").elements) if (field.name) field.value = filters[field.name];
   part("live").textContent = "";
   part("pause").hidden = true;
   part("view").replaceChildren(root);
@@ -232,7 +229,7 @@ part("view").addEventListener("click", event => {
 });
 part("filters").addEventListener("change", () => {
   const query = new URLSearchParams();
-  for (const field of part("filters").elements) if (field.name && field.value.trim() && !field.closest("label").hidden) query.set(field.name, field.value.trim());
+  for (const field of part("filters").elements) if (field.name && field.value.trim()) query.set(field.name, field.value.trim());
   location.hash = "#/" + current.name + (String(query) ? "?" + query : "");
 });
 part("filters").addEventListener("reset", () => { location.hash = "#/" + current.name; });

@@ -1,6 +1,6 @@
 // What each policy did, saved, took and skipped.
 
-import {count, dollars, element, empty, isNumber, many, none, percent, said, span, table} from "./parts.js";
+import {count, dollars, element, empty, isNumber, none, plain, said, span, table} from "./parts.js";
 
 const VERDICTS = ["rewrite", "keep", "skip", "fail", "reject"];
 
@@ -13,7 +13,7 @@ function row(each) {
     track.append(piece);
   }
   track.ariaHidden = "true";
-  const whys = element("ul", "whys", ...(each.whys || []).map(([why, times]) => element("li", "", element("span", "number dim", count(times) + "×"), " ", said(why))));
+  const whys = element("ul", "whys", ...(each.whys || []).map(([why, times, verdict]) => element("li", "", element("span", "number dim", count(times) + "×"), " ", element("span", "dim", plain(verdict) + ": "), said(why))));
   const told = VERDICTS.filter(name => verdicts[name]).map(name => element("span", name === "fail" || name === "reject" ? "bad" : "", name + " " + count(verdicts[name])));
   return element("tr", "",
     element("td", "name", said(each.name, "b")),
@@ -33,7 +33,7 @@ export async function policies({root, filters, get, asked, live}) {
     const list = told.policies || [];
     const keys = VERDICTS.map(name => element("span", "key " + name, name));
     if (root.contains(getSelection().anchorNode) && String(getSelection())) return;
-    root.replaceChildren(list.length ? element("div", "card", element("p", "keys", ...keys), element("div", "wide-table", table("Policies", COLUMNS, list.map(row), "policies"))) : empty("No chain has run yet."));
+    root.replaceChildren(list.length ? element("div", "card", element("p", "keys", ...keys), element("div", "wide-table", table("Policies", COLUMNS, list.map(row), "policies"))) : empty(Object.values(filters).some(Boolean) ? "No chain has run in requests that fit these filters." : "No chain has run yet."));
     live("live");
   }
   await refresh();

@@ -132,8 +132,7 @@ class RecordsApi:
         return _json({**found, **self._about})
 
     async def _policies(self, request: Request) -> Response:
-        since = _seconds(request.query_params.get("since", "")) or 0.0
-        found = [] if self._records is None else await (await self._whole()).policies(since)
+        found = [] if self._records is None else await (await self._whole()).policies(_filters(request.query_params))
         return _json({"policies": found, **self._about})
 
     @property

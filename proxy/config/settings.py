@@ -157,7 +157,11 @@ class AnthropicUpstream(Connected, Translated):
 
 
 class ForeignUpstream(Guarded, Translated):
-    """Every other provider, through litellm: Bedrock, Gemini, Vertex, ..."""
+    """Every other provider, through litellm: Bedrock, Gemini, Vertex, ...
+
+    litellm runs in a process of its own, which all upstreams of this kind share: its streams cost ten times the CPU of
+    other kinds, and would hold up the requests beside them.
+    """
 
     kind: Literal["foreign"]
 
@@ -175,10 +179,6 @@ class ForeignUpstream(Guarded, Translated):
 
     timeout: Seconds = 600.0
     """Seconds for a whole answer."""
-
-    process: bool = True
-    """Run litellm in a process of its own, which all upstreams of this kind share: its streams cost ten times the CPU
-    of other kinds, and would hold up the requests beside them. Without, it runs in Penstock's own process."""
 
     @property
     def has_own_key(self) -> bool:

@@ -329,10 +329,9 @@ def _upstream(
 
             return Ollama(name, settings, _num_ctx(name, models))
         case ForeignUpstream():
-            from proxy.upstreams.foreign import Foreign
             from proxy.upstreams.foreign.process import SeparateForeign
 
-            return SeparateForeign(name, settings, litellm()) if settings.process else Foreign(name, settings)
+            return SeparateForeign(name, settings, litellm())
         case EchoUpstream():
             from proxy.upstreams.echo import Echo
 

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
-from weakref import WeakSet
+from typing import Any
 
 from proxy.chat import encode
 from proxy.chat.errors import NotFound, PenstockError, UpstreamFailed
@@ -16,7 +15,7 @@ from proxy.upstreams.foreign.answer import Chunks, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.ending import Ending
 from proxy.upstreams.foreign.errors import explain
-from proxy.upstreams.foreign.library import knows, lacked, load, misroutes, release
+from proxy.upstreams.foreign.library import knows, lacked, load, misroutes
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
@@ -41,9 +40,6 @@ NO_KEY = "none"
 
 class Foreign(Translator):
     """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
-
-    _open: ClassVar[WeakSet["Foreign"]] = WeakSet()
-    """litellm keeps the connections of the whole process in one pool: the last one here closes it."""
 
     def __init__(self, name: str, settings: ForeignUpstream) -> None:
         self.name = name
@@ -103,12 +99,8 @@ class Foreign(Translator):
         return [{"id": name} for name in names]
 
     async def aclose(self) -> None:
-        """Close litellm's connections, unless another upstream still uses them."""
+        """Close what fetches images. The connections of litellm end with its process."""
         await self._images.aclose()
-        self._open.discard(self)
-        if self._library is not None and not self._open:
-            await release(self._library)
-        self._library = None
 
     async def _events(
         self, source: Any, chunks: Chunks, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
@@ -166,7 +158,6 @@ class Foreign(Translator):
                 except ImportError:
                     needs = "needs litellm: pip install 'penstock[foreign]'"
                     raise UpstreamFailed(f"Upstream {self.name!r} {needs}") from None
-                self._open.add(self)
             if not knows(self._library, self._settings.provider):
                 raise UpstreamFailed(f"Upstream {self.name!r}: litellm has no provider {self._settings.provider!r}.")
             return self._library

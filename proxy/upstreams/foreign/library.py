@@ -1,7 +1,6 @@
 """litellm itself: imported by the first request that needs it, because that takes seconds and 200 MB; and silenced."""
 
 import importlib
-import inspect
 import logging
 import os
 from typing import Any
@@ -115,14 +114,3 @@ def lacked(library: Any, provider: str, request: ChatRequest) -> set[str]:
 def _in_registry(provider: str) -> bool:
     registry: Any = importlib.import_module("litellm.llms.openai_like.json_loader")
     return bool(registry.JSONProviderRegistry.exists(provider))
-
-
-async def release(library: Any) -> None:
-    """Close all of litellm's connections; it makes new ones when it is used again."""
-    await library.close_litellm_async_clients()
-    for client in list(library.in_memory_llm_clients_cache.cache_dict.values()):  # it leaves out OpenAI's own clients
-        if inspect.iscoroutinefunction(close := getattr(client, "close", None)):
-            await close()
-    # Closed clients stay where litellm finds them again: in its cache, and one of them in an attribute of the module.
-    library.in_memory_llm_clients_cache.flush_cache()
-    vars(library).pop("module_level_aclient", None)

@@ -1,6 +1,9 @@
 """The real litellm against a fake Anthropic server."""
 
+import inspect
+import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -20,3 +23,17 @@ async def upstream(fake: FakeAnthropic) -> AsyncIterator[Foreign]:
     foreign = Foreign("claude", ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url))
     yield foreign
     await foreign.aclose()
+
+
+@pytest.fixture(autouse=True)
+async def litellms_connections() -> AsyncIterator[None]:
+    """Close them after each test: they belong to its event loop."""
+    yield
+    library: Any = sys.modules.get("litellm")
+    if library is not None:
+        await library.close_litellm_async_clients()
+        for client in list(library.in_memory_llm_clients_cache.cache_dict.values()):
+            if inspect.iscoroutinefunction(close := getattr(client, "close", None)):
+                await close()
+        library.in_memory_llm_clients_cache.flush_cache()
+        vars(library).pop("module_level_aclient", None)

@@ -128,15 +128,3 @@ async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, up
     await reply.chunks.aclose()
 
     await asyncio.wait_for(fake.dropped.wait(), 60)
-
-
-async def test_closing_one_upstream_leaves_the_others_connections(fake: FakeAnthropic, upstream: Foreign) -> None:
-    await upstream.send(call(ask()))
-    other = Foreign("other", ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url))
-    await other.send(call(ask()))
-
-    await other.aclose()
-
-    assert (await upstream.send(call(ask()))).status == 200
-    await upstream.aclose()
-    assert (await upstream.send(call(ask()))).status == 200

@@ -1,6 +1,8 @@
 """Compare `penstock replay` with a black-box scorer of what a running proxy forwards: cost and survival.
 
 Both play the same trajectories through the same chains, the scorer over HTTP. It prints each source at each price.
+Meaning is compared by the static model: a large one is still loading when the first conversations are served, and then
+decides later than in a replay, which waits for it.
 """
 
 import argparse
@@ -22,12 +24,13 @@ from proxy.server.replay.run import replay
 
 MODELS = ("eval-agent", "eval-window-20-1")
 """The default chain, and `window_history: {keep_turns: 20, stride: 1}`."""
+CONFIG = "replay.yaml"
 
 
 def scored(options: argparse.Namespace, model: str, read_at: float, write_at: float) -> Mapping[str, Any]:
     """What the scorer says of each source."""
     upstream, out = free_port(), options.out / f"{model}-{read_at}-{write_at}.json"
-    with running(HERE / "eval.yaml", upstream, options.data / "none") as port:
+    with running(options.out / CONFIG, upstream, options.data / "none") as port:
         scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data), "--metrics", "traj"]
         scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream), "--out", str(out)]
         scorer += ["--models", "eval-32k=32768", "--model-for", f"traj={model}", "--ref-regex", HANDLE]
@@ -40,7 +43,7 @@ def scored(options: argparse.Namespace, model: str, read_at: float, write_at: fl
 
 def replayed(options: argparse.Namespace, model: str) -> Mapping[str, Any]:
     """What the replay says of each source."""
-    settings = load(HERE / "eval.yaml", {**os.environ, "UPSTREAM": "http://127.0.0.1:9/v1"}).settings
+    settings = load(options.out / CONFIG, {**os.environ, "UPSTREAM": "http://127.0.0.1:9/v1"}).settings
     files = sorted((options.data / "traj").glob("*.jsonl"))
     conversations = [each for path in files for each in read(path)]
     found: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)))["sources"]
@@ -66,8 +69,11 @@ def main() -> int:
     parser.add_argument("--scorer", type=Path, required=True, help="folder with score.py")
     parser.add_argument("--data", type=Path, required=True, help="folder with traj/")
     parser.add_argument("--out", type=Path, default=Path("out"))
+    parser.add_argument("--embedding", default="{kind: static}", help="the section `embedding`")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    chosen = f"\nembedding: {options.embedding}\n"
+    (options.out / CONFIG).write_text((HERE / "eval.yaml").read_text(encoding="utf-8") + chosen, encoding="utf-8")
     worst = max(off for model in MODELS for off in compared(options, model))
     print(f"at most {worst:.2%} off")
     return 0 if worst <= 0.02 else 1

@@ -7,8 +7,10 @@ again, and its figures are compared with those of the upstream.
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +115,7 @@ def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
         )
 
 
-def support(turns: int = 90) -> Iterator[tuple[Message, ...]]:
+def support(turns: int = 150) -> Iterator[tuple[Message, ...]]:
     """A long talk in Spanish, about many orders."""
     dice = random.Random(8)
     yield ({"role": "system", "content": "Usted atiende a los clientes de una tienda. Sea breve."},)
@@ -143,6 +145,14 @@ def coding(turns: int = 20) -> Iterator[tuple[Message, ...]]:
         )
         answered = () if turn == 0 else ({"role": "assistant", "content": f"```python\n{code}\n```"},)
         yield (*answered, {"role": "user", "content": f"Add a test for f{turn}_3 and keep f0_1 as it is."})
+
+
+TEAM: dict[str, Callable[[], Iterator[tuple[Message, ...]]]] = {
+    "planner": partial(support, 40),
+    "coder": partial(coding, 20),
+    "tester": partial(agent, 20),
+}
+"""Agents that work at the same time, in one session."""
 
 
 @dataclass
@@ -185,27 +195,44 @@ def _common(one: bytes, other: bytes) -> int:
     return low
 
 
+def in_turn(talks: Mapping[str, Callable[[], Iterator[tuple[Message, ...]]]]) -> Iterator[tuple[str, Message]]:
+    """The requests of agents that talk one after the other, each with what it said before."""
+    said: dict[str, list[Message]] = {name: [] for name in talks}
+    for parts in zip_longest(*(talk() for talk in talks.values()), fillvalue=()):
+        for (name, messages), more in zip(said.items(), parts, strict=True):
+            messages += more
+            if more and messages[-1]["role"] != "system":
+                tools = [lifelike().tools[0]] if any("tool_calls" in each for each in messages) else []
+                yield name, {"model": "m", "messages": messages, **({"tools": tools} if tools else {})}
+
+
 @pytest.mark.parametrize(
-    ("talk", "window"), [(agent, 100_000), (agent, 16_000), (support, 16_000), (documents, 32_000), (coding, 100_000)]
+    ("talks", "window"),
+    [
+        pytest.param({"": agent}, 100_000, id="agent"),
+        pytest.param({"": agent}, 16_000, id="agent in a small window"),
+        pytest.param({"": support}, 16_000, id="support"),
+        pytest.param({"": documents}, 32_000, id="documents"),
+        pytest.param({"": coding}, 100_000, id="coding"),
+        pytest.param(TEAM, 4_000, id="team"),
+    ],
 )
 async def test_a_replay_tells_what_the_upstream_saw(
-    talk: Callable[[], Iterator[tuple[Message, ...]]], window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talks: Mapping[str, Callable[[], Iterator[tuple[Message, ...]]]],
+    window: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     provider, unchanged, saved = Provider(), Cache(), tmp_path / "saved.jsonl"
-    tools = [lifelike().tools[0]] if talk is agent else []
     saving = Saving(saved)
     async with upstream() as behind, aiohttp.ClientSession() as http:
         behind.respond = provider.respond
         config = CONFIG.format(url=behind.url, window=window)
         async with proxy(config, tmp_path, saving=saving) as base:
-            messages: list[Message] = []
-            for more in talk():
-                messages += more
-                request = {"model": "m", "messages": messages, **({"tools": tools} if tools else {})}
-                if messages[-1]["role"] == "system":
-                    continue
+            for name, request in in_turn(talks):
                 unchanged.read(request)
-                async with http.post(f"{base}/v1/chat/completions", json=request) as response:
+                headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}
+                async with http.post(f"{base}/v1/chat/completions", json=request, headers=headers) as response:
                     assert response.status == 200, await response.text()
     settings = load(tmp_path / "config.yaml", {}).settings
     played: list[bytes | None] = []
@@ -217,7 +244,9 @@ async def test_a_replay_tells_what_the_upstream_saw(
         return explained
 
     monkeypatch.setattr(Player, "play", noted)
-    found = totals(await running.replay(settings, read(saved)))
+    conversations = read(saved)
+    assert len(conversations) == len(talks)
+    found = totals(await running.replay(settings, conversations))
     assert [_messages(each) for each in played] == [_messages(each) for each in provider.bodies]
     assert found["cost"]["read 0.1"] == pytest.approx(provider.cache.cost / unchanged.cost, rel=0.02)
     calibration = found["calibration"]

@@ -1,6 +1,6 @@
 """Replays conversations: each request of each one, in order, through a chain."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.chat import Message, encode
@@ -17,7 +17,7 @@ class Replayed(NamedTuple):
 
     name: str
     source: str
-    turns: Sequence[Turn]
+    turns: list[Turn]
 
 
 async def replay(
@@ -28,25 +28,36 @@ async def replay(
     model: str | None = None,
     told: Callable[[int], None] = lambda turns: None,
 ) -> list[Replayed]:
-    """Play conversations, each with nothing that the others left. `told` hears of each turn that is done.
+    """Play conversations. `told` hears of each turn that is done.
 
-    `chain` is run instead of the model's own; `model` is asked instead of the one that the requests name. Raises
+    Those whose requests have times are played together, in the order in which the requests came; each of the others
+    by itself, with nothing that the others left. `chain` is run instead of the model's own; `model` is asked instead of the one that the requests name. Raises
     `PenstockError` for what the proxy would refuse before the chain runs.
     """
-    found = []
+    found = [Replayed(each.name, each.source, []) for each in conversations]
+    timed = [place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)]
+    groups = [[place] for place in range(len(conversations)) if place not in timed] + [timed]
     async with open_player(settings) as player:
-        for conversation in conversations:
+        for group in filter(None, groups):
             await player.forget()
-            found.append(await _play(player, conversation, chain, model, told))
+            await _play(player, {place: conversations[place] for place in group}, found, chain, model, told)
     return found
 
 
 async def _play(
-    player: Player, conversation: Conversation, chain: str | None, model: str | None, told: Callable[[int], None]
-) -> Replayed:
-    scoring, turns, at = Scoring(player), list[Turn](), 0.0
-    last = len(conversation.points) - 1
-    for place, point in enumerate(conversation.points):
+    player: Player,
+    conversations: Mapping[int, Conversation],
+    found: Sequence[Replayed],
+    chain: str | None,
+    model: str | None,
+    told: Callable[[int], None],
+) -> None:
+    scorings, at = {each: Scoring(player) for each in conversations}, 0.0
+    points = [(n, place) for n, each in conversations.items() for place in range(len(each.points))]
+    if len(conversations) > 1:
+        points.sort(key=lambda each: conversations[each[0]].points[each[1]].at or 0.0)
+    for n, place in points:
+        conversation, point = conversations[n], conversations[n].points[place]
         at = max(at, point.at or 0.0)
         try:
             played = await player.play(
@@ -59,11 +70,11 @@ async def _play(
         except PenstockError as error:
             error.args = (f"{conversation.name}, request {place + 1}: {error}",)
             raise
-        turns.append(await scoring.turn(played, point, at, is_last=place == last))
+        is_last = place == len(conversation.points) - 1
+        found[n].turns.append(await scorings[n].turn(played, point, at, is_last=is_last))
         answer = None if point.answer is None else Message(point.answer)
         await player.commit(played, answer, point.usage if _is_as_recorded(played, point) else None)
         told(1)
-    return Replayed(conversation.name, conversation.source, turns)
 
 
 def _body(point: Point, model: str | None) -> bytes:

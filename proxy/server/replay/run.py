@@ -31,8 +31,8 @@ async def replay(
     """Play conversations. `told` hears of each turn that is done.
 
     Those whose requests have times are played together, in the order in which the requests came; each of the others
-    by itself, with nothing that the others left. `chain` is run instead of the model's own; `model` is asked instead of the one that the requests name. Raises
-    `PenstockError` for what the proxy would refuse before the chain runs.
+    by itself, with nothing that the others left. `chain` is run instead of the model's own; `model` is asked instead
+    of the one that the requests name. Raises `PenstockError` for what the proxy would refuse before the chain runs.
     """
     found = [Replayed(each.name, each.source, []) for each in conversations]
     timed = [place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)]

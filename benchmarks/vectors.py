@@ -100,7 +100,6 @@ def main() -> None:
         timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
         timed("known: 100 of 10,000", lambda: index.known(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
         timed("size", lambda: index.size(SCOPE), 50)
-        timed("import qdrant_client", index.warm)
         timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
         timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(made).vector, 5, -1.0), 50)
         index.put(SCOPE, points(10_001)[-1:])

@@ -8,7 +8,7 @@ from proxy.config.fields import Base, HttpUrl, Key, Seconds
 
 
 class EmbeddedVectors(Base):
-    """A directory that all workers of one machine share; searches are Qdrant's local mode: `penstock[vector]`."""
+    """A directory that all workers of one machine share."""
 
     kind: Literal["embedded"]
 

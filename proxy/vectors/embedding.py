@@ -126,8 +126,6 @@ class EmbeddingService:
         if not asked or not any(others):
             return [None] * len(texts)
         made = await self._stacked(others, asked)
-        if made is None:
-            return [None] * len(texts)
         if made.holds == sum(each != b"" for each in others):
             self._stacks.put(key, made)
         return made.similarities(asked)
@@ -174,9 +172,9 @@ class EmbeddingService:
     ) -> Sequence[Sequence[float | None]]:
         """For each text the cosines of its vector to each packed one; None where there is no vector yet."""
         made = await self._made_of(tenant, [], texts, wait)
-        stack = await self._stacked(made, directions[0]) if any(made) else None
-        if stack is None:
+        if not any(made):
             return [[None] * len(directions)] * len(texts)
+        stack = await self._stacked(made, directions[0])
         return list(zip(*(stack.similarities(each) for each in directions), strict=True))
 
     @property
@@ -292,15 +290,11 @@ class EmbeddingService:
         self._remembered.add(wanted.key, packed)
         wanted.answer(packed)
 
-    async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack | None:
+    async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack:
         width = dimension(query)
         if len(texts) <= self._inline:
             return Stack(texts, width)
-        try:
-            made = await asyncio.to_thread(Stack, texts, width)
-        except ImportError:
-            self._warn("compare", "not_installed")
-            return None
+        made = await asyncio.to_thread(Stack, texts, width)
         self._inline = INLINE
         return made
 

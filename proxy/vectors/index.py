@@ -201,8 +201,6 @@ class IndexService:
         """Leave it alone for a while, and say so where that is news."""
         if self._failed is not None:
             self._failed(operation, cause)
-        if cause == "not_installed" and not self._index.needs_library:
-            return  # the rest works without the library
         now = self._clock()
         if now >= self._paused_until:
             self._paused_until = now + self._pause

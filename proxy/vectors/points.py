@@ -112,25 +112,19 @@ class Points:
     def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
         return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))
 
-    def since(self, scope: Scope, width: int, number: int, limit: int) -> list[tuple[int, str, bytes]]:
-        """The first points of one dimension that were put after a number: number, id and vectors."""
-        where = (
-            "SELECT number, id, vector FROM points WHERE scope = ? AND width = ? AND number > ? ORDER BY number LIMIT ?"
-        )
-        return self._run(lambda db: db.execute(where, (scope.digest, width, number, limit)).fetchall())
-
     def size(self, scope: Scope) -> int:
-        return self.count(scope)
+        count = "SELECT COUNT(*) FROM points WHERE scope = ?"
+        return int(self._run(lambda db: db.execute(count, (scope.digest,)).fetchone()[0]))
 
-    def count(self, scope: Scope, width: int | None = None) -> int:
-        """How many points there are, of all dimensions or of one."""
-        count = "SELECT COUNT(*) FROM points WHERE scope = ?1 AND (?2 IS NULL OR width = ?2)"
-        return int(self._run(lambda db: db.execute(count, (scope.digest, width)).fetchone()[0]))
+    def mark(self, scope: Scope, width: int) -> tuple[int, int]:
+        """Return what changes with each point of one dimension that is put or removed."""
+        mark = "SELECT COUNT(*), MAX(number) FROM points WHERE scope = ? AND width = ?"
+        return tuple(self._run(lambda db: db.execute(mark, (scope.digest, width)).fetchone()))
 
-    def ids(self, scope: Scope, width: int) -> set[str]:
-        """The ids of all points of one dimension."""
-        where = "SELECT id FROM points WHERE scope = ? AND width = ?"
-        return {id for (id,) in self._run(lambda db: db.execute(where, (scope.digest, width)).fetchall())}
+    def all(self, scope: Scope, width: int) -> list[tuple[str, bytes]]:
+        """Return all points of one dimension: ids and vectors."""
+        where = "SELECT id, vector FROM points WHERE scope = ? AND width = ?"
+        return self._run(lambda db: db.execute(where, (scope.digest, width)).fetchall())
 
     def delete(self, scope: Scope, ids: Sequence[str]) -> None:
         rows = [(scope.digest, id) for id in ids]

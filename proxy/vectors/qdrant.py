@@ -1,14 +1,8 @@
-"""Qdrant: its local mode in memory, or a server's REST. The only file that imports qdrant_client, which takes 0.8 s.
+"""A Qdrant server's REST, for threads. The only file that imports qdrant_client, which takes 0.8 s."""
 
-Blocking, for threads. The local mode is not safe for threads: one lock is round each of its calls. Only what both sides
-do alike is used, so that what is tested locally holds for a server.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from proxy.vectors.base import IndexFailed
@@ -38,63 +32,45 @@ class Row(NamedTuple):
 class Client:
     """A Qdrant. All methods raise `IndexFailed`; those that need a collection raise `Missing`."""
 
-    def __init__(self, url: str | None = None, api_key: str | None = None, timeout: float = 1.0) -> None:
-        """Without a URL it is the local mode, in memory. `timeout` is in seconds; the library rounds it up."""
-        self._lock: AbstractContextManager[Any] = Lock() if url is None else nullcontext()
+    def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
+        """`timeout` is in seconds; the library rounds it up."""
         one_thread()
         try:
-            self._library: Any = import_module("qdrant_client")
+            library: Any = import_module("qdrant_client")
             self._models: Any = import_module("qdrant_client.models")
             self._errors: Any = import_module("qdrant_client.http.exceptions")
         except ImportError:
             raise IndexFailed("not_installed") from None
-        self._asked: Callable[[Sequence[float]], Any] = list
-        if url is None:
-            self._client = self._library.QdrantClient(":memory:")
-            # a list becomes double precision, for which the local mode would convert all that it holds, each time
-            single = partial(import_module("numpy").asarray, dtype="float32")
-            self._asked = lambda vector: self._models.NearestQuery.model_construct(nearest=single(vector))
-        else:
-            limits = import_module("httpx").Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-            self._client = self._library.QdrantClient(
-                url=url,
-                # as a header: with `api_key` the library warns of http://, which inside a cluster is no news
-                headers={"api-key": api_key} if api_key else None,
-                timeout=timeout,  # type: ignore[arg-type, unused-ignore]
-                check_compatibility=False,  # asks the server in a thread of its own, and warns
-                limits=limits,
-                trust_env=False,
-            )
+        limits = import_module("httpx").Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+        self._client = library.QdrantClient(
+            url=url,
+            # as a header: with `api_key` the library warns of http://, which inside a cluster is no news
+            headers={"api-key": api_key} if api_key else None,
+            timeout=timeout,
+            check_compatibility=False,  # asks the server in a thread of its own, and warns
+            limits=limits,
+            trust_env=False,
+        )
 
-    def create(
-        self, name: str, width: int, keywords: Iterable[str] = (), numbers: Iterable[str] = (), tenant: str = ""
-    ) -> None:
-        """Make a collection, with indexes for fields of the payload. Fine if it is there already.
+    def create(self, name: str, width: int) -> None:
+        """Make a collection in which points of one tenant are stored together. Fine if it is there already.
 
-        Its vectors have unit length, so their product is the cosine; the local mode is twice as fast with that.
-
-        `tenant` is the keyword that says whose a point is: points of one tenant are stored together.
+        Its vectors have unit length, so their product is the cosine.
         """
         models = self._models
+        vectors = models.VectorParams(size=width, distance=models.Distance.DOT)
         self._call(
             lambda: (
-                self._client.collection_exists(name)
-                or self._client.create_collection(
-                    name, vectors_config=models.VectorParams(size=width, distance=models.Distance.DOT)
-                )
+                self._client.collection_exists(name) or self._client.create_collection(name, vectors_config=vectors)
             ),
             there=True,
         )
-        kinds: dict[str, Any] = {each: models.KeywordIndexParams(type="keyword") for each in keywords}
-        if tenant:
-            kinds[tenant] = models.KeywordIndexParams(type="keyword", is_tenant=True)
-        for each in numbers:
-            kinds[each] = models.IntegerIndexParams(type="integer", lookup=False, range=True)
+        keyword = models.KeywordIndexParams(type="keyword")
+        number = models.IntegerIndexParams(type="integer", lookup=False, range=True)
+        tenant = models.KeywordIndexParams(type="keyword", is_tenant=True)
+        kinds = {"tenant": tenant, "scope": keyword, "id": keyword, "piece": number, "used": number}
         for field, kind in kinds.items():
             self._call(partial(self._client.create_payload_index, name, field, field_schema=kind), there=True)
-
-    def drop(self, name: str) -> None:
-        self._call(lambda: self._client.delete_collection(name))
 
     def names(self) -> list[str]:
         return self._call(lambda: [each.name for each in self._client.get_collections().collections])
@@ -112,17 +88,17 @@ class Client:
         return [Row(each.id, each.vector if vectors else [], each.payload or {}) for each in found]
 
     def nearest(
-        self, name: str, vector: Sequence[float], limit: int, least: float, where: Where | None = None
+        self, name: str, vector: Sequence[float], limit: int, least: float, where: Where
     ) -> list[tuple[int | str, float, dict[str, Any]]]:
         """The points nearest to a vector: id, cosine and payload."""
         found = self._call(
             lambda: self._client.query_points(
                 name,
-                query=self._asked(vector),
+                query=list(vector),
                 limit=limit,
                 score_threshold=least if least > -1.0 else None,  # opposites are rounded to less than -1
                 query_filter=self._where(where),
-                with_payload=where is not None,  # the local mode would copy them all
+                with_payload=True,
             )
         )
         return [(each.id, max(-1.0, min(1.0, each.score)), each.payload or {}) for each in found.points]
@@ -154,8 +130,7 @@ class Client:
         self._call(lambda: self._client.set_payload(name, payload, points=list(ids), wait=False))
 
     def close(self) -> None:
-        with self._lock:
-            self._client.close()
+        self._client.close()
 
     def _where(self, where: Where | None, older: tuple[str, int] | None = None) -> Any:
         models = self._models
@@ -168,10 +143,9 @@ class Client:
         return models.Filter(must=must) if must else None
 
     def _call(self, work: Callable[[], T], *, there: bool = False) -> T:
-        """Do it under the lock. With `there`, that something is there already is as good as done."""
+        """Do it. With `there`, that something is there already is as good as done."""
         try:
-            with self._lock:
-                return work()
+            return work()
         except self._errors.UnexpectedResponse as error:
             if error.status_code == 404:
                 raise Missing from None
@@ -182,7 +156,7 @@ class Client:
             raise IndexFailed(_cause(error.source)) from None
         except self._errors.ApiException as error:
             raise IndexFailed("overloaded" if "Exhausted" in type(error).__name__ else type(error).__name__) from None
-        except Exception as error:  # whatever the local mode raises: it is no database, and its state may be torn
+        except Exception as error:  # whatever the library raises, no request depends on it
             raise IndexFailed(type(error).__name__) from None
 
 

@@ -162,8 +162,7 @@ class Server:
         return [f"{self._base(scope)}{width}" for width in sorted(self._known(scope))]
 
     def _create(self, scope: Scope, name: str, width: int) -> None:
-        keywords, numbers = ("scope", "id"), ("piece", "used")
-        self._settled(partial(self._client().create, name, width, keywords, numbers, tenant="tenant"))
+        self._settled(partial(self._client().create, name, width))
         self._widths[self._base(scope)] = (self._clock(), self._known(scope) | {width})
 
     def _settled(self, work: Callable[[], T]) -> T:

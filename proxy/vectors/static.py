@@ -80,7 +80,5 @@ class Table:
 def _loaded() -> Table:
     try:
         return Table(DATA)
-    except ImportError:
-        raise EmbeddingFailed("not_installed", lasting=True) from None
     except (OSError, ValueError):
         raise EmbeddingFailed("no_such_model", lasting=True) from None

@@ -123,25 +123,6 @@ async def test_more_than_enough_is_refused(faulty: Faulty, monkeypatch: pytest.M
     await index.aclose()
 
 
-async def test_without_the_library_only_the_search_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
-    index = IndexService(Embedded(None, BOUNDS), timeout=LONG)
-    await index.put(T, points(3))
-    for _ in range(2):
-        with pytest.raises(IndexFailed, match="not_installed"):
-            await index.nearest(T, vector(1, 0), limit=1)
-    with pytest.raises(IndexFailed, match="not_installed"):
-        await index.warm()
-    assert index.degraded is None
-    assert await index.known(T, ["p0", "x"]) == {"p0"}
-    assert None not in await index.vectors(T, ["p0"])
-    await index.delete(T, ["p0"])
-    await index.forget(T)
-    await index.forget_tenant(T.tenant)
-    assert await index.size(T) == 0
-    await index.aclose()
-
-
 async def test_without_the_library_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
     index = IndexService(Server("http://127.0.0.1:9", None, "penstock", LONG, BOUNDS), timeout=LONG, clock=Clock())

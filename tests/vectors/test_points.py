@@ -11,7 +11,6 @@ import pytest
 
 from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import Embedded
-from proxy.vectors.local_search import Search
 from proxy.vectors.points import FILE, Bounds, Points
 from tests.vectors.made import BOUNDS, T, points, vector
 from tests.vectors.scripted import Clock
@@ -199,46 +198,14 @@ def test_all_scopes_together_are_bounded_too_and_what_is_old_leaves() -> None:
     index.close()
 
 
-def test_a_large_scope_has_several_collections_and_a_search_forgets_others() -> None:
-    table = Points(None, BOUNDS)
-    search = Search(table, shard=100, loaded=600)
+def test_a_search_forgets_the_scopes_that_were_asked_longest_ago() -> None:
+    index = Embedded(None, BOUNDS, loaded=25_000)
     scopes = [T._replace(owner=str(number)) for number in range(4)]
     for scope in scopes:
-        table.put(scope, points(250))
+        index.put(scope, points(250))
     for scope in [*scopes, *scopes]:
         for point in points(250)[::50]:
-            assert search.nearest(scope, point.vector, 1, -1.0)[0].id == point.id
-        assert len(search.nearest(scope, point.vector, 1000, -1.0)) == 250
-    assert len(search._scopes) == 2
-    search.close()
-    table.close()
-
-
-def test_a_scope_of_which_much_was_removed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.vectors.local_search._DEAD", 10)
-    table = Points(None, BOUNDS)
-    search = Search(table)
-    made = points(40)
-    table.put(T, made)
-    search.nearest(T, made[0].vector, 1, -1.0)
-    table.delete(T, [point.id for point in made[:30]])
-    for _ in range(2):
-        assert {near.id for near in search.nearest(T, made[0].vector, 50, -1.0)} == {p.id for p in made[30:]}
-    (loaded,) = search._scopes.values()
-    assert (loaded.dead, loaded.size) == (0, 10)
-    search.close()
-    table.close()
-
-
-def test_a_torn_collection_is_read_again() -> None:
-    index = Embedded(None, BOUNDS)
-    made = points(20)
-    index.put(T, made)
-    assert ids(index, made[7].vector, 1) == ["p7"]
-    client = index._search._client
-    assert client is not None
-    client.drop("scope-1-0")
-    with pytest.raises(IndexFailed):
-        index.nearest(T, made[7].vector, 1, -1.0)
-    assert ids(index, made[7].vector, 1) == ["p7"]
+            assert ids(index, point.vector, 1, scope) == [point.id]
+        assert len(ids(index, point.vector, 1000, scope)) == 250
+    assert len(index._scopes) == 2
     index.close()

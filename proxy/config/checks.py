@@ -7,9 +7,7 @@ from urllib.parse import urlsplit
 
 from proxy.config.document import Document, Place
 from proxy.config.settings import (
-    AnthropicUpstream,
     Chain,
-    ForeignUpstream,
     ModelSettings,
     OpenAIUpstream,
     Settings,
@@ -161,7 +159,7 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
         one, two = settings.upstreams.get(entry.upstream), settings.upstreams.get(other.upstream)
         if entry.upstream == other.upstream or one is None or two is None:
             continue
-        if not _has_key(two) and (_has_key(one) or _address(one) is None or _address(one) != _address(two)):
+        if not two.has_own_key and (one.has_own_key or _address(one) is None or _address(one) != _address(two)):
             document.add(
                 place,
                 f"{name!r} goes to the upstream {other.upstream!r}, which is another server and has no api_key: the "
@@ -171,19 +169,6 @@ def _check_detours(document: Document, index: int, settings: Settings) -> None:
 
 def _entry_of(name: str, settings: Settings) -> ModelSettings | None:
     return next((each for each in settings.models if any(fnmatchcase(name, glob) for glob in each.match)), None)
-
-
-def _has_key(upstream: UpstreamSettings) -> bool:
-    """Return whether an upstream works without the client's key."""
-    match upstream:
-        case OpenAIUpstream():
-            has_one = upstream.api_key is not None or upstream.keyless
-            return has_one or "authorization" in {name.lower() for name in upstream.headers}
-        case AnthropicUpstream():
-            return upstream.api_key is not None
-        case ForeignUpstream():
-            return upstream.api_key is not None or bool(upstream.options)
-    return True
 
 
 def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:

@@ -4,9 +4,7 @@ from collections.abc import Iterable
 
 from proxy.config.access_settings import BYPASS, KeySettings
 from proxy.config.document import Document, Place
-from proxy.config.settings import AnthropicUpstream, ForeignUpstream, OpenAIUpstream, Settings
-
-_CREDENTIAL_HEADERS = frozenset({"authorization", "api-key", "x-api-key"})
+from proxy.config.settings import OpenAIUpstream, Settings
 
 
 def check_keys(
@@ -36,18 +34,7 @@ def check_upstreams(document: Document, settings: Settings) -> None:
     """Check that every upstream has its own key or needs none, because clients have none for it; the
     document gets the errors."""
     for name, upstream in settings.upstreams.items():
-        if not _has_its_own(upstream):
+        if not upstream.has_own_key:
             told = "with `auth: {kind: keys}` clients have no key for this upstream: set api_key"
             more = ", or `keyless: true` for a server that needs none" if isinstance(upstream, OpenAIUpstream) else ""
             document.add(("upstreams", name), told + more)
-
-
-def _has_its_own(upstream: object) -> bool:
-    if isinstance(upstream, OpenAIUpstream):
-        named = {header.lower() for header in upstream.headers}
-        return upstream.keyless or upstream.api_key is not None or bool(named & _CREDENTIAL_HEADERS)
-    if isinstance(upstream, AnthropicUpstream):
-        return upstream.api_key is not None
-    if isinstance(upstream, ForeignUpstream):
-        return upstream.has_own_key
-    return True  # an echo has no use for a key, and Ollama is never sent the client's

@@ -1,10 +1,8 @@
 """The section `records` of `config.yaml`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, Field
 
 from proxy.config.fields import Base
 
@@ -34,16 +32,11 @@ class RecordsSettings(Base):
     have sizes, and no text. With it, operators read what users write: the log says so at each start."""
 
 
-class _OrOff:
-    """Says in the schema that `off` is allowed as well."""
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [handler(core), {"enum": [False, "off"]}]}
-
-
 def _short(value: Any) -> Any:
     return {"keep": False} if value is False or value == "off" else value
 
 
-Records = Annotated[RecordsSettings, BeforeValidator(_short), _OrOff()]
+Records = Annotated[
+    RecordsSettings, BeforeValidator(_short, json_schema_input_type=RecordsSettings | Literal[False, "off"])
+]
 """What is kept of requests."""

@@ -1,7 +1,7 @@
 """The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
 
@@ -95,12 +95,16 @@ _SELF_SIGNED = frozenset(
 )
 """Providers whose requests are signed with the operator's account: a client's key has no place there."""
 _CREDENTIAL = re.compile(r"key|token|secret|credential|password")
+_CREDENTIAL_HEADER = re.compile(r"authorization|(?:x-)?api-key", re.IGNORECASE)
 
 
 class EchoUpstream(Base):
     """Answers by itself with a report of what reached it; for demos and tests."""
 
     kind: Literal["echo"]
+
+    has_own_key: ClassVar[bool] = True
+    """Whether it works without the client's key: it needs none."""
 
 
 class OpenAIUpstream(Connected):
@@ -127,6 +131,11 @@ class OpenAIUpstream(Connected):
     """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
     the client. It changes one field of the request; without it, such streams have no usage in metrics."""
 
+    @property
+    def has_own_key(self) -> bool:
+        """Return whether the server needs no key of the client's."""
+        return self.keyless or self.api_key is not None or any(map(_CREDENTIAL_HEADER.fullmatch, self.headers))
+
 
 class OllamaUpstream(Connected, Translated):
     """An Ollama server, through its native API, because its OpenAI-compatible one ignores `num_ctx` and cuts prompts
@@ -143,6 +152,9 @@ class OllamaUpstream(Connected, Translated):
     keep_alive: str | int | None = None
     """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
+    has_own_key: ClassVar[bool] = True
+    """It is never sent the client's."""
+
 
 class AnthropicUpstream(Connected, Translated):
     """Anthropic, or a server that speaks as it does: its prompt cache is used, and signed thinking survives."""
@@ -154,6 +166,10 @@ class AnthropicUpstream(Connected, Translated):
 
     api_key: Key = None
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+
+    @property
+    def has_own_key(self) -> bool:
+        return self.api_key is not None
 
 
 class ForeignUpstream(Guarded, Translated):

@@ -4,9 +4,7 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, SecretStr
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from proxy.config.fields import Base, Key, Seconds
 
@@ -28,19 +26,6 @@ def _redis_url(url: SecretStr) -> SecretStr:
 
 RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 """The address of a Redis server, which may hold its password."""
-
-
-class OrText:
-    """Says in the schema of a union that a text is allowed as well."""
-
-    def __init__(self, pattern: str) -> None:
-        """`pattern` is what the text matches."""
-        self._pattern = pattern
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema with one alternative more."""
-        schema = handler(core)
-        return {**schema, "oneOf": [*schema["oneOf"], {"type": "string", "pattern": self._pattern}]}
 
 
 class StateSettings(Base):
@@ -99,10 +84,8 @@ def _state(value: Any) -> Any:
     return {"kind": "disk", **value} if isinstance(value, dict) else value
 
 
-State = Annotated[
-    StateSettings | RedisStateSettings,
-    Field(discriminator="kind"),
-    BeforeValidator(_state),
-    OrText(r"^(rediss?|unix)://"),
-]
+_Kinds = Annotated[StateSettings | RedisStateSettings, Field(discriminator="kind")]
+_Address = Annotated[str, Field(pattern=r"^(rediss?|unix)://")]
+
+State = Annotated[_Kinds, BeforeValidator(_state, json_schema_input_type=_Kinds | _Address)]
 """Where what stays between requests is kept."""

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import orjson
 
 from proxy.chat import ChatRequest, JsonObject, Message
 from proxy.chat.errors import PenstockError
+from proxy.config.judge_settings import JudgeSettings
+from proxy.config.settings import WriterSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
 from proxy.upstreams.base import Call, Upstream
@@ -26,28 +28,12 @@ _OF_THE_TEXT = frozenset({400, 413, 422})
 """Statuses that are about what was asked, such as a filter's, and not about the server."""
 
 
-class Asking(Protocol):
-    """The settings of a small model."""
-
-    @property
-    def model(self) -> str:
-        """A name that `models` routes."""
-
-    @property
-    def temperature(self) -> float:
-        """How freely it answers."""
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for one call."""
-
-
 class SmallModel:
     """Asks the configured model, for one purpose."""
 
     def __init__(
         self,
-        settings: Asking,
+        settings: WriterSettings | JudgeSettings,
         routes: Routes,
         used: Used,
         log: logging.Logger,

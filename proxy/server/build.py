@@ -48,7 +48,7 @@ from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
-from proxy.state.counters import Counters, DiskCounters, MemoryCounters
+from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
@@ -142,8 +142,8 @@ def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -
         if isinstance(store, RedisStore):
             return RedisCounters(store.server)
     if isinstance(settings, StateSettings) and settings.kind == "disk":
-        return DiskCounters(Path(settings.directory).expanduser() / "counters")
-    return MemoryCounters()
+        return SqliteCounters(Path(settings.directory).expanduser() / "counters")
+    return SqliteCounters(None)
 
 
 def patience(settings: StateSettings | RedisStateSettings) -> float:

@@ -9,11 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from proxy.state.store import StoreError
 from proxy.state.wal import Database
-
-MOST = 200_000
-"""Counts that one process keeps in memory; more tenants than that within two minutes are not counted."""
 
 BUSY = 1.0
 """Seconds to wait for another process's lock; less than a request waits for its counts."""
@@ -46,54 +42,16 @@ class Counters(Protocol):
         """Give back threads and connections. Later calls raise `closed`."""
 
 
-class MemoryCounters:
-    """Counts of this process alone; they end with it."""
-
-    def __init__(self, *, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
-        """At most so many counts are kept; `clock` is in seconds."""
-        self._most = most
-        self._clock = clock
-        self._counts: dict[str, tuple[float, float]] = {}
-        self._swept = clock()
-        self._closed = False
-
-    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        """Add to several counts at once and return what they then are. Raises `full` where there are too many."""
-        if self._closed:
-            raise StoreError("closed")
-        now = self._clock()
-        if now - self._swept >= _SWEEP or len(self._counts) >= self._most:
-            self._swept = now
-            self._counts = {key: count for key, count in self._counts.items() if count[1] > now}
-        if len(self._counts) >= self._most and not amounts.keys() <= self._counts.keys():
-            raise StoreError("full")
-        sums: dict[str, float] = {}
-        for key, amount in amounts.items():
-            value, expires = self._counts.get(key, (0.0, 0.0))
-            sums[key] = amount + (value if expires > now else 0.0)
-            self._counts[key] = (sums[key], now + ttl)
-        return sums
-
-    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        if self._closed:
-            raise StoreError("closed")
-        now, found = self._clock(), {key: self._counts.get(key, (0.0, 0.0)) for key in keys}
-        return {key: value if expires > now else 0.0 for key, (value, expires) in found.items()}
-
-    async def aclose(self) -> None:
-        self._closed = True
-        self._counts = {}
-
-
-class DiskCounters:
-    """Counts in a SQLite file, for all workers of one machine, across restarts.
+class SqliteCounters:
+    """Counts in a SQLite file, for all workers of one machine, across restarts; or in memory, for this process.
 
     Nothing is synced: a machine that loses power may lose counts, or the file, which is then begun anew.
     """
 
-    def __init__(self, directory: Path, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path | None, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
         """`busy` is in seconds; `clock` is all workers' own. The directory is made if it is missing (0700)."""
-        self._database = Database(directory / "counters.db", _SCHEMA, name="counters", synchronous="OFF", busy=busy)
+        file = None if directory is None else directory / "counters.db"
+        self._database = Database(file, _SCHEMA, name="counters", synchronous="OFF", busy=busy)
         self._clock = clock
         self._swept = 0.0
 

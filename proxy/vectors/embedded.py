@@ -29,6 +29,7 @@ class Embedded(Points):
     """Keeps points in a directory, or without one in memory. Blocking; any thread may call."""
 
     needs_library = False
+    """Whether nothing works before `warm`: importing takes a second, which is not the server's fault."""
 
     def __init__(
         self,

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from proxy.vectors.base import IndexFailed, Near, Point, Scope
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.qdrant_server import Server
 
 T = TypeVar("T")
 
@@ -23,49 +25,8 @@ _SEARCH = 10.0
 """Seconds for a search where it must first read what it searches."""
 
 
-class Blocking(Protocol):
-    """What an index does, in the thread that calls. Any may; all raise `IndexFailed`."""
-
-    @property
-    def needs_library(self) -> bool:
-        """Whether nothing works before `warm`: importing takes a second, which is not the server's fault."""
-
-    @property
-    def repaired(self) -> int:
-        """How often what was kept turned out to be broken and was begun anew."""
-
-    def warm(self) -> None:
-        """Import what a search needs."""
-
-    def look(self) -> None:
-        """Ask whether a server is there, where there is one."""
-
-    def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points."""
-
-    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points."""
-
-    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
-
-    def size(self, scope: Scope) -> int:
-        """How many points a scope has."""
-
-    def nearest(self, scope: Scope, vector: bytes, limit: int, least: float) -> list[Near]:
-        """The nearest points."""
-
-    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points."""
-
-    def forget(self, scope: Scope) -> None:
-        """Remove a scope."""
-
-    def forget_tenant(self, tenant: str) -> None:
-        """Remove all scopes of a tenant."""
-
-    def close(self) -> None:
-        """Give back files and connections."""
+Blocking = Embedded | Server
+"""What does the work, in the thread that calls. Its methods raise `IndexFailed`."""
 
 
 class IndexService:

@@ -14,7 +14,7 @@ from proxy.config.access_settings import KeySettings, LimitsSettings
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
 from proxy.http.headers import Headers
 from proxy.models.usage import Usage
-from proxy.state.counters import MemoryCounters
+from proxy.state.counters import SqliteCounters
 from proxy.state.store import StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
@@ -26,7 +26,7 @@ PROFILE = ModelProfile("m", 1000, 500, 0, prices=Prices(1e6, 2e6), cache=CacheRu
 SOMEBODY = Caller("t")
 
 
-class Broken(MemoryCounters):
+class Broken(SqliteCounters):
     """Counts until it is told to fail, or to hang."""
 
     failure: str | None = None
@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, **limits: Any) -> None:
         self.now = 86400.0 * 3
-        self.counters = Broken(clock=lambda: self.now)
+        self.counters = Broken(None, clock=lambda: self.now)
         self.metrics = Metrics("test")
         settings = LimitsSettings.model_validate(limits)
         self.limits = Limits(settings, self.counters, self.metrics.limits, clock=lambda: self.now)

@@ -10,11 +10,11 @@ from proxy.access import metering
 from proxy.access.limits import DAY
 from proxy.access.metering import ALL, Meter
 from proxy.models.usage import Usage
-from proxy.state.counters import MemoryCounters
+from proxy.state.counters import SqliteCounters
 from proxy.state.store import StoreError
 
 
-class Fallible(MemoryCounters):
+class Fallible(SqliteCounters):
     """Counts until it is told to fail."""
 
     fails = False
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = DAY * 3
-        self.counters = Fallible(clock=lambda: self.now)
+        self.counters = Fallible(None, clock=lambda: self.now)
         self.one, self.other = (Meter(self.counters, clock=lambda: self.now) for _ in range(2))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.counters import Counters, DiskCounters, MemoryCounters
+from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.store import StoreError
 
 KINDS = ["memory", "disk"]
@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=KINDS)
 async def counters(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncGenerator[Counters, None]:
-    made: Counters = MemoryCounters(clock=clock) if request.param == "memory" else DiskCounters(tmp_path, clock=clock)
+    made = SqliteCounters(None if request.param == "memory" else tmp_path, clock=clock)
     async with aclosing(made):
         yield made
 
@@ -77,22 +77,12 @@ async def test_closed_counters_say_so(counters: Counters) -> None:
     await counters.aclose()
 
 
-async def test_memory_is_bounded_and_makes_room_for_what_is_forgotten(clock: Clock) -> None:
-    counters = MemoryCounters(most=2, clock=clock)
-    await counters.add({"a": 1, "b": 1}, ttl=10)
-    with pytest.raises(StoreError, match="full"):
-        await counters.add({"c": 1}, ttl=10)
-    assert await counters.add({"a": 1}, ttl=10) == {"a": 2}
-    clock.now += 10
-    assert await counters.add({"c": 1}, ttl=10) == {"c": 1}
-
-
 @pytest.fixture
-async def disks(tmp_path: Path, clock: Clock) -> AsyncGenerator[Callable[[], DiskCounters], None]:
-    made: list[DiskCounters] = []
+async def disks(tmp_path: Path, clock: Clock) -> AsyncGenerator[Callable[[], SqliteCounters], None]:
+    made: list[SqliteCounters] = []
 
-    def another() -> DiskCounters:
-        made.append(DiskCounters(tmp_path / "counters", clock=clock))
+    def another() -> SqliteCounters:
+        made.append(SqliteCounters(tmp_path / "counters", clock=clock))
         return made[-1]
 
     yield another
@@ -100,7 +90,7 @@ async def disks(tmp_path: Path, clock: Clock) -> AsyncGenerator[Callable[[], Dis
         await each.aclose()
 
 
-async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callable[[], DiskCounters]) -> None:
+async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callable[[], SqliteCounters]) -> None:
     one, other = disks(), disks()
     given = await asyncio.gather(*(worker.add({"a": 1}, ttl=60) for _ in range(40) for worker in (one, other)))
     assert sorted(each["a"] for each in given) == list(range(1, 81))
@@ -109,13 +99,13 @@ async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callabl
     assert await disks().add({"a": 0}, ttl=60) == {"a": 80}
 
 
-async def test_the_directory_is_closed_to_others(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+async def test_the_directory_is_closed_to_others(disks: Callable[[], SqliteCounters], tmp_path: Path) -> None:
     (tmp_path / "counters").mkdir(mode=0o755)
     await disks().add({"a": 1}, ttl=60)
     assert stat.S_IMODE((tmp_path / "counters").stat().st_mode) == 0o700
 
 
-async def test_what_is_forgotten_is_removed(disks: Callable[[], DiskCounters], tmp_path: Path, clock: Clock) -> None:
+async def test_what_is_forgotten_is_removed(disks: Callable[[], SqliteCounters], tmp_path: Path, clock: Clock) -> None:
     counters = disks()
     await counters.add({f"once{n}": 1 for n in range(50)}, ttl=10)
     clock.now += 100
@@ -123,13 +113,15 @@ async def test_what_is_forgotten_is_removed(disks: Callable[[], DiskCounters], t
     assert await counters._database.run(lambda rows: rows.execute("SELECT key FROM counts").fetchall()) == [("a",)]
 
 
-async def test_a_file_that_is_no_database_is_begun_anew(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_begun_anew(disks: Callable[[], SqliteCounters], tmp_path: Path) -> None:
     (tmp_path / "counters").mkdir()
     (tmp_path / "counters" / "counters.db").write_bytes(b"no database" * 500)
     assert await disks().add({"a": 1}, ttl=60) == {"a": 1}
 
 
-async def test_a_file_that_was_removed_is_begun_anew_by_all(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+async def test_a_file_that_was_removed_is_begun_anew_by_all(
+    disks: Callable[[], SqliteCounters], tmp_path: Path
+) -> None:
     one, other = disks(), disks()
     await one.add({"a": 5}, ttl=60)
     await other.add({"a": 5}, ttl=60)
@@ -139,7 +131,7 @@ async def test_a_file_that_was_removed_is_begun_anew_by_all(disks: Callable[[], 
     assert await other.add({"a": 1}, ttl=60) == {"a": 2}
 
 
-async def test_a_lock_that_another_holds_too_long_is_told(disks: Callable[[], DiskCounters], tmp_path: Path) -> None:
+async def test_a_lock_that_another_holds_too_long_is_told(disks: Callable[[], SqliteCounters], tmp_path: Path) -> None:
     import sqlite3
     from contextlib import closing
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 # how long an example takes is the machine's business
 PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
-settings.register_profile("same", derandomize=True, **PATIENT)
+settings.register_profile("same", derandomize=True, max_examples=40, **PATIENT)
 settings.register_profile("others", **PATIENT)  # HYPOTHESIS_PROFILE=others tries what has not been tried yet
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 

@@ -9,15 +9,19 @@ import os
 import pkgutil
 import re
 import signal
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from inspect import getsource
 from types import ModuleType
 from typing import Any
 
-LENGTH = 30_000
-LIMIT = 1.5
-"""Seconds of computing for one text. A linear pattern takes a twentieth, a quadratic one up to minutes."""
+LENGTH, WORST_LENGTH = 10_000, 120_000
+GROWTH, FEWEST = 8.0, 0.1
+"""A pattern is too slow if a text four times as long takes more than eight times as long (linear ones take four times,
+quadratic ones sixteen), and that is at least so many seconds of computing."""
+LIMIT = 10.0
+"""Seconds of computing after which nothing is waited for."""
 UNITS = (
     *(" ", "\n", "\t", "1", "a", "A", "é", ".", ",", "-", "_", "#", "*", "|", "/", "\\", '"', "'", "(", "[", "{", "<"),
     *("a ", "1.", "a-", "A b ", "\n ", "- ", '\\"', "is ", "a.b ", "the a of ", "x=1 ", "1,", ": ", "a\n", "El Sr. "),
@@ -35,7 +39,7 @@ WORST = (
     ("proxy.text.sections:_MARK", "<", "a"),
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),
 )
-"""What took a pattern long once: what is repeated, and what stands in front of it. These texts are four times as long."""
+"""What took a pattern long once: what is repeated, and what stands in front of it. These texts are longer."""
 JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_STRING_OR_SPACE")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
@@ -122,20 +126,30 @@ def texts(name: str) -> Iterator[str]:
         yield (unit * length)[:length] + "\0"
     for known, before, unit in WORST:
         if known == name:
-            yield before + (unit * 4 * length)[: 4 * length] + "\0"
+            yield before + (unit * WORST_LENGTH)[:WORST_LENGTH] + "\0"
 
 
-def feed(pattern: "re.Pattern[Any]", methods: Set[str], given: Iterable[str]) -> None:
-    """Have a pattern read each text; the process ends where one takes too long."""
-    for each in given:
-        text = each.encode() if isinstance(pattern.pattern, bytes) else each
+def is_slow(pattern: "re.Pattern[Any]", methods: Set[str], given: Iterable[str]) -> bool:
+    """Whether a pattern takes too long over one of the texts; the process ends where there is no end to it."""
+    for text in given:
         for method in methods:
-            signal.setitimer(signal.ITIMER_PROF, LIMIT)
-            if method == "search":
-                for _ in pattern.finditer(text):
-                    pass
-            else:
-                getattr(pattern, method)(text)
+            long = seconds(pattern, method, text)
+            if long > FEWEST and long > GROWTH * seconds(pattern, method, text[: len(text) // 4] + "\0"):
+                return True
+    return False
+
+
+def seconds(pattern: "re.Pattern[Any]", method: str, given: str) -> float:
+    """The seconds of computing that a pattern takes over a text."""
+    text = given.encode() if isinstance(pattern.pattern, bytes) else given
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    begun = time.process_time()
+    if method == "search":
+        for _ in pattern.finditer(text):
+            pass
+    else:
+        getattr(pattern, method)(text)
+    return time.process_time() - begun
 
 
 def main() -> None:
@@ -148,8 +162,7 @@ def main() -> None:
         methods = used[name] if used[name] and used[name] <= {"match", "fullmatch"} else {"search"}
         child = os.fork()
         if not child:
-            feed(pattern, methods, texts(name))
-            os._exit(0)
+            os._exit(is_slow(pattern, methods, texts(name)))
         if os.waitpid(child, 0)[1]:
             print(where, flush=True)
 

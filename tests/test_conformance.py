@@ -76,12 +76,12 @@ def examples_of(name: str) -> Sequence[ChatRequest | Example]:
 
 @pytest.mark.parametrize("name", POLICIES)
 class TestEveryPolicy:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(request_=conversations())
     async def test_decides_purely_and_leaves_a_sound_request(self, name: str, request_: ChatRequest) -> None:
         await check(made(name), request_, context(request_, window=WINDOW))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=10, deadline=None)
     @given(request_=conversations())
     async def test_needs_no_mercy_from_the_runner(self, name: str, request_: ChatRequest) -> None:
         await run([(name, made(name))], context(request_, window=WINDOW), strict=True)

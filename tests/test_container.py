@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import stat
@@ -9,17 +10,21 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
 from pathlib import Path
 from threading import Thread
 from types import MappingProxyType
+from unittest.mock import patch
 
 import aiohttp
 import pytest
 import yaml
 
 import proxy
+from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.config.state_settings import StateSettings
 from tests.e2e.served import served
@@ -190,16 +195,9 @@ def composed(volume: Path, changes: Mapping[str, str] = MappingProxyType({})) ->
 def run(volume: Path, arguments: list[str], **environment: str) -> tuple[int, str]:
     """A command of the image's entry point, with the volume in a folder of the test: its exit code and its log."""
     command = [word.replace("/var/lib/penstock", str(volume)) for word in arguments]
-    ran = subprocess.run(
-        [sys.executable, "-m", "proxy", *command],
-        env={"PYTHONPATH": str(ROOT), **environment},
-        cwd=volume,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=180,
-    )
-    return ran.returncode, ran.stdout
+    log = StringIO()
+    with chdir(volume), patch.dict(os.environ, environment, clear=True), redirect_stdout(log), redirect_stderr(log):
+        return main(command), log.getvalue()
 
 
 def test_the_configuration_of_compose_loads(tmp_path: Path) -> None:

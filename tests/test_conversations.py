@@ -20,13 +20,15 @@ from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore
 from proxy.testing import CharTokens, MemoryArchive, chat, context, profile, tool
 
-CHAIN = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
+SHIPPED = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
+CHAIN = tuple((name, step.model_copy(update={"timeout": 600.0})) for name, step in SHIPPED)
+"""Whose steps have all the time that a busy machine needs."""
 LAYOUT = tuple(step for step in CHAIN if step[0] != "recall_history")
 """Without what each question chooses for itself, at the tail."""
 WINDOW = 2400
 HANDLE = re.compile(r'recall\(\\?"([0-9a-f]+)\\?"\)')
 RULES = ("Never use id_7.", "Siempre responde en español.", "You must ask before paying.", "Only weekdays, please.")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Proxy:
@@ -71,12 +73,12 @@ def words(count: int) -> str:
 
 
 @st.composite
-def turns(draw: st.DrawFn, *, huge: bool) -> list[list[Message]]:
+def turns(draw: st.DrawFn, *, huge: bool, most: int = 16) -> list[list[Message]]:
     """A conversation, request by request: what each adds. Parallel calls, images, late system messages, long ones."""
     sizes = st.sampled_from([0, 5, 40, 90, *([700, 3500] if huge else [])])
     added: list[list[Message]] = []
     new = [Message({"role": "system", "content": f"Operator {n}. {words(5)}"}) for n in range(draw(st.integers(0, 2)))]
-    for turn in range(draw(st.integers(3, 16))):
+    for turn in range(draw(st.integers(3, most))):
         if draw(st.integers(0, 11)) == 0:
             new.append(Message({"role": "system", "content": f"note {turn}"}))
         rule = RULES[turn] if turn < len(RULES) and draw(st.booleans()) else ""
@@ -202,7 +204,7 @@ def crowded(outcome: Outcome) -> bool:
 
 
 @FEW
-@given(added=turns(huge=True), more=turns(huge=True), at=st.integers(0, 10**6))
+@given(added=turns(huge=True, most=8), more=turns(huge=True, most=8), at=st.integers(0, 10**6))
 async def test_branches_do_not_disturb_each_other(
     added: list[list[Message]], more: list[list[Message]], at: int
 ) -> None:

@@ -163,7 +163,7 @@ CHAIN = [
     ("compress_history", CompressHistory()),
     ("pin_context", PinContext()),
 ]
-SLOW = settings(max_examples=80, deadline=None)
+SLOW = settings(max_examples=30, deadline=None)
 
 
 async def forwarded(messages: list[Message], archive: MemoryArchive) -> tuple[ChatRequest, dict[str, int]]:
@@ -206,7 +206,7 @@ async def test_a_policy_keeps_its_own_output(
         assert not isinstance(again, Rewrite) or again.request.messages == first.request.messages
 
 
-@settings(SLOW, max_examples=40)
+@settings(SLOW, max_examples=15)
 @given(messages=talks())
 async def test_between_two_cuts_the_prefix_is_the_same(messages: list[Message]) -> None:
     archive = MemoryArchive()
@@ -225,7 +225,7 @@ async def test_between_two_cuts_the_prefix_is_the_same(messages: list[Message]) 
         before = (number, raws)
 
 
-@settings(SLOW, max_examples=40)
+@settings(SLOW, max_examples=15)
 @given(messages=talks(huge=False), more=talks(huge=False))
 async def test_a_branch_shares_the_cuts_of_what_it_shares(messages: list[Message], more: list[Message]) -> None:
     rest = [message for message in more if not message.is_system]

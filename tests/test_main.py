@@ -4,12 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -299,39 +299,27 @@ class Served:
             self.process.stdout.close()
 
 
-@pytest.fixture(params=[(), ("--workers", "2")], ids=["one process", "two workers"])
-def served(folder: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    made = Served(folder, *request.param)
+def test_two_workers_answer_count_and_stop(folder: Path) -> None:
+    served = Served(folder, "--workers", "2")
     try:
-        yield made
+        assert json.loads(served.get("/readyz"))["status"] == "ready"
+        for _ in range(4):
+            assert "2 messages" in served.ask()
+        served.wait_for('penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0')
+        code, errors = served.stop()
     finally:
-        made.kill()
-
-
-def test_serve_answers_counts_and_stops(served: Served) -> None:
-    assert json.loads(served.get("/readyz"))["status"] == "ready"
-    for _ in range(4):
-        assert "2 messages" in served.ask()
-    served.wait_for('penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0')
-    code, errors = served.stop()
+        served.kill()
     assert code == 0
     assert "say one" not in errors
 
 
 def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:
-    first = Served(folder)
-    try:
-        port = first.base.rpartition(":")[2]
-        second = subprocess.run(
-            [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port],
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-    finally:
-        first.kill()
-    assert second.returncode == 1
-    assert second.stderr == f"penstock: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", port]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert ran.returncode == 1
+    assert ran.stderr == f"penstock: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
 
 
 def test_starting_loads_no_heavy_library(folder: Path) -> None:

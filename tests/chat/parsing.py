@@ -5,7 +5,7 @@ from hypothesis import settings
 from proxy.chat import ChatRequest
 from proxy.chat.parse import Body
 
-thorough = settings(max_examples=150, deadline=None)
+thorough = settings(max_examples=60, deadline=None)
 
 
 def parse(raw: bytes) -> ChatRequest:

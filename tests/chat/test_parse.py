@@ -11,7 +11,7 @@ from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body, ParsedList
 from tests.refused_bodies import HI, refusal
 
-thorough = settings(max_examples=200, deadline=None)
+thorough = settings(max_examples=60, deadline=None)
 
 
 def with_value(value: bytes) -> bytes:

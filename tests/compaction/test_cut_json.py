@@ -22,7 +22,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(VALUES, st.sampled_from([None, 2]), st.booleans(), st.data())
 def test_white_space_goes_and_nothing_else(
     value: object, indent: int | None, ascii_only: bool, data: st.DataObject

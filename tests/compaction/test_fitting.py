@@ -16,16 +16,16 @@ from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
 
 CHAIN = [
-    ("compact_tool_results", CompactToolResults()),
-    ("offload_content", OffloadContent()),
-    ("compress_history", CompressHistory()),
+    ("compact_tool_results", CompactToolResults(timeout=60)),
+    ("offload_content", OffloadContent(timeout=60)),
+    ("compress_history", CompressHistory(timeout=60)),
     ("reject_oversize", RejectOversize()),
 ]
 TEXT = "\n\n".join(
     f"Paragraph {n} says little about anything at all, as every other one does here." for n in range(2000)
 )
-LOG = "\n".join(f"2026-03-01 10:{n // 60 % 60:02}:{n % 60:02} INFO request r-{n} took {n * 3} ms" for n in range(3000))
-JSON = json.dumps([{"id": f"T-{n}", "owner": f"person {n * 3}"} for n in range(3000)], indent=1)
+LOG = "\n".join(f"2026-03-01 10:{n // 60 % 60:02}:{n % 60:02} INFO request r-{n} took {n * 3} ms" for n in range(1750))
+JSON = json.dumps([{"id": f"T-{n}", "owner": f"person {n * 3}"} for n in range(1750)], indent=1)
 
 
 def with_contents(words: str, **contents: str) -> ChatRequest:

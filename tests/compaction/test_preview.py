@@ -87,7 +87,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(PIECES, max_size=25))
 def test_whatever_must_survive_does(pieces: list[str]) -> None:
     text = "\n".join(pieces)

@@ -77,7 +77,7 @@ def values(text: str) -> set[str]:
     return {value for value, _ in identifiers(GAP.sub(" ", text))}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS)
 def test_a_form_is_shorter_is_the_same_always_and_invents_no_value(text: str) -> None:
     form = compact(text)
@@ -90,7 +90,7 @@ def test_a_form_is_shorter_is_the_same_always_and_invents_no_value(text: str) ->
         assert not [value for value in values(form.text) if value not in haystack]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_the_form_of_json_invents_no_value(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
@@ -100,7 +100,7 @@ def test_the_form_of_json_invents_no_value(value: object) -> None:
         assert not [value for value in values(form.text) if value not in haystack]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_json_loses_nothing_at_birth(value: object, indent: str | int | None) -> None:
     text = json.dumps(value, indent=indent)
@@ -111,7 +111,7 @@ def test_json_loses_nothing_at_birth(value: object, indent: str | int | None) ->
     assert unwrapped(sent) is sent
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TEXTS)
 def test_a_marker_is_recognised_only_where_it_fits(text: str) -> None:
     marked = shortened(text, len(text) + 1, "ab12")

@@ -91,7 +91,7 @@ _FIELDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     fields=st.dictionaries(st.sampled_from(_FIELDS), _json, max_size=4),
     message=st.dictionaries(st.sampled_from(["role", "content", "name", "tool_calls", "tool_call_id"]), _json),

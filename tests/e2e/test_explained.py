@@ -62,7 +62,7 @@ telemetry: {{log_level: error}}
 """
 SAID = [message.text for message in lifelike().messages if message.role == "user"]
 TOOLS = [tool("read_log", "Reads a log."), *lifelike().tools]
-REQUESTS = 200
+REQUESTS = 80
 
 Message = dict[str, Any]
 

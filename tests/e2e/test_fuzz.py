@@ -28,11 +28,11 @@ def test_answers_are_told_apart(answer: bytes, statuses: list[int]) -> None:
 
 async def test_nothing_that_is_sent_does_any_harm(tmp_path: Path) -> None:
     async with world(tmp_path) as under:
-        for number, attack in enumerate(attacks(400, 1, under.lure)):
+        for number, attack in enumerate(attacks(150, 1, under.lure)):
             await under.attack(number, attack)
         assert under.found.faults == []
-        assert under.found.statuses["2xx"] > 50, "some of it is harmless"
-        assert under.found.statuses["4xx"] > 150
+        assert under.found.statuses["2xx"] > 15, "some of it is harmless"
+        assert under.found.statuses["4xx"] > 50
         assert not [line for line in under.running.log if "Traceback" in line or "unexpected error" in line]
 
 

@@ -29,7 +29,7 @@ STEP = st.tuples(st.integers(0, 4), st.integers(0, 8), st.integers(0, 10_000))
 
 
 @settings(
-    max_examples=15,
+    max_examples=6,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),  # smaller examples would take minutes of requests
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -58,7 +58,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     fields=st.dictionaries(st.text(min_size=1, max_size=8).map("x_".__add__), _json, max_size=4),
     indent=st.sampled_from([None, 1]),

@@ -41,7 +41,7 @@ choice = objects(index=st.integers(0, 1), delta=said, message=said, finish_reaso
 usage = objects(prompt_tokens=st.integers(0, 9), prompt_tokens_details=objects(cached_tokens=st.integers(0, 9)))
 chunk = objects(id=st.just("c"), choices=st.lists(odd | choice, max_size=2), usage=usage, error=st.just({"code": "x"}))
 
-thorough = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=100, deadline=None)
 
 
 @given(st.lists(chunk, max_size=6), st.booleans())

@@ -34,7 +34,7 @@ from tests.scripted import (
     streaming,
 )
 
-thorough = settings(max_examples=150, deadline=None)
+thorough = settings(max_examples=50, deadline=None)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ ENVIRONMENT = {
 WRITABLE = {"/var/lib/penstock", "/tmp"}
 
 
-@cache
 def rendered(chart: Helm, case: str, minor: str = "36") -> Rendered:
     return chart.render(MATRIX[case], minor=minor)
 

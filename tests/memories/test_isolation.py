@@ -43,7 +43,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("by", ["words", "meaning"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(steps=steps)
 async def test_nothing_crosses(by: str, steps: list[Step]) -> None:
     owners = [owner(tenant, user) for tenant in TENANTS for user in USERS]
@@ -92,7 +92,7 @@ scoped_steps = st.lists(
 
 
 @pytest.mark.parametrize("by", ["words", "meaning"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(steps=scoped_steps, asking=st.tuples(*[st.sampled_from(WITHIN)] * 3))
 async def test_nothing_crosses_from_one_scope_of_a_user_to_another(
     by: str, steps: list[tuple[str, str, tuple[str, str, str], str]], asking: tuple[str, str, str]

@@ -284,7 +284,7 @@ schemas = st.recursive(
 values = json_values | parts | st.lists(parts | json_values, max_size=3)
 
 
-ANYTHING = settings(deadline=None)
+ANYTHING = settings(max_examples=30, deadline=None)
 """No time limits: this is about what is accepted, on machines that are busy."""
 
 

@@ -63,7 +63,7 @@ def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         load_encoder("cl100k_base")
 
 
-@pytest.mark.parametrize("text", [" " * 3_000_000, "\t " * 600_000 + "x", "\n" * 300_000, "a" * 500_000, "!" * 500_000])
+@pytest.mark.parametrize("text", [" " * 1_500_000, "\t " * 400_000 + "x", "\n" * 300_000, "a" * 500_000, "!" * 500_000])
 def test_runs_on_which_the_pattern_engine_would_panic_are_counted(text: str, loaded: dict[str, Encoder]) -> None:
     for count in loaded.values():
         assert 0 < count(text) <= len(text)

@@ -189,7 +189,7 @@ class Turn(NamedTuple):
 TURNS = st.builds(Turn, st.sampled_from(SAYINGS), st.sampled_from([0, 1, 1, 4, 30]), st.integers(0, 4).map(bool))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(turns=st.lists(TURNS, min_size=2, max_size=12))
 async def test_bytes_once_sent_change_only_behind_what_an_earlier_step_changed_or_when_cold(turns: list[Turn]) -> None:
     store, now, cut = MemoryStore(10**7), NOON, 0

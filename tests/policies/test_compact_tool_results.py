@@ -215,7 +215,7 @@ CONTENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.lists(CONTENTS, min_size=1, max_size=3), min_size=1, max_size=6),
     st.sampled_from([CACHED, CacheRules()]),

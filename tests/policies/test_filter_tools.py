@@ -578,7 +578,7 @@ def cost_of(rules: CacheRules, requests: Sequence[ChatRequest]) -> float:
 WORDS = st.lists(st.sampled_from([*SUBJECTS, "list", "hello", "yes", "x " * 400]), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=8), st.booleans())
 async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], is_remembered: bool) -> None:
     said = [" ".join(words) for words in texts]
@@ -592,7 +592,7 @@ async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], 
     assert cost_of(CACHE, made) <= cost_of(CACHE, plain) * 1.01
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=6))
 async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[str]]) -> None:
     said = [" ".join(words) for words in texts]

@@ -117,7 +117,7 @@ async def test_it_leaves_only_where_that_pays(rules: CacheRules, between: int, l
     assert is_shortened((await forwarded(request, rules=rules))[0].text) is leaves
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from(["ubig", "uagain", "usmall", "a1", "a2", "tools"]), max_size=14))
 async def test_a_settled_message_never_changes_again(kinds: list[str]) -> None:
     contents = {"ubig": PASTED, "uagain": PASTED.replace("quiet", "loud")}

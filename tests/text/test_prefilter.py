@@ -56,7 +56,7 @@ def test_letters_that_match_where_case_does_not_count_are_the_same() -> None:
 def test_each_pattern_can_be_reached(pattern: str) -> None:
     needed = needs(pattern)
 
-    @settings(max_examples=30, deadline=None, database=None)
+    @settings(max_examples=10, deadline=None, database=None)
     @given(st.from_regex(re.compile(pattern, re.IGNORECASE)))
     def reached(text: str) -> None:
         assert may_match(needed, small(text))
@@ -101,7 +101,7 @@ FILLERS = st.sampled_from([*SAID, *(each.upper() for each in SAID), *(each.swapc
 TEXTS = st.lists(st.tuples(FILLERS, st.sampled_from([". ", "? ", ", and ", "\n", " "])), max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS.map(lambda parts: "".join(text + end for text, end in parts)))
 def test_facts_are_the_same_as_without_a_look_at_the_words(text: str) -> None:
     patterns = {**shipped(), **OPERATORS}
@@ -116,7 +116,7 @@ def test_that_comparison_finds_facts_of_all_sorts() -> None:
 
 @pytest.mark.parametrize("search", [sentences._ASKED, sentences._SUPPOSED, sentences._REPORTED])
 def test_what_is_no_statement_is_found_as_by_the_pattern_alone(search: Search) -> None:
-    @settings(max_examples=200, deadline=None, database=None)
+    @settings(max_examples=60, deadline=None, database=None)
     @given(st.from_regex(search._pattern))
     def found(text: str) -> None:
         assert search.finds(text, small(text))

@@ -133,38 +133,6 @@ async def test_questions_get_the_prompt_of_the_model_or_of_the_settings(model: S
     await other.aclose()
 
 
-OF_HUB = """
-import asyncio, sys
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
-from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packed import dimension
-from proxy.vectors.sentence_transformers import Sentences
-
-async def main(name):
-    model = Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", model=name))
-    try:
-        print(model.name, dimension((await model.embed(["hotels"]))[0]))
-    except EmbeddingFailed as error:
-        print(error.cause, error.lasting)
-
-for name in sys.argv[1:]:
-    asyncio.run(main(name))
-"""
-
-
-@needs_model
-def test_a_model_of_the_hub_is_taken_from_its_cache_and_else_not_downloaded(model: Sentences, tmp_path: Path) -> None:
-    cached = tmp_path / "models--someone--small"
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("0" * 40)
-    shutil.copytree(str(model._source.place), cached / "snapshots" / ("0" * 40))
-    command = [sys.executable, "-c", OF_HUB, "someone/small", "someone/large", "no model"]
-    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path)}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == ["someone/small 384", "not_downloaded True", "no_such_model True"]
-
-
 @needs_model
 async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
     index = IndexService(Embedded(tmp_path, Bounds(1000, 1000, 3600.0)), timeout=LONG)
@@ -219,20 +187,37 @@ async def test_without_the_packages_all_is_lexical_and_the_log_says_so_once(
     await service.aclose()
 
 
-COLD = """
-import asyncio, json, sys
+ALONE = """
+import asyncio, json, random, sys
+from pathlib import Path
 
 outside = []
 sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.connect", "socket.getaddrinfo") else None)
 
 from proxy.context import Identity
+from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.vectors.packed import dimension
 
+def made(**settings):
+    return Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", **settings))
+
+def resident():
+    found = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(found[0].split()[1]) // 1024 if found else 0
+
+async def of_hub(name):
+    model = made(model=name)
+    try:
+        return [model.name, dimension((await model.embed(["hotels"]))[0])]
+    except EmbeddingFailed as error:
+        return [error.cause, error.lasting]
+
 async def main():
-    service = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))
+    model, chance = made(), random.Random(2)
+    service = EmbeddingService(model)
     before = sorted({"torch", "numpy", "sentence_transformers", "transformers"} & set(sys.modules))
     service.warm()
     turns = 0
@@ -242,51 +227,50 @@ async def main():
         await asyncio.sleep(0.001)
         turns += 1
     found = await service.bind(Identity("t")).similarities("a hotel", ["a room"], wait=300.0)
+    held = resident()
+    for _ in range(60):
+        await model.embed([" ".join(["word"] * chance.randrange(2, 60)) for _ in range(chance.randrange(1, 5))])
+    grown = resident() - held
     await service.aclose()
-    print(json.dumps({"before": before, "first": first, "turns": turns, "found": list(found), "outside": outside}))
+    hub = [await of_hub(name) for name in ("someone/small", "someone/large", "no model")]
+    print(json.dumps({"before": before, "first": first, "turns": turns, "found": list(found), "outside": outside,
+                      "grown": grown, "hub": hub}))
 
 asyncio.run(main())
 """
+
+
+@pytest.fixture(scope="module")
+def alone(model: Sentences, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What happens in a process that has loaded nothing yet, beside a cache with one model of the hub."""
+    hub = tmp_path_factory.mktemp("hub")
+    cached = hub / "models--someone--small"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(str(model._source.place), cached / "snapshots" / ("0" * 40))
+    environment = {**os.environ, "HF_HUB_CACHE": str(hub)}
+    command = [sys.executable, "-c", ALONE]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told
 
 
 @needs_model
-def test_a_first_question_loads_the_model_and_nothing_outside_while_the_loop_turns() -> None:
-    ran = subprocess.run([sys.executable, "-c", COLD], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
-    cold: dict[str, Any] = json.loads(ran.stdout)
-    assert (cold["before"], cold["outside"]) == ([], []), "nothing is imported before it is asked for"
-    assert cold["first"] == [None]
-    assert cold["turns"] > 50
-    assert cold["found"][0] > 0.3
+def test_a_first_question_loads_the_model_and_nothing_outside_while_the_loop_turns(alone: dict[str, Any]) -> None:
+    assert (alone["before"], alone["outside"]) == ([], []), "nothing is imported before it is asked for"
+    assert alone["first"] == [None]
+    assert alone["turns"] > 50
+    assert alone["found"][0] > 0.3
 
 
-LENGTHS = """
-import asyncio, random
-from pathlib import Path
-from proxy.vectors.sentence_transformers import Sentences
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
-
-def resident():
-    found = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
-    return int(found[0].split()[1]) // 1024
-
-async def main():
-    model, chance = Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), random.Random(2)
-    await model.embed(["one"])
-    before = resident()
-    for _ in range(60):
-        await model.embed([" ".join(["word"] * chance.randrange(2, 60)) for _ in range(chance.randrange(1, 5))])
-    print(resident() - before)
-
-asyncio.run(main())
-"""
+@needs_model
+def test_a_model_of_the_hub_is_taken_from_its_cache_and_else_not_downloaded(alone: dict[str, Any]) -> None:
+    assert alone["hub"] == [["someone/small", 384], ["not_downloaded", True], ["no_such_model", True]]
 
 
 @needs_model
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux tells it")
-def test_texts_of_all_lengths_leave_no_code_behind() -> None:
+def test_texts_of_all_lengths_leave_no_code_behind(alone: dict[str, Any]) -> None:
     """What the libraries keep for each shape of input was 130 MB after as many calls, and no end to it."""
-    ran = subprocess.run([sys.executable, "-c", LENGTHS], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout) < 70
+    assert alone["grown"] < 70

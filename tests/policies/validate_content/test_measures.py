@@ -244,7 +244,7 @@ def test_the_overall_score_leaves_out_what_cannot_be_told() -> None:
     assert Verdict(None, None, None, None, None).overall(weights) == 1.0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     text=st.text(max_size=400)
     | st.recursive(

@@ -69,7 +69,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
     is_cut = turn in (21, 41)
     cached = 0 if turn == 1 else 380 if is_cut else int(went * 0.93)
     written, output = went - cached, 60 + 37 * turn % 90
-    usd_unchanged = (came * 0.93 * 0.25 + came * 0.07 * 2.5) / 1e6
+    usd_unchanged = (came * 0.93 * 0.25 + came * 0.07 * 2.5 if turn > 1 else came * 2.5) / 1e6
     estimated = (cached * 0.25 + written * 2.5) / 1e6
     messages = len(agent_messages(turn))
     changes: list[Json] = [_same(0, 0, 2, 420)]
@@ -216,7 +216,8 @@ def conversation(identifier: str, records: list[Json]) -> Json:
         "id": identifier, "tenant": records[0]["tenant"], "session": records[0]["session"], "started": records[0]["ended"],
         "ended": records[-1]["ended"], "turns": len(records), "models": sorted({one["model"] for one in records}),
         "chains": [records[0]["chain"]], "problems": problems,
-        **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_unchanged", "usd_saved")},
+        **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_saved")},
+        "usd_unchanged": total("usd") + total("usd_saved"),
         "tokens": [one["tokens_after"] for one in records], "tokens_unchanged": [one["tokens_before"] for one in records],
     }  # fmt: skip
 
@@ -295,7 +296,7 @@ class StandIn:
             whys[reason] = whys.get(reason, 0) + 1
         saved = sum(each["tokens_before"] - each["tokens_after"] for each in steps)
         return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": sum(each["usd_saved"] for each in steps),
-                "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(whys.items(), key=lambda each: -each[1])[:5]}  # fmt: skip
+                "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(((why, count, verdict) for (why, verdict), count in whys.items()), key=lambda each: -each[1])[:5]}  # fmt: skip
 
     def _explain(self, request: Request, question: Json) -> Any:
         if "chian" in question["chain_yaml"]:

@@ -1,6 +1,6 @@
 // What came in and what went out, side by side, message by message; and the steps that made the difference.
 
-import {bar, button, count, difference, dollars, element, isNumber, lines, many, none, part, percent, plain, said, span, table, verdict} from "./parts.js";
+import {bar, button, count, difference, dollars, element, isLoss, isNumber, lines, many, none, part, percent, plain, said, span, table, verdict} from "./parts.js";
 
 const SHOWN = 1500;
 const NAMES = {unchanged: "unchanged", shortened: "shortened", removed: "removed", added: "added", moved: "moved", changed: "changed"};
@@ -49,9 +49,9 @@ function stepRow(record, step, place, pick) {
   for (const finding of step.findings || []) why.append(element("div", "more", said(finding)));
   return element("tr", "",
     element("td", "name", choose), element("td", "", verdict(step)),
-    element("td", "number", count(step.tokens_after)), element("td", "number", difference(step.tokens_before, step.tokens_after)),
+    element("td", "number left", count(step.tokens_after)), element("td", "number", difference(step.tokens_before, step.tokens_after)),
     element("td", "number net" + (step.net_tokens < 0 ? " bad" : ""), step.net_tokens ? count(step.net_tokens) : none),
-    element("td", "number worth" + (step.usd_saved < 0 ? " bad" : ""), step.usd_saved ? dollars(step.usd_saved) : none),
+    element("td", "number worth" + (isLoss(step.usd_saved) ? " bad" : ""), step.usd_saved ? dollars(step.usd_saved) : none),
     element("td", "number pays", paid(record, step)),
     element("td", "number", span(step.milliseconds)), why);
 }

@@ -129,7 +129,7 @@ export function timeline(holder, records, marks, {money, open}) {
     if (place < 0) return;
     const record = records[place], sum = sums[place];
     const rows = STACK.filter(([name]) => sum[name] > 0).map(([name, text]) => element("span", "key " + name, text + " " + number(sum[name])));
-    const saved = isNumber(record.tokens_before) && isNumber(record.tokens_after) && record.tokens_before ? " (" + percent(record.tokens_after / record.tokens_before) + " of " + count(record.tokens_before) + " tokens sent)" : "";
+    const saved = isNumber(record.tokens_before) && isNumber(record.tokens_after) && record.tokens_before ? "; " + percent(record.tokens_after / record.tokens_before) + " of the client's " + count(record.tokens_before) + " tokens were sent" : "";
     tip.replaceChildren(element("b", "", "Turn " + (record.turn || place + 1)), " ", number(top[place]) + (money ? " US$" : " tokens") + saved, element("div", "keys", ...rows),
       unchanged[place] === null ? "" : element("div", "dim", "unchanged: " + number(unchanged[place])),
       ...marks[place].map(({mark, why}) => element("div", "mark", element("span", "sign " + mark, MARKS[mark][0]), " ", lines(why))));

@@ -1,6 +1,6 @@
 // The list of conversations, and one of them as a timeline.
 
-import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isNumber, link, many, none, parts, percent, plain, said, brief, table, time, toConversation, toRequest, troubled} from "./parts.js";
+import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isLoss, isNumber, link, many, none, parts, percent, plain, said, brief, table, time, toConversation, toRequest, troubled} from "./parts.js";
 import {markName, marksOf, sparkline, timeline} from "./charts.js";
 
 const MOST = 50;
@@ -10,7 +10,7 @@ const known = (list, name) => list.some(each => isNumber(each[name]));
 function problems(found) {
   const told = [["errors", "error"], ["refused", "refused"], ["failed_steps", "failed step"], ["prefix_breaks", "prefix break"]]
     .filter(([name]) => found && found[name]).map(([name, text]) => name === "refused" ? count(found[name]) + " refused" : many(found[name], text));
-  return told.length ? element("span", found.errors || found.refused || found.failed_steps ? "bad" : "warn", told.join(", ")) : element("span", "dim", "none");
+  return told.length ? element("span", found.errors || found.refused || found.failed_steps ? "bad" : "warn", told.join(", ")) : element("span", "dim nothing", "none");
 }
 
 function sums(list, more) {
@@ -21,7 +21,7 @@ function sums(list, more) {
     ["Tokens in", count(total(list, "input_tokens"))],
     ["Read from the cache", total(list, "input_tokens") ? percent(total(list, "cached_tokens") / total(list, "input_tokens")) : none],
     ["Cost, US$", known(list, "usd") ? dollars(total(list, "usd")) : none],
-    ["Saved by chains, US$", known(list, "usd_saved") ? dollars(saved) : none, saved < 0 ? "bad" : ""],
+    ["Saved by chains, US$", known(list, "usd_saved") ? dollars(saved) : none, isLoss(saved) ? "bad" : ""],
     ["With a problem", count(list.filter(each => Object.values(each.problems || {}).some(Boolean)).length)],
   ], "sums");
 }
@@ -38,7 +38,7 @@ function row(each) {
     element("td", "size", chart),
     element("td", "last number", count((each.tokens || []).at(-1))),
     element("td", "cost number", dollars(each.usd)),
-    element("td", "saved number " + (each.usd_saved < 0 ? "bad" : each.usd_saved > 0 ? "good" : "dim"), dollars(each.usd_saved)),
+    element("td", "saved number " + (isLoss(each.usd_saved) ? "bad" : each.usd_saved > 0 ? "good" : "dim"), dollars(each.usd_saved)),
     element("td", "status", problems(each.problems)));
   made.dataset.stamp = each.ended + "/" + each.turns;
   sparkline(chart, each.tokens || [], each.tokens_unchanged);
@@ -123,8 +123,8 @@ function turnRow(record, marks, first) {
     element("td", "window", prompt ? bar(tokens.read / prompt, "share") : null, prompt ? percent(tokens.read / prompt) : none),
     element("td", "out number", count(record.output_tokens)),
     element("td", "cost number", dollars(record.usd)),
-    element("td", "saved number " + (record.usd_saved < 0 ? "bad" : "dim"), dollars(record.usd_saved)),
-    element("td", "status" + (troubled(record) ? " bad" : ""), marks.length ? marks.map(({mark}) => markName(mark)).join(", ") : element("span", "dim", none)));
+    element("td", "saved number " + (isLoss(record.usd_saved) ? "bad" : "dim"), dollars(record.usd_saved)),
+    element("td", "status" + (troubled(record) ? " bad" : ""), marks.length ? marks.map(({mark}) => markName(mark)).join(", ") : element("span", "dim nothing", none)));
 }
 
 const TURNS = [["Turn"], ["Ended"], ["Prompt tokens", "number"], ["Read from the cache"], ["Answer", "number"], ["US$", "number"], ["Saved, US$", "number"], ["What happened"]];
@@ -164,7 +164,7 @@ export async function conversation({root, id, get, live}) {
         ["Answers", count(told.output_tokens) + " tokens"],
         ["Cost, US$", dollars(told.usd)],
         ["Unchanged, US$", dollars(told.usd_unchanged)],
-        ["Saved, net US$", dollars(told.usd_saved), told.usd_saved < 0 ? "bad" : ""],
+        ["Saved, net US$", dollars(told.usd_saved), isLoss(told.usd_saved) ? "bad" : ""],
         ["Problems", problems(told.problems)],
       ], "sums"),
       card("", element("div", "title", element("h2", "", "A bar a turn"), unit), chart),

@@ -34,7 +34,7 @@ export function button(text, action, name = "") {
 }
 
 export const isNumber = value => typeof value === "number" && Number.isFinite(value);
-export const count = number => isNumber(number) ? Math.round(number).toLocaleString("en") : none;
+export const count = number => isNumber(number) ? (Math.round(number) || 0).toLocaleString("en").replace("-", "−") : none;
 export const short = number => !isNumber(number) ? none : Math.abs(number) < 10000 ? count(number)
   : Math.abs(number) < 1e6 ? (number / 1e3).toFixed(Math.abs(number) < 1e5 ? 1 : 0) + "k" : (number / 1e6).toFixed(1) + "M";
 export const dollars = usd => {
@@ -42,6 +42,7 @@ export const dollars = usd => {
   const text = Math.abs(usd).toFixed(Math.abs(usd) < 0.01 ? 6 : 4);
   return Number(text) === 0 ? "0" : (usd < 0 ? "−" : "") + text;
 };
+export const isLoss = usd => dollars(usd).startsWith("−");
 export const span = ms => !isNumber(ms) ? none : ms < 1000 ? ms.toFixed(ms < 10 ? 1 : 0) + " ms" : (ms / 1000).toFixed(2) + " s";
 export const percent = share => isNumber(share) ? (100 * share).toFixed(Math.abs(share) < 0.1 ? 1 : 0) + " %" : none;
 export const many = (number, what) => count(number) + " " + what + (number === 1 ? "" : "s");

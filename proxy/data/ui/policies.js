@@ -1,6 +1,6 @@
 // What each policy did, saved, took and skipped.
 
-import {count, dollars, element, empty, isNumber, none, plain, said, span, table} from "./parts.js";
+import {count, dollars, element, empty, isLoss, none, plain, said, span, table} from "./parts.js";
 
 const VERDICTS = ["rewrite", "keep", "skip", "fail", "reject"];
 
@@ -17,11 +17,11 @@ function row(each) {
   const told = VERDICTS.filter(name => verdicts[name]).map(name => element("span", name === "fail" || name === "reject" ? "bad" : "", name + " " + count(verdicts[name])));
   return element("tr", "",
     element("td", "name", said(each.name, "b")),
-    element("td", "number", count(each.requests)),
+    element("td", "number asked", count(each.requests)),
     element("td", "verdicts", track, element("div", "dim told", ...told.flatMap((each, place) => [place ? " · " : "", each]))),
-    element("td", "number", isNumber(each.tokens_saved) ? count(each.tokens_saved) : none),
-    element("td", "number" + (each.usd_saved < 0 ? " bad" : ""), dollars(each.usd_saved)),
-    element("td", "number", span(each.ms_p50)), element("td", "number", span(each.ms_p95)),
+    element("td", "number less", count(each.tokens_saved)),
+    element("td", "number worth" + (isLoss(each.usd_saved) ? " bad" : ""), dollars(each.usd_saved)),
+    element("td", "number median", span(each.ms_p50)), element("td", "number most", span(each.ms_p95)),
     element("td", "why", (each.whys || []).length ? whys : none));
 }
 

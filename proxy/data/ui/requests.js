@@ -1,6 +1,6 @@
 // The list of recent requests as they come, and one request before and after its chain.
 
-import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isNumber, isSized, link, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
+import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isLoss, isNumber, isSized, link, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const MOST = 200, OVERLAP = 10000;
@@ -51,7 +51,7 @@ function sums(records) {
     ["Tokens in", count(before)],
     ["Removed by chains", removed ? count(removed) + " (" + percent(removed / before) + ")" : sized.length ? "0" : none],
     ["Cost, US$", records.some(record => isNumber(record.usd)) ? dollars(total("usd")) : none],
-    ["Saved by chains, US$", records.some(record => isNumber(record.usd_saved)) ? dollars(total("usd_saved")) : none, total("usd_saved") < 0 ? "bad" : ""],
+    ["Saved by chains, US$", records.some(record => isNumber(record.usd_saved)) ? dollars(total("usd_saved")) : none, isLoss(total("usd_saved")) ? "bad" : ""],
   ], "sums");
 }
 
@@ -147,7 +147,7 @@ export async function request({root, id, which, get}) {
       ["Read from the cache", isNumber(record.cached_tokens) && record.input_tokens ? count(record.cached_tokens) + " (" + percent(record.cached_tokens / record.input_tokens) + ")" : none],
       ["Answer", isNumber(record.output_tokens) ? count(record.output_tokens) + " tokens" : none],
       ["Cost, US$", dollars(record.usd)],
-      ["Saved, net US$", dollars(record.usd_saved), record.usd_saved < 0 ? "bad" : ""],
+      ["Saved, net US$", dollars(record.usd_saved), isLoss(record.usd_saved) ? "bad" : ""],
     ], "sums"),
     broken ? element("p", "card warn", "✕ Prefix break" + (isNumber(broken.message) ? " at message " + count(broken.message) : " in the tools") + ": " + count(broken.lost) + " tokens that the provider had in its cache were sent as new ones", broken.step ? element("span", "", ", moved by ", said(broken.step)) : null, ".") : null,
     card("Tokens by section", sections(record) || element("p", "dim", "Nobody counted this request.")),

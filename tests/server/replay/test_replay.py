@@ -1,6 +1,7 @@
 """`penstock replay`, from files to the report."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,19 @@ def test_another_chain_is_compared(folder: Path, capsys: pytest.CaptureFixture[s
     found = report(folder, capsys, row, "--against-config", str(folder / "other.yaml"))
     assert found["against_total"]["breaks"]["count"] == 0
     assert found["total"]["cost_against"]["own"] > 1
+
+
+def test_progress_is_shown_where_somebody_looks(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = written(folder, {"model": "m", "messages": talk(), "request_points": [2, 4, 6]})
+    assert run(folder, row) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run(folder, row, "--against", "empty") == 0
+    first, *_, last = capsys.readouterr().err.strip("\r").split("\r")
+    assert first == f"{'#' * 5}{'.' * 25} 1 of 6 requests"
+    assert last == f"{'#' * 30} 6 of 6 requests\n"
 
 
 def test_bounds_make_it_a_test(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ test: $(VENV)/.dev ## all checks: format, lint, types, import rules, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff format .

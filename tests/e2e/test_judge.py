@@ -32,7 +32,7 @@ embedding: {{kind: none}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}
 """
-LONG = 10.0
+LONG = 40.0
 """Seconds that no test waits for, where the small model answers."""
 
 OPEN = "My budget is 500 euros. My budget is 900 euros."

@@ -49,7 +49,10 @@ class World:
         self.reloading = Reloading(load(self.path, {}), self.make, metrics, self.applied.append)
 
     def write(self, match: str, more: str = "") -> None:
-        self.path.write_text(CONFIG.format(match=match, more=more))
+        # at once: the watch must not find it half written
+        new = self.path.with_suffix(".new")
+        new.write_text(CONFIG.format(match=match, more=more))
+        new.rename(self.path)
 
     def make(self, config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
         if self.fails is not None:

@@ -154,6 +154,26 @@ def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, pla
     assert right in said
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            "chains: {default: [check_facts: {judge: 0.5}]}",
+            "config.yaml:6: chains.default.0.check_facts: needs a judge",
+        ),
+        ("chains: {default: [resolve_clashes: {reconcile: open}]}", "chains.default.0.resolve_clashes: needs a judge"),
+        ("judge: {kind: upstream, model: none}", "config.yaml:6: judge.model: no entry of models matches 'none'"),
+        ("judge: {kind: upstream, modle: a}", "judge.modle: unknown key; did you mean 'model'?"),
+        ("chains: {default: [compact_tool_results: {gist: true}]}", "needs a model for summaries"),
+        ("chains: {default: [compress_history: {summary: written}]}", "needs a model for summaries"),
+        ("writer: {model: none}", "config.yaml:6: writer.model: no entry of models matches 'none'"),
+    ],
+)
+def test_a_step_needs_its_small_model_and_that_its_upstream(tmp_path: Path, more: str, said: str) -> None:
+    text = BASE.replace('match: "*"', "match: a")
+    assert said in refusal(tmp_path, text + more)
+
+
 def errors(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text)

@@ -80,16 +80,3 @@ async def test_a_gist_is_settled_when_the_form_is_first_sent(tmp_path: Path, lat
         shown = json.loads(small.received[0].body)["messages"][1]["content"]
         assert f"<text>\n{TOLD.strip()}" in shown
         assert len(small.received) == 1
-
-
-async def test_gists_need_a_writer(tmp_path: Path) -> None:
-    from proxy.chat.errors import ConfigError
-    from proxy.config.load import load
-
-    config = GISTS.format(main="http://a", small="http://a", folder=tmp_path, timeout=1)
-    path = tmp_path / "config.yaml"
-    path.write_text(config)
-    load(path, {})
-    path.write_text(config.replace("writer: {model: tiny-writer, timeout: 1}", ""))
-    with pytest.raises(ConfigError, match=r"chains.default.0.compact_tool_results: needs a model for summaries"):
-        load(path, {})

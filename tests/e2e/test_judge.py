@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -329,38 +329,3 @@ async def test_the_clients_key_goes_along_to_the_upstream_that_gets_it_anyway(ru
     judged, chat = running.main.received
     assert [json.loads(one.body)["model"] for one in (judged, chat)] == ["gpt-small", "gpt"]
     assert judged.header("authorization") == chat.header("authorization") == "Bearer k"
-
-
-def refused(tmp_path: Path, change: Callable[[str], str]) -> str:
-    from proxy.chat.errors import ConfigError
-    from proxy.config.load import load
-
-    known = {"main": "http://a", "small": "http://a", "folder": tmp_path, "which": "open", "model": "tiny-judge"}
-    path = tmp_path / "config.yaml"
-    path.write_text(change(CONFIG.format(**known, wait=1, judge=0, timeout=1)))
-    with pytest.raises(ConfigError) as caught:
-        load(path, {})
-    return str(caught.value)
-
-
-def test_no_step_may_ask_for_a_judge_that_is_not_there(tmp_path: Path) -> None:
-    said = refused(tmp_path, lambda text: re.sub("judge: {kind.*", "", text))
-    assert "chains.default.0.resolve_clashes: needs a judge" in said
-
-
-def test_the_judges_model_must_be_routed(tmp_path: Path) -> None:
-    said = refused(
-        tmp_path, lambda text: text.replace('match: "*"', 'match: "gpt*"').replace("model: tiny", "model: x")
-    )
-    assert "judge.model: no entry of models matches 'x-judge'" in said
-
-
-def test_a_step_must_have_more_time_than_it_waits(tmp_path: Path) -> None:
-    said = refused(tmp_path, lambda text: text.replace("wait: 1, timeout: 50", "wait: 3"))
-    assert "timeout must be more than the 3 seconds of wait" in said
-
-
-def test_a_wrong_key_of_the_judge_is_named(tmp_path: Path) -> None:
-    assert "judge.modle: unknown key; did you mean 'model'?" in refused(
-        tmp_path, lambda text: text.replace("kind: upstream, model: tiny-judge", "kind: upstream, modle: tiny-judge")
-    )

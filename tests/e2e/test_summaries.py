@@ -268,19 +268,3 @@ async def test_the_next_cut_is_written_of_the_summary_before_and_what_came_since
     assert "### Decisions\n- Batches of 40 rows." in earlier
     assert "Question 0 " not in since
     assert "Question 20 " in since
-
-
-async def test_no_step_may_ask_for_a_writer_that_is_not_there(tmp_path: Path) -> None:
-    from proxy.chat.errors import ConfigError
-    from proxy.config.load import load
-
-    config = CONFIG.format(main="http://a", small="http://a", folder=tmp_path, timeout=1)
-    path = tmp_path / "config.yaml"
-    path.write_text(re.sub("writer: .*", "", config))
-    with pytest.raises(ConfigError, match=r"chains.default.0.compress_history: needs a model for summaries"):
-        load(path, {})
-    path.write_text(
-        config.replace('match: "*"', 'match: "gpt*"').replace("writer: {model: tiny-writer", "writer: {model: none")
-    )
-    with pytest.raises(ConfigError, match=r"writer.model: no entry of models matches 'none'"):
-        load(path, {})

@@ -293,17 +293,6 @@ async def test_without_the_setting_nobody_is_asked() -> None:
     assert (judge.asked, policy.needs_judge) == ([], False)
 
 
-def test_a_step_that_wants_a_judge_needs_one(tmp_path: Path) -> None:
-    text = CONFIG.replace("{file: facts.txt}", "{judge: 0.5}")
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="needs a judge"):
-        load(tmp_path / "config.yaml", {})
-    (tmp_path / "config.yaml").write_text(f"{text}judge: {{model: /models/nli}}\n")
-    settings = load(tmp_path / "config.yaml", {}).settings
-    assert settings.judge is not None
-    assert settings.judge.model == "/models/nli"
-
-
 TRUE = "The capital of Peru is Lima."
 NOT_SAID = f"{NOTE[:-1]}; quarantined, "
 

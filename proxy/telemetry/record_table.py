@@ -65,7 +65,8 @@ _SUMS = f"""
 SELECT r.conversation, max(r.tenant), min(r.started), max(r.ended) AS last, max(r.turn), count(*),
   json_group_array(DISTINCT r.model), json_group_array(DISTINCT r.chain), sum(r.input), sum(r.cached), sum(r.written),
   sum(r.output), sum(coalesce(r.usd, {_at("usd_estimated", of="rest.rest")})), sum(r.usd_saved), sum(r.failed),
-  sum(r.refused), sum(r.failed_steps), sum(r.broken), max({_at("who[0]", of="rest.rest")})
+  sum(r.refused), sum(r.failed_steps), sum(r.broken), max({_at("who[0]", of="rest.rest")}),
+  max({_at("who[1]", of="rest.rest")}), max({_at("who[2]", of="rest.rest")})
 FROM records r JOIN rest USING (id) WHERE r.conversation IN (%s) GROUP BY r.conversation
 ORDER BY last DESC, max(r.id) DESC
 """  # noqa: S608
@@ -242,13 +243,15 @@ def _summed(row: Sequence[Any], curve: Sequence[tuple[int | None, int | None]]) 
     names = (
         "id", "tenant", "started", "ended", "turns", "recorded", "models", "chains", "input_tokens", "cached_tokens",
         "written_tokens", "output_tokens", "usd", "usd_saved", "errors", "refused", "failed_steps", "prefix_breaks",
-        "session",
+        "session", "agent", "task",
     )  # fmt: skip
     at: Mapping[str, Any] = dict(zip(names, row, strict=True))
     usd, saved, session = at["usd"], at["usd_saved"], at["session"]
     return {
         **{name: at[name] for name in ("id", "tenant")},
         "session": session if session.startswith(Identity.NAMED) else None,
+        "agent": at["agent"] or None,
+        "task": at["task"] or None,
         "started": date(at["started"]),
         "ended": date(at["ended"]),
         "turns": at["turns"] or at["recorded"],

@@ -153,6 +153,9 @@ async def test_a_conversation_has_the_name_that_its_client_gives_it(
         requests = (await told(client, "/requests"))["requests"]
     assert sorted(each["turns"] for each in found) == [1, 2, 2]
     assert len({each["session"] for each in found}) == 1, "one name; each agent and each tenant has a conversation"
+    assert sorted((each["agent"], each["task"]) for each in found) == sorted(
+        {each["conversation"]: (each["agent"], each["task"]) for each in requests}.values()
+    )
     assert all(each["session"].startswith("named-") and each["agent"] and each["task"] for each in requests)
     assert "s-1" not in json.dumps(found)
 

@@ -239,8 +239,8 @@ async def test_a_conversation_is_summed_up() -> None:
         bobs, anns = await records.conversations(Filters(), 10)
         assert (bobs["tenant"], anns["tenant"], bobs["turns"]) == ("bob", "ann", 1)
         assert bobs["id"] != anns["id"], "the same opening of another tenant is another conversation"
-        assert {name: anns[name] for name in ("turns", "recorded", "models", "chains", "session")} == {
-            "turns": 3, "recorded": 3, "models": ["m"], "chains": ["default"], "session": None,
+        assert {name: anns[name] for name in ("turns", "recorded", "models", "chains", "session", "agent")} == {
+            "turns": 3, "recorded": 3, "models": ["m"], "chains": ["default"], "session": None, "agent": None,
         }  # fmt: skip
         sums = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_unchanged", "usd_saved")
         assert [anns[name] for name in sums] == [303, 150, 15, 30, 1.5, 2.25, 0.75]

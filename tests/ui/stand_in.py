@@ -213,7 +213,7 @@ def conversation(identifier: str, records: list[Json]) -> Json:
         "prefix_breaks": sum(one["prefix_broken"] is not None for one in records),
     }  # fmt: skip
     return {
-        "id": identifier, "tenant": records[0]["tenant"], "session": records[0]["session"], "started": records[0]["ended"],
+        "id": identifier, "tenant": records[0]["tenant"], "session": records[0]["session"], "agent": None, "task": None, "started": records[0]["ended"],
         "ended": records[-1]["ended"], "turns": len(records), "models": sorted({one["model"] for one in records}),
         "chains": [records[0]["chain"]], "problems": problems,
         **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_saved")},

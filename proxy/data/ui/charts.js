@@ -129,7 +129,7 @@ export function timeline(holder, records, marks, {money, open}) {
     if (place < 0) return;
     const record = records[place], sum = sums[place];
     const rows = STACK.filter(([name]) => sum[name] > 0).map(([name, text]) => element("span", "key " + name, text + " " + number(sum[name])));
-    const saved = isNumber(record.tokens_before) && isNumber(record.tokens_after) && record.tokens_before ? "; " + percent(record.tokens_after / record.tokens_before) + " of the client's " + count(record.tokens_before) + " tokens were sent" : "";
+    const saved = isNumber(record.tokens_before) && isNumber(record.tokens_after) && record.tokens_before !== record.tokens_after ? "; " + percent(record.tokens_after / record.tokens_before) + " of the client's " + count(record.tokens_before) + " tokens were sent" : "";
     tip.replaceChildren(element("b", "", "Turn " + (record.turn || place + 1)), " ", number(top[place]) + (money ? " US$" : " tokens") + saved, element("div", "keys", ...rows),
       unchanged[place] === null ? "" : element("div", "dim", "unchanged: " + number(unchanged[place])),
       ...marks[place].map(({mark, why}) => element("div", "mark", element("span", "sign " + mark, MARKS[mark][0]), " ", lines(why))));
@@ -161,7 +161,7 @@ export function timeline(holder, records, marks, {money, open}) {
       cursor: {y: false, drag: {x: false, y: false}, points: {show: false}},
       scales: {x: {time: false, range: [0.4, records.length + 0.6]}, y: {range: [0, most * 1.04]}},
       axes: [{...axis(28), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500], values: (u, splits) => splits.map(value => Number.isInteger(value) && value >= 1 && value <= records.length ? records[value - 1].turn || value : "")},
-        {...axis(small ? 44 : 58), values: (u, splits) => splits.map(value => money ? value.toPrecision(2) : short(value))}],
+        {...axis(small ? 52 : 58), values: (u, splits) => splits.map(value => money ? value.toPrecision(2) : short(value))}],
       series: [{}, {stroke: color("gone-ink"), fill: color("gone-soft"), width: 1.5, points: {show: records.length === 1}, paths: uPlot.paths.linear()}, ...STACK.map(([name]) => bar(name))],
       hooks: {draw: [draw], setCursor: [u => { if (u.cursor.left >= 0 && u.cursor.idx !== null) tell(u.cursor.idx); }]},
     }, [steps(records), unchanged, ...STACK.map(([name]) => upTo(name))], plot);

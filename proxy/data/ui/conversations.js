@@ -1,6 +1,6 @@
 // The list of conversations, and one of them as a timeline.
 
-import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isLoss, isNumber, link, many, none, parts, percent, plain, said, brief, table, time, toConversation, toRequest, troubled} from "./parts.js";
+import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isLoss, isNumber, link, many, none, parts, percent, plain, said, named, table, time, toConversation, toRequest, troubled} from "./parts.js";
 import {markName, marksOf, sparkline, timeline} from "./charts.js";
 
 const MOST = 50;
@@ -27,7 +27,7 @@ function sums(list, more) {
 }
 
 function row(each) {
-  const open = link(toConversation(each.id), each.session ? brief(each.session) : brief(each.id));
+  const open = link(toConversation(each.id), named(each));
   open.className = "open code";
   open.title = plain(each.id);
   const chart = element("div", "spark");
@@ -156,12 +156,12 @@ export async function conversation({root, id, get, live}) {
     }));
     const prompt = told.input_tokens || 0;
     root.replaceChildren(
-      element("p", "path", link("#/conversations", "Conversations"), " / ", code(brief(told.session || told.id))),
+      element("p", "path", link("#/conversations", "Conversations"), " / ", code(named(told))),
       facts([
         ["Turns", count(told.turns)],
         ["Tokens in", count(told.input_tokens)],
         ["Read from the cache", prompt ? percent((told.cached_tokens || 0) / prompt) : none],
-        ["Answers", count(told.output_tokens) + " tokens"],
+        ["Answers", isNumber(told.output_tokens) ? count(told.output_tokens) + " tokens" : none],
         ["Cost, US$", dollars(told.usd)],
         ["Unchanged, US$", dollars(told.usd_unchanged)],
         ["Saved, net US$", dollars(told.usd_saved), isLoss(told.usd_saved) ? "bad" : ""],
@@ -170,7 +170,7 @@ export async function conversation({root, id, get, live}) {
       card("", element("div", "title", element("h2", "", "A bar a turn"), unit), chart),
       element("div", "card list", table("The turns", TURNS, records.map((record, place) => turnRow(record, marks[place], place + 1)))),
       card("", facts([
-        ["Conversation", code(told.id), "wide"], ["Session", told.session && code(told.session), "wide"], ["Key", told.tenant && code(told.tenant), "wide"],
+        ["Conversation", code(told.id), "wide"], ["Session", told.session && code(told.session), "wide"], ["Agent", told.agent && code(told.agent), "wide"], ["Task", told.task && code(told.task), "wide"], ["Key", told.tenant && code(told.tenant), "wide"],
         ["Models", (told.models || []).join(", ")], ["Chains", (told.chains || []).join(", ")], ["Began", time(told.started)], ["Last turn", time(told.ended)],
       ])));
     if (records.length) timeline(chart, records, marks, {money: shown, open: record => { location.hash = toRequest(record); }});

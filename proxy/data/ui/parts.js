@@ -6,9 +6,9 @@ export const none = "–";
 
 // characters that move others or cannot be seen are shown by their numbers
 const hidden = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]/gu;
-const named = sign => "\\u" + sign.codePointAt(0).toString(16).padStart(4, "0");
-export const plain = text => String(text).replace(hidden, named);
-export const lines = text => String(text).replace(hidden, sign => sign === "\n" || sign === "\t" ? sign : named(sign));
+const numbered = sign => "\\u" + sign.codePointAt(0).toString(16).padStart(4, "0");
+export const plain = text => String(text).replace(hidden, numbered);
+export const lines = text => String(text).replace(hidden, sign => sign === "\n" || sign === "\t" ? sign : numbered(sign));
 
 export function element(tag, name, ...children) {
   const made = document.createElement(tag);
@@ -101,6 +101,8 @@ export const toConversation = id => "#/conversations/" + encodeURIComponent(id);
 export const which = record => record.ended ? String(new URLSearchParams({tenant: record.tenant || "", until: record.ended})) : "";
 export const address = record => encodeURIComponent(record.request_id) + (record.ended ? "/" + encodeURIComponent(which(record)) : "");
 export const toRequest = record => "#/requests/" + address(record);
+// each agent and each task of a session has a conversation of its own
+export const named = each => [each.session || each.conversation || each.id, each.agent, each.task].filter(Boolean).map(brief).join(" · ");
 export const brief = id => { const text = plain(id).replace(/^named-/, ""); return text.length > 16 ? text.slice(0, 12) + "…" : text; };
 
 export function verdict(step) {

@@ -1,6 +1,6 @@
 // The list of recent requests as they come, and one request before and after its chain.
 
-import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isLoss, isNumber, isSized, link, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
+import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isLoss, isNumber, isSized, link, named, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const MOST = 200, OVERLAP = 10000;
@@ -136,7 +136,7 @@ export async function requests({root, filters, get, asked, offer, live}) {
 export async function request({root, id, which, get}) {
   const path = "admin/requests/" + encodeURIComponent(id), record = await get(path + "?" + which);
   const compared = sideBySide(record, record.text ? handle => get(path + "/archive/" + encodeURIComponent(handle) + "?" + which) : null);
-  const of = record.conversation ? element("p", "path", link("#/conversations", "Conversations"), " / ", link(toConversation(record.conversation), brief(record.session || record.conversation)), " / ", record.turn ? "turn " + record.turn : code(brief(record.request_id)))
+  const of = record.conversation ? element("p", "path", link("#/conversations", "Conversations"), " / ", link(toConversation(record.conversation), named(record)), " / ", record.turn ? "turn " + record.turn : code(brief(record.request_id)))
     : element("p", "path", link("#/requests", "Requests"), " / ", code(brief(record.request_id)));
   const broken = record.prefix_broken;
   root.append(...[of,
@@ -160,7 +160,7 @@ export async function request({root, id, which, get}) {
       ["Reported prompt", isNumber(record.input_tokens) ? count(record.input_tokens) + " tokens" : null],
       ["Written to the cache", isNumber(record.written_tokens) ? count(record.written_tokens) + " tokens" : null],
       ["Expected from the cache", isNumber(record.cached_expected) ? count(record.cached_expected) + " tokens" : null],
-      ["Key", record.tenant && code(record.tenant), "wide"], ["Conversation", record.conversation && code(record.conversation), "wide"], ["Agent", record.agent && code(record.agent)], ["Task", record.task && code(record.task)],
+      ["Key", record.tenant && code(record.tenant), "wide"], ["Conversation", record.conversation && code(record.conversation), "wide"], ["Session", record.session && code(record.session), "wide"], ["Agent", record.agent && code(record.agent)], ["Task", record.task && code(record.task)],
       ["Configuration", code(record.config)], ["Trace", record.trace_id && code(record.trace_id), "wide"],
     ]), record.text ? element("p", "", link("#/try/" + address(record), "Try another chain on this request")) : null)].filter(part => part !== null));
   return {keys: compared.keys};

@@ -35,8 +35,8 @@ async def replay(
     of the one that the requests name. Raises `PenstockError` for what the proxy would refuse before the chain runs.
     """
     found = [Replayed(each.name, each.source, []) for each in conversations]
-    timed = [place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)]
-    groups = [[place] for place in range(len(conversations)) if place not in timed] + [timed]
+    timed = {place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)}
+    groups = [[place] for place in range(len(conversations)) if place not in timed] + [sorted(timed)]
     async with open_player(settings) as player:
         for group in filter(None, groups):
             await player.forget()

@@ -23,7 +23,7 @@ telemetry: {{log_level: info}}
 """
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 EVENT = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
-STREAMS = 50
+STREAMS = 20
 
 
 class Held:
@@ -71,10 +71,9 @@ async def ready(http: aiohttp.ClientSession, running: Served) -> tuple[int, Any]
         return response.status, await response.json()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-async def test_no_stream_is_broken(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, workers: str) -> None:
+async def test_no_stream_is_broken(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
     behind.respond = held = Held()
-    async with served(config(behind, tmp_path, "drain: 60"), tmp_path, "--workers", workers) as running:
+    async with served(config(behind, tmp_path, "drain: 60"), tmp_path, "--workers", "2") as running:
         begun = asyncio.Semaphore(0)
 
         async def stream(chain: str) -> bytes:

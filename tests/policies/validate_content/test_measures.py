@@ -17,15 +17,6 @@ PROSE = (
     "stairs twice each night to trim the wick and wind the clockwork that turned the heavy glass lens. Fishermen from "
     "the villages below paid for the bell, which rang whenever fog came in."
 )
-OCR = PROSE
-for clean, misread in (
-    ("lamp", "la8mp"),
-    ("keeper", "ke3per"),
-    ("bell", "b3ll"),
-    ("granite", "gr0nite"),
-    ("glass", "g1ass"),
-):
-    OCR = OCR.replace(clean, misread)
 
 
 def poor(text: str, *, query: str = "", arguments: str = "", required: tuple[str, ...] = ()) -> set[str]:
@@ -41,11 +32,7 @@ def poor(text: str, *, query: str = "", arguments: str = "", required: tuple[str
         pytest.param("The replacement character \ufffd stands for what cannot be read.", id="one about damage"),
         pytest.param("SÃO PAULO, ÂNGELA, CÂMARA, IRMÃ", id="capitals with tildes"),
         pytest.param(PROSE, id="prose"),
-        pytest.param(
-            "Se abre el lunes 3 de agosto de 2026. " + "Está cerca de la estación. " * 9, id="a right weekday"
-        ),
         pytest.param("On 2024-02-29 it opened; call 2024-99-31 for more.", id="a leap day, and a number"),
-        pytest.param("2 + 2 = 4 and 10 - 3 = 7, 0.1 + 0.2 = 0.3, 3 x 4 = 12", id="sums that add up"),
         pytest.param("x = 1 + 2 == 4; y = 3 - 1 = z", id="code"),
         pytest.param("| a1b2c3 | d4e5f6 | g7h8i9 |\n" * 40, id="a table of identifiers"),
         pytest.param("def f0o1b(x1y):\n    return h3llo(x1y) | m1x\n" * 20, id="code with odd names"),
@@ -71,11 +58,7 @@ def test_good_content_is_accurate(text: str) -> None:
         pytest.param("Please verify you are a human to continue.", id="a captcha"),
         pytest.param("El niño comió en la estación ñandú".encode().decode("cp1252"), id="mojibake"),
         pytest.param("caf\ufffd se\ufffdor ma\ufffdana", id="replacement characters"),
-        pytest.param(OCR, id="a bad scan"),
         pytest.param("The meeting is on 2023-02-30.", id="a day that does not exist"),
-        pytest.param("It opens on Monday, August 4, 2026.", id="a weekday that does not fit"),
-        pytest.param("Abre el martes 3 de agosto de 2026.", id="the same in Spanish"),
-        pytest.param("Your order: 12 + 5 = 19", id="a sum"),
         pytest.param('{"low": NaN, "high": 3}', id="a number that is none"),
         pytest.param('{"price": "[object Object]", "n": 2}', id="a broken template"),
         pytest.param("\x00\x01 \x02\x03 \x04\x05", id="binary"),

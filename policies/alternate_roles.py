@@ -24,7 +24,7 @@ class AlternateRoles(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Merge and separate, or keep where roles alternate."""
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         made: list[Message] = []
         groups = groupby(enumerate(request.messages), key=lambda each: (each[1].role, each[0] in sent))
         for (role, is_clients), group in groups:

@@ -1,7 +1,8 @@
 """Carry a large tool result at full size only once."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field
@@ -64,16 +65,19 @@ class CompactToolResults(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
-        if not any(message.get("role") == "tool" or message.get("tool_calls") for message in request.messages):
-            return Keep("nothing to shorten in 0 tool results")
         walk = _Walk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
-        groups = list(_groups(request.messages))
         start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size, bool(ctx.held)
-        keys = list(_keys(groups, start))
+        form, name = request.folds.of(request.messages), ("compact_tool_results", start)
+        _, before = form.resume(name, _Walked(hash(start)))
+        if not await _are_there(before.handles, before.gists, ctx):
+            before = _Walked(hash(start))
+        walk.go_on(before)
+        messages, end = list(before.messages), len(before.messages)
+        groups = list(_groups(request.messages[end:]))
+        keys = list(_keys(groups, before))
         known = await _known(keys, ctx)
-        messages: list[Message] = []
         for place, group in enumerate(groups):
             sent = known[place]
             if sent is None:
@@ -82,6 +86,9 @@ class CompactToolResults(Policy):
                     ctx.once.remember(keys[place], sent)
             walk.take(sent)
             messages += group if not sent.changed else sent.of(group)
+            end += len(group)
+            if end == form.settled and walk.lasts and not ctx.outage.begun:
+                form.settle(name, walk.walked(messages, keys[place]))
         await walk.have_gists_of(groups[-1])
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
@@ -101,25 +108,56 @@ def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
     yield group
 
 
-def _keys(groups: Sequence[Sequence[Message]], start: Hashable) -> Iterator[Hashable]:
-    """A key for each group: it stands for all that its form depends on, by hashes of this process."""
-    before, size, last = hash(start), 0, len(groups) - 1
+class _Key(NamedTuple):
+    """Stands for all that a group's form depends on, by hashes of this process."""
+
+    step: str
+    hash: int
+    size: int
+    """The bytes up to its end."""
+    read: bool
+
+
+def _keys(groups: Sequence[Sequence[Message]], walked: "_Walked") -> Iterator[_Key]:
+    """A key for each group behind those of an earlier request."""
+    before, size, last = walked.hash, walked.bytes, len(groups) - 1
     for place, group in enumerate(groups):
         raws = [message.raw for message in group]
         size += sum(map(len, raws))
         before = hash((before, *map(hash, raws)))
-        yield "compact_tool_results", before, size, place < last
+        yield _Key("compact_tool_results", before, size, place < last)
 
 
-async def _known(keys: Sequence[Hashable], ctx: Context) -> "list[_Sent | None]":
+async def _known(keys: Sequence[_Key], ctx: Context) -> "list[_Sent | None]":
     """What earlier requests made of the groups; nothing where an original is no longer in the archive."""
     known: list[_Sent | None] = ctx.once.known(keys) if ctx.archive is not None else [None] * len(keys)
-    handles = {handle for sent in known if sent is not None for handle in sent.handles}
-    if handles and ctx.archive is not None and not handles <= await ctx.archive.touch(handles):
-        return [None] * len(keys)
+    handles = frozenset(handle for sent in known if sent is not None for handle in sent.handles)
+    there = await _are_there(handles, [name for sent in known if sent is not None for name in sent.gists], ctx)
+    return known if there else [None] * len(keys)
+
+
+async def _are_there(handles: frozenset[str], names: Iterable[str], ctx: Context) -> bool:
+    """Whether all these originals are in the archive; if so, they and the gists of these names count as used."""
+    if handles and (ctx.archive is None or not handles <= await ctx.archive.touch(handles)):
+        return False
     if ctx.drafts is not None:
-        await gists.touch((name for sent in known if sent is not None for name in sent.gists), ctx.drafts)
-    return known
+        await gists.touch(names, ctx.drafts)
+    return True
+
+
+class _Walked(NamedTuple):
+    """What is known behind the groups that the next request begins with."""
+
+    hash: int
+    bytes: int = 0
+    size: int = 0
+    groups: int = 0
+    seen: Mapping[Hashable, bool] = MappingProxyType({})
+    counts: Mapping[str, int] = MappingProxyType({})
+    handles: frozenset[str] = frozenset()
+    gists: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    """As they are sent."""
 
 
 class _Sent(NamedTuple):
@@ -156,6 +194,10 @@ class _Walk:
         self.seen: dict[Hashable, bool] = {}
         """The results so far as they were sent first, by hash, and whether they still stand in full."""
         self.counts: Counter[str] = Counter()
+        self.kept: set[str] = set()
+        """The handles of the originals so far."""
+        self.named: list[str] = []
+        """The names of the gists so far."""
         self.lasts = True
         """Whether the archive has kept all that it was given: else the next request tries again."""
         self._begin()
@@ -170,10 +212,23 @@ class _Walk:
         self.handles: list[str] = []
         self.gists: list[str] = []
 
+    def go_on(self, walked: _Walked) -> None:
+        """Go on behind the groups of an earlier request."""
+        self.size, self.groups = walked.size or self.size, walked.groups
+        self.seen, self.counts = {**walked.seen}, Counter(walked.counts)
+        self.kept, self.named = {*walked.handles}, [*walked.gists]
+
+    def walked(self, messages: Sequence[Message], key: _Key) -> _Walked:
+        """What is known here, behind the group of a key."""
+        seen, counts, kept = {**self.seen}, {**self.counts}, frozenset(self.kept)
+        return _Walked(key.hash, key.size, self.size, self.groups, seen, counts, kept, (*self.named,), (*messages,))
+
     def take(self, sent: _Sent) -> None:
         """Go on behind a group."""
         self.size = sent.size
         self.groups += 1
+        self.kept.update(sent.handles)
+        self.named += sent.gists
         self.seen.update(sent.seen)
         self.counts.update(dict(sent.counts))
 

@@ -64,7 +64,7 @@ class MarkCache(Policy):
         wanted: list[int | None] = [head]
         if self.conversation:
             answered = max((place for place, each in enumerate(messages) if each.role == "assistant"), default=0)
-            blocks = injected(messages, of_client(messages, ctx.incoming.messages))
+            blocks = injected(messages, of_client(request, ctx.incoming))
             added = next((place for place in blocks if place > answered), None)
             wanted = [last, answered - 1, head, None if added is None else added - 1]
         places: list[int] = []

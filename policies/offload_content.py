@@ -60,7 +60,7 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
-        theirs = of_client(request.messages, ctx.incoming.messages)
+        theirs = of_client(request, ctx.incoming)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
         forms_of = await forced(request, ctx, self.share)
         for place, message in forms_of.items():

@@ -7,11 +7,12 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
-from proxy.chat.provenance import standing_users
+from proxy.chat.departed import raws
+from proxy.chat.provenance import identities, standing_users
 from proxy.context import Context
 from proxy.history.pins import arguments, block, compiled
 from proxy.history.plans import earlier_copies
-from proxy.history.selection import select
+from proxy.history.selection import noteworthy, select
 from proxy.history.summaries import is_summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 
@@ -70,14 +71,16 @@ class PinContext(Policy):
         return Rewrite(short, why=why, facts={"plan_copies": len(copies)})
 
     async def _put_back(self, request: ChatRequest, ctx: Context, replaced: Sequence[Message] = ()) -> Keep | Rewrite:
-        there = {*map(id, request.messages), *standing_users(request.messages, ctx.incoming.messages, fitted=True)}
-        there |= {id(message) for message in replaced}
-        changed = [message for message in ctx.incoming.messages if id(message) not in there]
-        if not changed:
+        came, texts = ctx.incoming.messages, raws(request)
+        there = {*identities(request), *standing_users(request, ctx.incoming, fitted=True), *map(id, replaced)}
+        if identities(ctx.incoming).keys() <= there:
             return Keep("nothing left the context")
-        raws = {message.raw for message in request.messages}
-        gone = [message for message in changed if message.raw not in raws]
-        stayed = [message for message in ctx.incoming.messages if id(message) in there or message.raw in raws]
+        places = range(len(came)) if self.patterns else sorted(await noteworthy(ctx.incoming, ctx))
+        stays = [id(came[place]) in there or came[place].raw in texts for place in places]
+        gone = [came[place] for place, stay in zip(places, stays, strict=True) if not stay]
+        stayed = [came[place] for place, stay in zip(places, stays, strict=True) if stay]
+        if not gone:
+            return Keep("nothing that must stay has left")
         head, talk = split_head(request.messages)
         usable = ctx.model.usable(request)
         spare = int(usable * _FULL) - (await ctx.tokens.count(request)).total

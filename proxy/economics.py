@@ -33,7 +33,7 @@ class Piece:
 
 async def room(request: ChatRequest, ctx: Context) -> int:
     """The tokens that a step may still inject: all blocks have one budget, and the prompt one bound."""
-    places = injected(request.messages, of_client(request.messages, ctx.incoming.messages))
+    places = injected(request.messages, of_client(request, ctx.incoming))
     taken = sum(await ctx.tokens.sizes([request.messages[place] for place in places]))
     usable, total = ctx.model.usable(request), (await ctx.tokens.count(request)).total
     return max(0, min(int(usable * SHARE) - taken, int(usable * CEILING) - total))

@@ -131,7 +131,7 @@ class CheckFacts(Policy):
         """Check each message that may have been written by somebody else."""
         if not self._trusted.size:
             return Keep("no trusted facts")
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         theirs = sorted([*sent, *injected(request.messages, sent)])
         found = await self._in_each("contradicts a fact", self._found, request, theirs, ctx)
         found, of_judge = await self._judged(request, theirs, found, ctx)

@@ -51,7 +51,7 @@ class IncludeShared(Policy):
         shares = await ctx.inbox.received()
         if not shares:
             return Keep("nothing was shared with it")
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         if injected(request.messages, sent, SHARED):
             return Keep("an earlier step has shown it already")
         grants, new = await self._grants(shares, request, ctx, ctx.memo)
@@ -87,7 +87,7 @@ class IncludeShared(Policy):
                     continue
                 known[place] = await memo.settle(keys[place], f"{named[place_of_new(incoming)]} {most}")
                 left, free = left - most, free - most - _FRAME
-        where = standing(incoming, request.messages)
+        where = standing(ctx.incoming, request)
         at = {mark: index for index, mark in enumerate(named)}
         first = min(where.values(), default=place_of_new(request.messages))
         grants: list[_Grant | None] = []

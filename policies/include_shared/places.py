@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from proxy.chat import Message, exchanges, legal_cuts
+from proxy.chat import ChatRequest, Message, exchanges, legal_cuts
 from proxy.chat.blocks import SHARED, build
 from proxy.chat.provenance import of_client
 
@@ -50,19 +50,20 @@ def digest(message: Message) -> bytes:
     return told.digest()
 
 
-def standing(incoming: Sequence[Message], request: Sequence[Message]) -> dict[int, int]:
+def standing(incoming: ChatRequest, request: ChatRequest) -> dict[int, int]:
     """Where a text may go that belongs in front of a message of the client's: by its place, that in the request.
 
     A message that no longer stands there has the place of the next one that does. Head and tool results have none.
     """
-    cuts = legal_cuts(request)
-    head = next((index for index, message in enumerate(request) if not message.is_system), len(request))
+    messages = request.messages
+    cuts = legal_cuts(messages)
+    head = next((index for index, message in enumerate(messages) if not message.is_system), len(messages))
     by_place = {place: index for index, place in of_client(request, incoming).items()}
-    by_call = {message.call_ids: index for index, message in enumerate(request) if message.get("tool_calls")}
+    by_call = {message.call_ids: index for index, message in enumerate(messages) if message.get("tool_calls")}
     found: dict[int, int] = {}
     behind: int | None = None
-    for place in range(len(incoming) - 1, -1, -1):
-        message = incoming[place]
+    for place in range(len(incoming.messages) - 1, -1, -1):
+        message = incoming.messages[place]
         index = by_place.get(place)
         if index is None and message.get("tool_calls"):
             index = by_call.get(message.call_ids)

@@ -72,10 +72,10 @@ class InjectFacts(Policy):
         if not request.tools and not self.always:
             return Keep("no tools are used")
         said = await self._said(ctx)
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         if own := injected(request.messages, sent, FACTS):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
-            sent = of_client(request.messages, ctx.incoming.messages)
+            sent = of_client(request, ctx.incoming)
         left = _left(said, sent)
         known = merged(fact for place in left for fact in said[place])
         told: dict[str, str] = {}

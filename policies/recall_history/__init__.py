@@ -84,12 +84,12 @@ class RecallHistory(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Rank what left, and place what fits."""
-        gone = departed(ctx.incoming.messages, request.messages)
+        gone = departed(ctx.incoming, request)
         if ctx.embedder is not None:
             await self._prepare(request, ctx)
         if not gone:
             return Keep("nothing left the context")
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         if injected(request.messages, sent, RECALLED):
             return Keep("an earlier step has recalled already")
         users = [place for place in sent if request.messages[place].get("role") == "user"]

@@ -87,7 +87,7 @@ class ResolveClashes(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Find the pairs that clash, and say of each what holds."""
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         said = _said(request.messages, sent, ctx)
         if any(_is_told_now(*each) for each in zip(request.messages, said, strict=True)):
             return Keep("an earlier step has resolved clashes already")

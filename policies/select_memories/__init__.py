@@ -104,7 +104,7 @@ class SelectMemories(Policy):
         total = 0 if ctx.memories is None else await ctx.memories.total()
         if not total:
             return Keep("no memories")
-        sent = of_client(request.messages, ctx.incoming.messages)
+        sent = of_client(request, ctx.incoming)
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")

@@ -63,7 +63,7 @@ class SelfCorrect(Policy):
             placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(self.kinds), ctx.memo)
         texts = {note.anchor: note.text for note in placed}
         notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
-        made = _with_notes(request, ctx.incoming.messages, notes)
+        made = _with_notes(request, ctx.incoming, notes)
         if made is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
         why = f"{len(notes)} notes about earlier answers"
@@ -117,11 +117,11 @@ async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correcti
     return placed
 
 
-def _with_notes(request: ChatRequest, incoming: Sequence[Message], notes: dict[int, str]) -> ChatRequest:
+def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, str]) -> ChatRequest:
     """The request with a note in front of each of these messages; the same where they stand there already."""
     blocks: dict[int, list[Message]] = {}
-    for place, at in of_client(request.messages, incoming).items() if notes else ():
-        if (text := notes.get(id(incoming[at]))) is not None:
+    for place, at in of_client(request, incoming).items() if notes else ():
+        if (text := notes.get(id(incoming.messages[at]))) is not None:
             note = build("answer_notes", _ABOUT, [text])
             if place == 0 or request.messages[place - 1] != note:
                 blocks[place] = [note]

@@ -155,7 +155,7 @@ def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
 
     A call's id may be used again, so results are told apart from the end.
     """
-    same = {at: place for place, at in of_client(request.messages, incoming.messages).items()}
+    same = {at: place for place, at in of_client(request, incoming).items()}
     results: dict[str, list[int]] = {}
     for place, message in enumerate(request.messages):
         if message.get("role") == "tool":
@@ -241,7 +241,7 @@ def told(text: str) -> str:
 
 def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, Message, str]]:
     """The messages that are not the client's and begin with one of these tags."""
-    sent = of_client(request.messages, incoming.messages)
+    sent = of_client(request, incoming)
     for place, message in enumerate(request.messages):
         if place not in sent and message.get("role") == "user" and isinstance(message.get("content"), str):
             tag = message.text.partition(">")[0].removeprefix("<").partition(" ")[0]

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Self, TypeVar, cast
 
+from proxy.chat.folds import Folds
+
 SYSTEM_ROLES = frozenset({"system", "developer"})
 """Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
 
@@ -188,9 +190,9 @@ def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
     return value
 
 
-def raws(messages: Iterable[Message]) -> list[bytes]:
+def raws(items: Iterable[JsonObject]) -> list[bytes]:
     """The JSON text of each; of many messages a call for each would take most of the time."""
-    return [message._raw or message.raw for message in messages]
+    return [item._raw or item.raw for item in items]
 
 
 def digest(message: Message) -> bytes:
@@ -256,6 +258,8 @@ class ChatRequest:
     """The client's bytes of the fields in `rest`; a field that a policy sets is absent here."""
     cache_marks: "CacheMarks | None" = None
     """Where the provider's cache is to end; written into the messages when the request is sent."""
+    folds: Folds = field(default_factory=Folds, repr=False)
+    """What is known of the conversation's messages, in each of their forms."""
 
     def with_messages(self, messages: Iterable[Message]) -> Self:
         """The same request with other messages, of which none is marked for the provider's cache."""

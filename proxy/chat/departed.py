@@ -3,32 +3,39 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from proxy.chat import Message
-from proxy.chat.provenance import standing_users
+from proxy.chat import ChatRequest, Message
+from proxy.chat.provenance import identities, standing_users
 
 
-def departed(incoming: Sequence[Message], request: Sequence[Message]) -> list[int]:
+def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     """The places of the messages before the last user message that left, in order; system messages are not counted.
 
     A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
     one in which something was marked. A call in another form has not: it is found by its id, the newest first, because
     some clients use an id again.
     """
-    there = {id(message) for message in request}
-    if all(id(message) in there for message in incoming):
+    came, sent = identities(incoming), identities(request)
+    missing = [place for one, place in came.items() if one not in sent]
+    last_user = next((at for at in range(len(came) - 1, -1, -1) if incoming.messages[at].get("role") == "user"), 0)
+    if not missing or not last_user:
         return []
-    there |= standing_users(request, incoming)
-    raws = {message.raw for message in request}
-    calls = Counter(call for message in request if message.get("tool_calls") for call in message.call_ids)
+    users, texts = standing_users(request, incoming), raws(request)
+    calls = Counter(call for one, at in sent.items() if one not in came for call in request.messages[at].call_ids)
     gone: list[int] = []
-    seen_user = False
-    for place in range(len(incoming) - 1, -1, -1):
-        message = incoming[place]
-        asked = message.call_ids if message.get("tool_calls") else ()
-        stands = bool(asked) and all(calls[call] > 0 for call in asked)
-        if stands:
+    for place in reversed(missing):
+        message = incoming.messages[place]
+        asked = message.call_ids
+        if asked and all(calls[call] > 0 for call in asked):
             calls.subtract(asked)
-        if seen_user and not (stands or id(message) in there or message.is_system or message.raw in raws):
+        elif place < last_user and not (id(message) in users or message.is_system or message.raw in texts):
             gone.append(place)
-        seen_user = seen_user or message.get("role") == "user"
     return gone[::-1]
+
+
+def raws(request: ChatRequest) -> frozenset[bytes]:
+    """The bytes of all messages."""
+    return request.folds.of(request.messages).fold("raws", frozenset[bytes](), _with_raws)
+
+
+def _with_raws(before: frozenset[bytes], messages: Sequence[Message]) -> frozenset[bytes]:
+    return before.union([message.raw for message in messages])

@@ -14,6 +14,7 @@ import orjson
 
 from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
 from proxy.chat.errors import BadRequest
+from proxy.chat.folds import Folds
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -37,11 +38,14 @@ class ParsedList(Generic[_Item]):
     known of each, and only what is new is parsed.
     """
 
-    __slots__ = ("_ends", "_head", "_pieces", "items")
+    __slots__ = ("_ends", "_head", "_pieces", "folds", "items")
 
-    def __init__(self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...]) -> None:
+    def __init__(
+        self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...], folds: Folds
+    ) -> None:
         """`ends` are the places behind each item in the bytes; `pieces` counts parts and calls up to each."""
         self._head, self._ends, self.items, self._pieces = head, ends, items, pieces
+        self.folds = folds
 
     @property
     def size(self) -> int:
@@ -66,7 +70,7 @@ class ParsedList(Generic[_Item]):
 
     def _first(self, count: int) -> "ParsedList[_Item]":
         head = self._head[: self._ends[count - 1]] if count else b""
-        return ParsedList(head, self._ends[:count], self.items[:count], self._pieces[:count])
+        return ParsedList(head, self._ends[:count], self.items[:count], self._pieces[:count], self.folds)
 
     def rest_of(self, raw: bytes) -> bytes:
         """The items that another list has behind those of this one, as a list."""
@@ -84,7 +88,7 @@ class ParsedList(Generic[_Item]):
             ends.append(end)
         pieces = accumulate(map(_pieces, items), initial=self.pieces)
         next(pieces)
-        return ParsedList(raw[:end], (*self._ends, *ends), (*self.items, *items), (*self._pieces, *pieces))
+        return ParsedList(raw[:end], (*self._ends, *ends), (*self.items, *items), (*self._pieces, *pieces), self.folds)
 
 
 class Earlier(Protocol):
@@ -184,13 +188,15 @@ class Body:
         if "tools" in self._fields and not tools:
             raw_rest["tools"] = bytes(self._fields["tools"])
         rest = JsonObject({key: _parse(raw, key) for key, raw in raw_rest.items()})
-        return ChatRequest(model, messages.items, tools, rest, tuple(self._fields), raw_rest)
+        return ChatRequest(
+            model, messages.items, tools, rest, tuple(self._fields), raw_rest, folds=messages.folds.begin()
+        )
 
     def _list(self, name: str, kind: type[_Item], most: int | None, earlier: Earlier | None) -> ParsedList[_Item]:
         raw = bytes(self._fields[name])
         opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
         known = None if earlier is None or opening is None else earlier.get(opening)
-        start: ParsedList[_Item] = ParsedList(b"", (), (), ()) if known is None else known.start_of(raw)
+        start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
         try:
             raws = _items.decode(start.rest_of(raw))
         except msgspec.ValidationError:

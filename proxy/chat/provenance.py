@@ -5,26 +5,54 @@ adds in the user's role, such as a summary, is told from what the user said and 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from proxy.chat import Message
+from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened, is_to_fit
 from proxy.chat.texts import texts_of
 
+Places = Mapping[int, int]
 
-def of_client(messages: Sequence[Message], incoming: Sequence[Message]) -> dict[int, int]:
+
+class _Found(NamedTuple):
+    """What is known of the first `end` messages."""
+
+    end: int
+    places: Places
+    """By place, or by identity (`id`), a place in what the client sent."""
+
+
+_NOTHING = _Found(0, {})
+
+
+def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
     """The places of the messages that are the client's, each with that of the message as the client sent it."""
-    if messages is incoming:  # no step has changed any
-        return dict(zip(range(len(incoming)), range(len(incoming)), strict=True))
-    places = dict(zip(map(id, incoming), range(len(incoming)), strict=True))
-    found: dict[int, int] = {}
-    for place, at in enumerate(map(places.get, map(id, messages))):
-        sent = at if at is not None else _sent_as(messages[place].made_of, places)
-        if sent is not None:
-            found[place] = sent
-    return found
+    came, places = request.folds.of(incoming.messages), identities(incoming)
+
+    def extend(before: _Found, messages: Sequence[Message]) -> _Found:
+        found = {**before.places}
+        for place, message in enumerate(messages, before.end):
+            at = places.get(id(message))
+            if at is None:
+                at = sent_as(message.made_of, places)
+            if at is not None:
+                found[place] = at
+        return _Found(before.end + len(messages), found)
+
+    return request.folds.of(request.messages).fold(("of the client", came.lineage), _NOTHING, extend).places
 
 
-def _sent_as(message: Message | None, places: Mapping[int, int]) -> int | None:
+def identities(request: ChatRequest) -> Places:
+    """The place of each message by its identity (`id`), which is its own as long as the request is held."""
+    return request.folds.of(request.messages).fold("identities", _NOTHING, _identified).places
+
+
+def _identified(before: _Found, messages: Sequence[Message]) -> _Found:
+    end = before.end + len(messages)
+    return _Found(end, {**before.places, **dict(zip(map(id, messages), range(before.end, end), strict=True))})
+
+
+def sent_as(message: Message | None, places: Places) -> int | None:
     """The place of the client's message that one was made of; `places` are by identity."""
     while message is not None:
         if id(message) in places:
@@ -33,17 +61,31 @@ def _sent_as(message: Message | None, places: Mapping[int, int]) -> int | None:
     return None
 
 
-def standing_users(messages: Sequence[Message], incoming: Sequence[Message], *, fitted: bool = False) -> frozenset[int]:
+class _Standing(NamedTuple):
+    end: int = 0
+    users: frozenset[int] = frozenset()
+
+
+def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool = False) -> frozenset[int]:
     """The identities (`id`) of the client's user messages that still say what they said.
 
     As they were, or with marks in them; one that was shortened does not. With `fitted`, one does that was shortened to
     fit the window: the user's own words stand in it, only the document does not.
     """
-    return frozenset(
-        id(incoming[at])
-        for place, at in of_client(messages, incoming).items()
-        if incoming[at].get("role") == "user" and not _is_short(messages[place], incoming[at], fitted=fitted)
-    )
+    theirs, sent = of_client(request, incoming), incoming.messages
+
+    def extend(before: _Standing, messages: Sequence[Message]) -> _Standing:
+        users = {
+            id(sent[at])
+            for place, message in enumerate(messages, before.end)
+            if message.get("role") == "user"
+            and (at := theirs.get(place)) is not None
+            and not _is_short(message, sent[at], fitted=fitted)
+        }
+        return _Standing(before.end + len(messages), before.users | users)
+
+    name = "standing users", fitted, request.folds.of(incoming.messages).lineage
+    return request.folds.of(request.messages).fold(name, _Standing(), extend).users
 
 
 def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 from proxy.chat import ROLES, ChatRequest, Message, chosen_tools
 
@@ -13,7 +14,8 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     it, every call has one result before the next other message (an open call at the very end is the client's to
     answer), `tool_choice` names a tool that is offered.
     """
-    found = {*_message_flaws(request.messages), *_choice_flaws(request)}
+    walked = request.folds.of(request.messages).fold("flaws", _Walked(), _walked)
+    found = {*walked.flaws, *_choice_flaws(request)}
     if not request.messages:
         found.add("messages is empty")
     return frozenset(found)
@@ -29,8 +31,8 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     broken = set(flaws(after))
     if broken:
         broken -= flaws(before)
-    last_user = _last_of_role(before.messages, "user")
-    if last_user is not None and not any(last_user is each or last_user == each for each in reversed(after.messages)):
+    last_user = _last_user(before)
+    if last_user is not None and last_user is not _last_user(after) and last_user not in after.messages:
         if not changes_last_user_message:
             broken.add("the last user message was changed or lost")
         elif not any(_is_made_of(each, last_user) for each in reversed(after.messages)):
@@ -40,14 +42,22 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     if after.tools is not before.tools:
         offered = {tool.name for tool in after.tools}
         had = {tool.name for tool in before.tools}
-        called = {name for message in after.messages for name in message.called_tools}
+        called = after.folds.of(after.messages).fold("called tools", frozenset[str](), _called)
         broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
     return frozenset(broken)
 
 
-def _message_flaws(messages: Sequence[Message]) -> Iterator[str]:
-    open_calls: set[str] = set()
-    answered: set[str] = set()
+class _Walked(NamedTuple):
+    """What is known of the calls and results up to a message."""
+
+    flaws: frozenset[str] = frozenset()
+    open: frozenset[str] = frozenset()
+    """Calls that have no result yet."""
+    answered: frozenset[str] = frozenset()
+
+
+def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+    found, open_calls, answered = set(before.flaws), set(before.open), set(before.answered)
     for message in messages:
         role = message.get("role")
         if role == "tool":
@@ -56,17 +66,21 @@ def _message_flaws(messages: Sequence[Message]) -> Iterator[str]:
                 open_calls.discard(call)
                 answered.add(call)
             elif call in answered:
-                yield f"tool call {call!r} has two results"
+                found.add(f"tool call {call!r} has two results")
             else:
-                yield f"tool result {call!r} does not follow its call"
+                found.add(f"tool result {call!r} does not follow its call")
             continue
-        for call in sorted(open_calls):
-            yield f"tool call {call!r} has no result"
+        found.update(f"tool call {call!r} has no result" for call in open_calls)
         open_calls, answered = set(message.call_ids), set()
         if role not in ROLES:
-            yield f"role {message.role!r} is unknown"
+            found.add(f"role {message.role!r} is unknown")
         elif role == "assistant" and not message.get("content") and not _answers(message):
-            yield "an assistant message is empty"
+            found.add("an assistant message is empty")
+    return _Walked(frozenset(found), frozenset(open_calls), frozenset(answered))
+
+
+def _called(before: frozenset[str], messages: Sequence[Message]) -> frozenset[str]:
+    return before.union(*[message.called_tools for message in messages])
 
 
 def _choice_flaws(request: ChatRequest) -> Iterator[str]:
@@ -95,8 +109,12 @@ def _is_made_of(message: Message, original: Message) -> bool:
     return made_of is original and message.get("role") == original.get("role")
 
 
-def _last_of_role(messages: Sequence[Message], role: str) -> Message | None:
-    return next((message for message in reversed(messages) if message.get("role") == role), None)
+def _last_user(request: ChatRequest) -> Message | None:
+    return request.folds.of(request.messages).fold("last user message", None, _newest_user)
+
+
+def _newest_user(before: Message | None, messages: Sequence[Message]) -> Message | None:
+    return next((message for message in reversed(messages) if message.get("role") == "user"), before)
 
 
 def _unread_results(messages: Sequence[Message]) -> list[str]:

@@ -41,8 +41,12 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
     if ctx.archive is None:
         return {}
     head, talk = split_head(request.messages)
-    total, own = (await ctx.tokens.count(request)).total, sum(await ctx.tokens.sizes(talk))
+    total, came = (await ctx.tokens.count(request)).total, (await ctx.tokens.count(ctx.incoming)).total
+    own = sum((await ctx.tokens.sizes(request.messages))[len(head) :])
     room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, Marks())
+    # what could stand beside an exchange is at most this: then even all together is not too large
+    if not ctx.held and own + came <= room.high - room.summary - room.usable // _LEAST:
+        return {}
     walk = _Walk(request, len(head), room, share, ctx)
     return await walk.through(sorted(legal_cuts(talk)))
 
@@ -55,7 +59,7 @@ class _Walk:
         self._most = int(room.usable * share)
         self._least = room.usable // _LEAST
         self._tools = self._least if request.tools else 0
-        self._theirs = _places(request.messages, head, ctx.incoming.messages)
+        self._theirs = _places(request, head, ctx.incoming)
         self._user: int | None = None
         self._done: dict[int, Message] = {}
 
@@ -190,17 +194,17 @@ class _Walk:
         return sum(await self._ctx.tokens.sizes(messages))
 
 
-def _places(messages: Sequence[Message], head: int, incoming: Sequence[Message]) -> Mapping[int, int]:
+def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[int, int]:
     """The places of the client's messages, each with that among `incoming`.
 
     Message for message where no earlier step added or took any: a message that a step remembers from an earlier request
     does not know what it was made of in this one.
     """
-    talk = messages[head:]
-    if as_sent(talk, incoming) is talk:
-        return of_client(messages, incoming)
-    offset = len(incoming) - len(messages)
-    return {place: place + offset for place in range(head, len(messages))}
+    talk = request.messages[head:]
+    if as_sent(talk, incoming.messages) is talk:
+        return of_client(request, incoming)
+    offset = len(incoming.messages) - len(request.messages)
+    return {place: place + offset for place in range(head, len(request.messages))}
 
 
 def _arguments(message: Message) -> Mapping[str, str]:

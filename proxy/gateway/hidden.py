@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import orjson
@@ -66,7 +65,6 @@ class HiddenParts:
     def __init__(self, memory: Memory, most: int = 50_000) -> None:
         """`most` bounds the answers of which it is known that nothing was added to them."""
         self._memory = memory
-        self._keys = AnswerKeys(2 * most)
         self._absent: Cache[str, None] = Cache(most)
 
     def recorder(self, request: ChatRequest, scope: str) -> "Recorder":
@@ -87,13 +85,16 @@ class HiddenParts:
         Signed reasoning that the client left out comes back only for who signs it (`signed`): others refuse it.
         """
         try:
-            prints = self._keys.of(request.messages, scope)
-            keys = {place: _key(scope, each) for place, each in prints.items()}
+            form, name = request.folds.of(request.messages), ("nothing hidden", scope)
+            checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
+            keys = {place: _key(scope, each) for place, each in answer_keys(request, scope) if place >= checked}
             async with asyncio.timeout(_PATIENCE):
                 found = await self._found([key for key in keys.values() if key not in self._absent])
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
             }
+            if not any(place < form.settled and key in found for place, key in keys.items()):
+                form.settle(name, form.settled)
             return request.with_messages(_whole(request.messages, hidden, signed=signed)) if hidden else request
         except Exception as error:
             if outage is not None:
@@ -249,35 +250,29 @@ class Trail:
         return made.hexdigest()
 
 
-class AnswerKeys:
-    """Works out the keys of the answers in conversations; of one that has grown, only what is new is read.
+class _Walked(NamedTuple):
+    """The answers up to a message."""
 
-    It goes on where the last request with the same beginning ended. A beginning is known by a hash of its bytes in this
-    process, under its scope.
-    """
+    trail: Trail
+    keys: tuple[tuple[int, str], ...] = ()
+    """Their places and keys."""
+    end: int = 0
+    """How many messages there are."""
 
-    def __init__(self, most: int) -> None:
-        """`most` bounds the keys that are remembered, of all conversations: each takes about 200 bytes."""
-        self._known: Cache[tuple[str, int, int], tuple[Trail, dict[int, str]]] = Cache(most)
 
-    def of(self, messages: Sequence[Message], scope: str) -> dict[int, str]:
-        """The keys of the answers in a conversation, by their places."""
-        raws = [message.raw for message in messages]
-        hashes = list(accumulate(map(hash, raws), lambda *both: hash(both), initial=0))
-        starts = ((scope, place, hashes[place]) for place in range(len(messages), 0, -1))
-        found = next((start for start in starts if start in self._known), None)
-        trail, keys = (found and self._known.get(found)) or (Trail(scope), {})
-        trail, keys, start = trail.copy(), dict(keys), found[1] if found else 0
-        # the next request may also have another question at the end of this one
-        asked = next((place for place in range(len(messages) - 1, start, -1) if messages[place].role == "user"), 0)
-        for place, message in enumerate(messages[start:], start):
-            if place == asked > start:
-                self._known.put((scope, place, hashes[place]), (trail.copy(), dict(keys)), 1 + len(keys))
-            if message.get("role") == "assistant":
-                keys[place] = trail.key(message)
-            trail.add(message)
-        self._known.put((scope, len(messages), hashes[-1]), (trail, keys), 1 + len(keys))
-        return dict(keys)
+def answer_keys(request: ChatRequest, scope: str) -> Sequence[tuple[int, str]]:
+    """The places and keys of the answers in a conversation."""
+    form = request.folds.of(request.messages)
+    return form.fold(("answers", scope), _Walked(Trail(scope)), _walked).keys
+
+
+def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+    trail, keys = before.trail.copy(), list(before.keys)
+    for place, message in enumerate(messages, before.end):
+        if message.get("role") == "assistant":
+            keys.append((place, trail.key(message)))
+        trail.add(message)
+    return _Walked(trail, tuple(keys), before.end + len(messages))
 
 
 def next_key(messages: Sequence[Message], scope: str, answer: Message) -> str:

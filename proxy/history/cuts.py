@@ -89,8 +89,8 @@ def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Me
     return sent if _roles(sent) == _roles(talk) else talk
 
 
-def _roles(messages: Sequence[Message]) -> list[str]:
-    return [str(message.get("role", "")) for message in messages]
+def _roles(messages: Sequence[Message]) -> list[object]:
+    return [message.get("role") for message in messages]
 
 
 def replay(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
-from proxy.chat import Message, digest
+from proxy.chat import ChatRequest, Message, digest
 from proxy.context import Context
 from proxy.history.pins import (
     Noted,
@@ -44,6 +44,23 @@ async def select(
         if not ctx.outage.begun:
             ctx.once.remember(key, known)
     return with_statements(found, known)
+
+
+async def noteworthy(request: ChatRequest, ctx: Context) -> frozenset[int]:
+    """The places of the messages that may have anything to be pinned, but for what an operator's patterns name: all of
+    the user's and the system's, and plans."""
+    form = request.folds.of(request.messages)
+    known: frozenset[int] | None = form.known("noteworthy")
+    if known is None:
+        count, before = form.resume("noteworthy", frozenset[int]())
+        new = dict(enumerate(request.messages[count:], count))
+        places = [place for place, message in new.items() if message.is_system or message.get("role") == "user"]
+        others = {place: message for place, message in new.items() if place not in places}
+        notes = await ctx.once.of_each(note, [*others.values()])
+        places += [place for place, noted in zip(others, notes, strict=True) if noted.plan is not None]
+        form.settle("noteworthy", before.union([place for place in places if place < form.settled]))
+        known = form.keep("noteworthy", before.union(places))
+    return known
 
 
 async def prepare_vectors(messages: Sequence[Message], ctx: Context) -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 
 from proxy.chat import Message
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import identities, sent_as
 from proxy.context import Archive, Context, Material
 from proxy.history.extract import TAG, summary
 from proxy.history.pins import note
@@ -114,8 +114,8 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{TAG}>")]
     if not begins:
         return False
-    sent = of_client(first, ctx.incoming.messages)
-    return any(place not in sent and first[place] not in ctx.incoming.messages for place in begins)
+    theirs = identities(ctx.incoming)
+    return any(sent_as(first[place], theirs) is None and first[place] not in ctx.incoming.messages for place in begins)
 
 
 async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
@@ -102,6 +102,7 @@ class BoundTokens:
         "_scopes",
         "_service",
         "_sizes",
+        "_whole",
     )
 
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
@@ -125,6 +126,7 @@ class BoundTokens:
         self._sizes: dict[int, int] = {}
         self._estimated: set[int] = set()
         self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
+        self._whole: dict[int, tuple[Sequence[Message], tuple[int, ...]]] = {}
 
     async def count(self, request: ChatRequest) -> TokenCount:
         known = self._counts.get(id(request))
@@ -133,21 +135,35 @@ class BoundTokens:
         return known[1]
 
     async def _count(self, request: ChatRequest) -> TokenCount:
-        messages, extras = request.messages, _further_prompt(request)
-        further = (*request.tools, *extras)
-        sizes, of_tools = await self._measure(messages, further)
-        tools = sum(of_tools)
+        further = (*request.tools, *_further_prompt(request))
+        sizes, of_tools = await self._sizes_of(request), await self._measure((), further)
+        tools = sum(of_tools[1])
         if further:
             tools += self._scaled(self._family.tools_frame)
-        roles = [message.get("role") for message in messages]
-        system = sum([sizes[i] for i, role in enumerate(roles) if isinstance(role, str) and role in SYSTEM_ROLES])
-        exact = self._exact and not self._service.failed(self._profile.encoding)
-        exact = exact and (not self._estimated or self._estimated.isdisjoint(map(id, (*messages, *further))))
-        return TokenCount(system, tools, sum(sizes) - system + self._scaled(REPLY_FRAME), exact)
+        exact = self._exact and not self._service.failed(self._profile.encoding) and not sizes.estimated
+        exact = exact and (not self._estimated or self._estimated.isdisjoint(map(id, further)))
+        return TokenCount(sizes.system, tools, sizes.total - sizes.system + self._scaled(REPLY_FRAME), exact)
+
+    async def _sizes_of(self, request: ChatRequest) -> "_Sizes":
+        """The sizes of a request's messages; those that an earlier request had are not looked up again."""
+        form, name = request.folds.of(request.messages), ("sizes", self._scopes, self._scale)
+        known: _Sizes | None = form.known(name)
+        if known is None:
+            count, before = form.resume(name, _Sizes())
+            new = request.messages[count:]
+            values = await self._values(new, ())
+            settled = before.with_messages(new[: form.settled - count], values, self._size)
+            form.settle(name, settled)
+            known = form.keep(
+                name, settled.with_messages(new[form.settled - count :], values[form.settled - count :], self._size)
+            )
+        self._whole[id(request.messages)] = request.messages, known.each
+        return known
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        return tuple((await self._measure(messages, ()))[0])
+        known = self._whole.get(id(messages))
+        return tuple((await self._measure(messages, ()))[0]) if known is None else known[1]
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """The tokens of each tool definition, without the instructions that come with any tools at all."""
@@ -222,6 +238,23 @@ class BoundTokens:
 
     def _scaled(self, tokens: int) -> int:
         return tokens if self._scale == 1.0 else int(tokens * self._scale + 0.5)
+
+
+class _Sizes(NamedTuple):
+    """The sizes of messages."""
+
+    each: tuple[int, ...] = ()
+    total: int = 0
+    system: int = 0
+    estimated: bool = False
+
+    def with_messages(self, messages: Sequence[Message], values: Sequence[int], size: Callable[[int], int]) -> "_Sizes":
+        """Those of further messages behind them; `values` are their packed counts."""
+        sizes = [size(value) for value, _ in zip(values, messages, strict=False)]
+        roles = [str(message.get("role")) for message in messages[: len(sizes)]]
+        system = sum([one for one, role in zip(sizes, roles, strict=True) if role in SYSTEM_ROLES])
+        estimated = self.estimated or any([value & _ESTIMATED for value in values[: len(sizes)]])
+        return _Sizes((*self.each, *sizes), self.total + sum(sizes), self.system + system, estimated)
 
 
 def _raw(item: JsonObject) -> bytes:

@@ -80,6 +80,11 @@ def serve(
         return 0
 
 
+_PATIENCE = 60
+"""Seconds without a sign of life after which a worker is killed, with all its streams. uvicorn's 5 are too few where the
+machine is busy; `/healthz` tells of a worker that is stuck."""
+
+
 def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration. uvicorn writes no access log: Penstock's own has no prompts and no query
     strings."""
@@ -98,6 +103,7 @@ def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None =
         date_header=False,
         proxy_headers=False,
         timeout_keep_alive=int(server.keep_alive),
+        timeout_worker_healthcheck=_PATIENCE,
         timeout_graceful_shutdown=int(server.drain),
     )
 

@@ -136,10 +136,15 @@ class Archives:
 
     def is_fresh(self, key: tuple[str, str, str]) -> bool:
         """Whether content was in the store so recently that it need not be looked up."""
+        return bool(self.fresh_of(key[:2], key[2:]))
+
+    def fresh_of(self, owned: tuple[str, str], handles: Iterable[str]) -> frozenset[str]:
+        """Those of an owner's handles whose content was in the store so recently that it need not be looked up."""
         if self._losses != self.store.losses:
             self._losses = self.store.losses
             self._seen.clear()
-        return key in self._seen
+        keys = {(*owned, handle): handle for handle in handles}
+        return frozenset([keys[key] for key in self._seen.present(keys)])
 
     async def check(self, pointer: str) -> None:
         """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
@@ -237,14 +242,20 @@ class BoundArchive:
 
         What was seen within the last `fresh` seconds is there, and is not looked up.
         """
-        archives = self._archives
-        keys = {self._prefix + handle: handle for handle in handles if HANDLE.fullmatch(handle)}
-        self._note(*keys.values())
+        archives, owned = self._archives, (self._owner, self._part)
+        known = [handle for handle in handles if HANDLE.fullmatch(handle)]
+        self._note(*known)
         losses = archives.store.losses
-        old = [key for key, handle in keys.items() if not await self._is_fresh(handle)]
+        fresh = archives.fresh_of(owned, known)
+        if fresh and not self._is_checked:
+            await archives.check(self._pointers + next(iter(fresh)))
+            self._is_checked, fresh = True, archives.fresh_of(owned, known)
+        if len(fresh) == len(known):
+            return frozenset(fresh)
+        keys = {self._prefix + handle: handle for handle in known if handle not in fresh}
         try:
-            pointers = {key: self._pointers + keys[key] for key in old}
-            held = await archives.store.touch([*old, *pointers.values()], ttl=archives.ttl) if old else frozenset()
+            pointers = {key: self._pointers + handle for key, handle in keys.items()}
+            held = await archives.store.touch([*keys, *pointers.values()], ttl=archives.ttl)
             found = held & keys.keys()
             lost = [pointers[key] for key in found if pointers[key] not in held]
             if lost:
@@ -254,9 +265,8 @@ class BoundArchive:
             archives.warn("touch", error.cause)
             self.failed, self._outage.begun, found = True, True, frozenset()
         for key in found:
-            archives.seen((self._owner, self._part, keys[key]), losses)
-        fresh = (handle for handle in keys.values() if archives.is_fresh((self._owner, self._part, handle)))
-        return frozenset((*(keys[key] for key in found), *fresh))
+            archives.seen((*owned, keys[key]), losses)
+        return frozenset((*(keys[key] for key in found), *archives.fresh_of(owned, fresh)))
 
     async def _is_fresh(self, handle: str) -> bool:
         archives, key = self._archives, (self._owner, self._part, handle)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
@@ -44,6 +44,11 @@ class Cache(Generic[Key, Value]):
     def __contains__(self, key: Key) -> bool:
         entry = self._entries.get(key)
         return entry is not None and entry[2] > self._oldest()
+
+    def present(self, keys: Iterable[Key]) -> list[Key]:
+        """Return those of the keys that have a value; that is no use of them."""
+        entries, oldest = self._entries, self._oldest()
+        return [key for key in keys if (entry := entries.get(key)) is not None and entry[2] > oldest]
 
     def get(self, key: Key) -> Value | None:
         """Return the value of a key, which counts as a use; None where there is none."""

@@ -11,7 +11,7 @@ from itertools import accumulate, groupby, pairwise
 from time import monotonic
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Message
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import cached_tokens, money, pays_after, prompt_cost
 from proxy.models.cache_use import CacheUse
@@ -189,6 +189,8 @@ class Bills:
 
     def _bill(self, request: ChatRequest, prefixes: Prefixes, form: int, profile: ModelProfile) -> Bill:
         """The bill of a prompt in one of the forms."""
+        if not profile.cache.ttl:
+            return _bill(request, prefixes, 0, profile)
         oldest = self._clock() - profile.cache.ttl
         for key, size in reversed(prefixes):
             used = self._used.get(key)
@@ -208,8 +210,8 @@ class Bills:
             return used is not None and bool(used.forms & form == form) and used.at > now - ttl * _FRESH
 
         # where the first is fresh, so is all that was sent with it: only what is new behind that is remembered
-        start = 0
-        if prefixes and is_fresh(prefixes[0][0]):
+        start = 0 if ttl else len(prefixes) - 1  # without a cache, the last tells that this process knows the request
+        if ttl and prefixes and is_fresh(prefixes[0][0]):
             start = next(place for place in range(len(prefixes) - 1, -1, -1) if is_fresh(prefixes[place][0])) + 1
         keys = [key for key, _ in prefixes[start:]]
         for key, used in zip(keys, self._used.get_each(keys), strict=True):
@@ -259,8 +261,19 @@ def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
 
 async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
     """The prefixes of a request as a provider reads it, tools first."""
-    sizes = (*await tokens.tool_sizes(request.tools), *await tokens.sizes(request.messages))
-    parts = [part.raw for part in (*request.tools, *request.messages)]
-    keys = accumulate(map(hash, parts), lambda *both: hash(both), initial=hash(scope))
+    of_tools, sizes = await tokens.tool_sizes(request.tools), await tokens.sizes(request.messages)
+    keys = accumulate((hash(tool.raw) for tool in request.tools), lambda *both: hash(both), initial=hash(scope))
     next(keys)
-    return list(zip(keys, accumulate(sizes), strict=True))
+    first = tuple(zip(keys, accumulate(of_tools), strict=True))
+
+    def extend(before: Prefixes, messages: Sequence[Message]) -> Prefixes:
+        count = len(before) - len(first)
+        key, size = before[-1] if before else (hash(scope), 0)
+        found = list(before)
+        for message, tokens in zip(messages, sizes[count : count + len(messages)], strict=True):
+            key, size = hash((key, hash(message.raw))), size + tokens
+            found.append((key, size))
+        return tuple(found)
+
+    name = ("prefixes", scope, first[-1:], sizes[:8])  # sizes change with the correction of counts
+    return request.folds.of(request.messages).fold(name, first, extend)

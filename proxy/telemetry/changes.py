@@ -87,7 +87,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: To
         role = str(*roles) if len(roles) == 1 else None
         return [Change(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
     after = await tokens.sizes(sent.messages)
-    origins = of_client(sent.messages, came.messages)
+    origins = of_client(sent, came)
     kept = set(origins.values())
     found: list[Change] = []
     at = 0

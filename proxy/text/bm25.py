@@ -102,6 +102,7 @@ def fits(query: str, indexes: Sequence[Index]) -> list[Fit]:
     lengths = [length for each in indexes for length in each.lengths]
     begins = list(accumulate((len(each.lengths) for each in indexes), initial=0))
     mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    norms = [K1 * (1 - B + B * length / mean) for length in lengths]
     scores, shares = [0.0] * len(lengths), [0.0] * len(lengths)
     having, few = [0] * len(lengths), [0] * len(lengths)
     whole = 0.0
@@ -111,19 +112,26 @@ def fits(query: str, indexes: Sequence[Index]) -> list[Fit]:
         counts: list[int] = []
         for begin, each in zip(begins, indexes, strict=False):
             posting = each.postings.get(term)
-            if posting is not None:
-                places += [begin + place for place in posting[::2]]
+            if posting is None:
+                continue
+            if len(posting) == 2:
+                places.append(begin + posting[0])
+                counts.append(posting[1])
+            else:
+                places += [begin + text for text in posting[::2]]
                 counts += posting[1::2]
         rarity = log(1 + (len(lengths) - len(places) + 0.5) / (len(places) + 0.5))
         whole += rarity
         is_rare = len(lengths) < _FEW or len(places) <= len(lengths) * _COMMON
         is_telling = is_rare and not (term.isdecimal() and len(term) < _DIGITS)
+        weight = rarity * (K1 + 1)
         for place, count in zip(places, counts, strict=True):
-            length = 1 - B + B * lengths[place] / mean
-            scores[place] += rarity * count * (K1 + 1) / (count + K1 * length)
+            scores[place] += weight * count / (count + norms[place])
             shares[place] += rarity
             having[place] += 1
-            few[place] += is_telling
+        if is_telling:
+            for place in places:
+                few[place] += 1
     none = Fit()
     return [
         Fit(scores[place], shares[place] / whole, count, len(telling), few[place]) if count else none

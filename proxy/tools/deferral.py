@@ -64,7 +64,13 @@ def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | No
     if len(kept) == len(request.tools):
         return request
     ours = [tool for tool in OURS if tool not in kept]
-    return request.with_tools([*kept, *ours]).with_messages(through_call_tool(request.messages, left_out))
+    names = frozenset(left_out)
+
+    def extend(before: tuple[Message, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
+        return (*before, *through_call_tool(messages, names))
+
+    messages = request.folds.of(request.messages).fold(("call_tool", names), tuple[Message, ...](), extend)
+    return request.with_tools([*kept, *ours]).with_messages(messages)
 
 
 def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:

@@ -156,7 +156,7 @@ class Finding:
                 yield place
 
     async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
-        found = moments(self._messages)
+        found = moments(self._ctx.incoming)
         if not limits.called_must_stay:  # then calls change nothing
             found = [moment for moment in found if moment.queries]
         # where the walk begins moves in strides: not with each message

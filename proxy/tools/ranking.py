@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from proxy.chat import JsonObject, Tool
+from proxy.chat import raws as all_raws
 from proxy.context import Context
 from proxy.text.bm25 import Fit, Index, ends, fits, index
 from proxy.text.glossary import english
@@ -28,8 +29,8 @@ _ALONE = 0.6
 _GROUP = 0.3
 """The part of a leader's score that the tools of its group gain."""
 _LEADERS = 3
-_CHARS = 6
-"""Characters of a term, about."""
+_EACH = 20
+"""What looking at a tool takes, as characters: that of a query's words alone."""
 LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
@@ -72,7 +73,7 @@ async def pooled(
 
 def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
     """The bytes of messages or tools. Their hash is quick, because each knows its own; each process has another."""
-    return tuple([item.raw for item in items])
+    return tuple(all_raws(items))
 
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:
@@ -103,7 +104,7 @@ def _unknown() -> Any:
 
 
 async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[Fit]:
-    size = _CHARS * sum(pool.words.lengths)
+    size = _EACH * len(pool.words.lengths)
     work: Callable[[], tuple[Fit, ...]] = lambda: tuple(fits(query, [pool.words]))  # noqa: E731
     return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
 

@@ -4,12 +4,13 @@ The set is chosen at the first user message that wants something. At a later one
 message clearly wants is missing, and only if what the set has saved so far pays for writing the prompt anew. Pure.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from proxy.chat import Message
+from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules
 from proxy.economics import may_be_cached, prompt_cost
 from proxy.text.small_talk import is_small_talk
@@ -95,31 +96,48 @@ class Limits:
     """The tokens of what finds the tools that are left out."""
 
 
-def moments(messages: Sequence[Message]) -> list[Moment]:
-    """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
-    found: list[Moment] = []
-    called: set[str] = set()
-    begin, last = 0, ""
-    for end in request_ends(messages):
-        words: list[str] = []
-        new: set[str] = set()
-        for message in messages[begin:end]:
-            role = message.get("role")
-            if role == "assistant":
-                last = message.text or last
-                new.update(message.called_tools)
-            elif role == "user" and (said := message.text).strip():
-                words.append(said)
-        begin, text = end, "\n".join(words)
-        new -= called
-        called |= new
+class _Walked(NamedTuple):
+    """What is known of the requests up to a message."""
+
+    end: int = 0
+    moments: tuple[Moment, ...] = ()
+    called: frozenset[str] = frozenset()
+    """The tools that were called in earlier requests."""
+    new: frozenset[str] = frozenset()
+    """Those that were called in this one, which goes on."""
+    words: tuple[str, ...] = ()
+    """The user's words in it."""
+    last: str = ""
+    """The assistant's words that came last."""
+
+    def ended(self) -> "_Walked":
+        """The same with the end of a request here."""
+        text, new, found = "\n".join(self.words), self.new - self.called, self.moments
         if text:
-            is_short = last and len(text) <= _SHORT
-            queries = (text, f"{last[-_BEFORE:]}\n{text}") if is_short else (text,)
-            found.append(Moment(end, queries, is_small_talk(text) and "?" not in last))
+            is_short = self.last and len(text) <= _SHORT
+            queries = (text, f"{self.last[-_BEFORE:]}\n{text}") if is_short else (text,)
+            found = (*found, Moment(self.end, queries, is_small_talk(text) and "?" not in self.last))
         elif new:
-            found.append(Moment(end, ()))
-    return found
+            found = (*found, Moment(self.end, ()))
+        return self._replace(moments=found, called=self.called | new, new=frozenset(), words=())
+
+
+def moments(request: ChatRequest) -> Sequence[Moment]:
+    """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
+    return request.folds.of(request.messages).fold("moments", _Walked(), _walked).ended().moments
+
+
+def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+    here = before
+    for message in messages:
+        role = message.get("role")
+        if role == "assistant":
+            here = here.ended() if here.end and (here.words or here.new) else here
+            here = here._replace(new=here.new.union(message.called_tools), last=message.text or here.last)
+        elif role == "user" and (said := message.text).strip():
+            here = here._replace(words=(*here.words, said))
+        here = here._replace(end=here.end + 1)
+    return here
 
 
 def request_ends(messages: Sequence[Message]) -> list[int]:
@@ -142,6 +160,7 @@ class Offer:
         self._all = sum(limits.sizes)
         self._wants = [0.0] * len(limits.sizes)
         self._held = ""
+        self._measured: tuple[Collection[int] | None, int] = None, 0
         self._saved = 0.0
         self._last: int | None = None
         self._has_begun = self._is_declined = False
@@ -243,9 +262,9 @@ class Offer:
         return sum([prompt_cost(self._limits.rules, size, size + _GROWS) for size in sizes])
 
     def _count_until(self, end: int) -> None:
-        for each in self._ends:
-            if each < end and (self._last is None or each > self._last):
-                self._pass(each, self.chosen)
+        begin = 0 if self._last is None else bisect_right(self._ends, self._last)
+        for each in self._ends[begin : bisect_left(self._ends, end)]:
+            self._pass(each, self.chosen)
 
     def _pass(self, end: int, new: tuple[int, ...] | None) -> None:
         self._saved += self._gain(end, new)
@@ -264,14 +283,17 @@ class Offer:
         return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, self._shared(before, new, read), ours)
 
     def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
-        changed = min({*before} ^ {*after}, default=None)
+        changed = None if before is after else min({*before} ^ {*after}, default=None)
         if changed is None:
             return self._block(after) + talk
         return self._tokens([place for place in after if place < changed])
 
     def _block(self, places: Collection[int]) -> int:
         """The tokens of a tool block; what finds the others stands at its end."""
-        return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
+        if places is not self._measured[0]:  # the same set for most requests
+            search = self._limits.search if len(places) < len(self._wants) else 0
+            self._measured = places, self._tokens(places) + search
+        return self._measured[1]
 
     def _tokens(self, places: Collection[int]) -> int:
         return sum(self._limits.sizes[place] for place in places)

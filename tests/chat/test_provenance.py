@@ -1,6 +1,12 @@
-from proxy.chat import Message
+from collections.abc import Sequence
+
+from proxy.chat import ChatRequest, Message
 from proxy.chat.provenance import of_client, standing_users
 from proxy.testing import chat
+
+
+def request(messages: Sequence[Message]) -> ChatRequest:
+    return ChatRequest("m", tuple(messages))
 
 
 def test_a_changed_message_knows_what_it_was_made_of() -> None:
@@ -14,18 +20,18 @@ def test_the_clients_messages_are_found_in_any_form() -> None:
     incoming = chat("s u1 a1 u2").messages
     marked = incoming[1].with_changes(content="u1 [note]").with_changes(content="u1 [note] [another]")
     added = Message({"role": "user", "content": "u1"})
-    assert of_client([incoming[0], added, marked, incoming[3]], incoming) == {0: 0, 2: 1, 3: 3}
+    assert of_client(request([incoming[0], added, marked, incoming[3]]), request(incoming)) == {0: 0, 2: 1, 3: 3}
 
 
 def test_what_was_made_of_a_message_that_the_client_did_not_send_is_not_the_clients() -> None:
     incoming = chat("u1").messages
-    assert of_client([chat("u1").messages[0].with_changes(content="x")], incoming) == {}
+    assert of_client(request([chat("u1").messages[0].with_changes(content="x")]), request(incoming)) == {}
 
 
 def test_a_message_that_incoming_has_in_a_later_form_is_found_by_that() -> None:
     before = chat("u1").messages[0]
     incoming = before.without("task")
-    assert of_client([incoming.with_changes(content="u1 [note]")], [incoming]) == {0: 0}
+    assert of_client(request([incoming.with_changes(content="u1 [note]")]), request([incoming])) == {0: 0}
 
 
 def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> None:
@@ -33,12 +39,16 @@ def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> No
     marked = incoming[0].with_changes(content="u1 [note]")
     short = incoming[1].with_changes(content='u\n[shortened: 1 of 2 characters; recall("h") has the whole]')
     both = short.with_changes(content=short.text + " [note]")
-    same = standing_users([marked, short, incoming[2], incoming[3]], incoming)
+    same = standing_users(request([marked, short, incoming[2], incoming[3]]), request(incoming))
     assert same == {id(incoming[0]), id(incoming[2])}
-    assert standing_users([both], incoming) == frozenset()
+    assert standing_users(request([both]), request(incoming)) == frozenset()
 
 
 def test_where_no_step_has_changed_any_each_is_its_own() -> None:
     incoming = chat("s u1 a1 u2").messages
-    assert of_client(incoming, incoming) == of_client([*incoming], incoming) == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert list(of_client([*incoming[2:], incoming[0]], incoming).items()) == [(0, 2), (1, 3), (2, 0)]
+    assert (
+        of_client(request(incoming), request(incoming))
+        == of_client(request([*incoming]), request(incoming))
+        == {0: 0, 1: 1, 2: 2, 3: 3}
+    )
+    assert list(of_client(request([*incoming[2:], incoming[0]]), request(incoming)).items()) == [(0, 2), (1, 3), (2, 0)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
-from proxy.gateway.hidden import AnswerKeys, Hidden, HiddenParts, next_key
+from proxy.gateway.hidden import Hidden, HiddenParts, next_key
 from proxy.gateway.loop import Loop
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
@@ -351,34 +351,3 @@ def fresh(talk: list[Message], scope: str) -> dict[int, str]:
         for place, message in enumerate(talk)
         if message.role == "assistant"
     }
-
-
-@given(st.lists(st.tuples(messages, st.integers(0, 12), st.sampled_from("ab")), max_size=8), st.integers(0, 20))
-def test_what_was_seen_before_changes_no_key(steps: list[tuple[list[Message], int, str]], most: int) -> None:
-    """Conversations grow, fork and are cut back, in two scopes, with hardly any room to remember them."""
-    keys = AnswerKeys(most)
-    talk: list[Message] = []
-    for added, kept, scope in steps:
-        talk = [*talk[:kept], *(Message(message) for message in added)]
-        for _ in range(2):
-            assert keys.of(talk, scope) == fresh(talk, scope)
-
-
-def test_only_what_is_new_is_read() -> None:
-    class Unread(Message):
-        def get(self, *_: object) -> object:
-            raise AssertionError("read again")
-
-    talk = [Message({"role": "user", "content": "hi"}), Message({"role": "assistant", "content": "yes"})]
-    keys = AnswerKeys(100)
-    known = keys.of(talk, "a")
-    again: list[Message] = [Unread(message, message.raw) for message in talk]
-    new = Message({"role": "assistant", "content": "no"})
-    assert keys.of([*again, new], "a") == known | {2: next_key(talk, "a", new)}
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    keys = AnswerKeys(most=10)
-    for n in range(100):
-        keys.of([Message({"role": "user", "content": str(n)})], "a")
-    assert len(keys._known) <= 10

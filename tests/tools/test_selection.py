@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.chat import Message
+from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules
 from proxy.testing import chat
 from proxy.tools.selection import Limits, Offer, Want, moments
@@ -21,22 +21,22 @@ CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
     ],
 )
 def test_moments_are_user_messages_and_first_calls(conversation: str, ends: list[int]) -> None:
-    assert [moment.end for moment in moments(chat(conversation).messages)] == ends
+    assert [moment.end for moment in moments(chat(conversation))] == ends
 
 
 def test_short_words_are_read_with_the_question_before_them() -> None:
     talk = [Message({"role": "assistant", "content": "Shall I book it?"}), Message({"role": "user", "content": "yes"})]
-    assert moments(talk)[0].queries == ("yes", "Shall I book it?\nyes")
+    assert moments(ChatRequest("m", tuple(talk)))[0].queries == ("yes", "Shall I book it?\nyes")
     long = [talk[0], Message({"role": "user", "content": "yes " * 100})]
-    assert len(moments(long)[0].queries) == 1
+    assert len(moments(ChatRequest("m", tuple(long)))[0].queries) == 1
 
 
 def test_an_answer_is_no_small_talk() -> None:
     asking = Message({"role": "assistant", "content": "Shall I book it?"})
     telling = Message({"role": "assistant", "content": "Booked."})
     fine = Message({"role": "user", "content": "Perfect, thanks!"})
-    assert not moments([asking, fine])[0].is_idle
-    assert moments([telling, fine])[0].is_idle
+    assert not moments(ChatRequest("m", (asking, fine)))[0].is_idle
+    assert moments(ChatRequest("m", (telling, fine)))[0].is_idle
 
 
 def limits(keep: int = 2, count: int = 6, **fields: bool) -> Limits:

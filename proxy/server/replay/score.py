@@ -183,7 +183,7 @@ class Scoring:
         hidden = [value for value in needed if not stands(value, text)]
         turn.values.visible = len(needed) - len(hidden)
         came, sent = played.incoming.messages, played.outcome.request.messages
-        places = of_client(sent, came)
+        places = of_client(played.outcome.request, played.incoming)
         removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
         shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
         turn.messages = Messages(len(came), len(removed), shortened)

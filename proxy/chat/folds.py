@@ -1,0 +1,133 @@
+"""What was worked out of a conversation's messages, resumed where the next request has the same beginning.
+
+Clients send the whole conversation with each request. What follows from its messages in order (their sizes, the calls
+that are still open, the short forms of results) is a fold: worked out once for the beginning that two requests share,
+and from there on for what is new. A beginning is known by its message objects, which the next request has again
+(`ParsedList`), and which steps give the same forms again. Losing it costs time only.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import is_
+from typing import Any, TypeVar, cast
+
+State = TypeVar("State")
+
+_SHORT = 8
+"""Conversations of fewer messages are worked out anew."""
+_ANSWERS = 3
+"""Assistant messages at the end, with what stands between them, that a step may still give another form."""
+_SEARCHED = 256
+"""Messages in which they are looked for."""
+_FORMS = 8
+"""Forms of a conversation that are kept: as the client sent it, and as each step left it."""
+_NAMES = 48
+
+
+class Form:
+    """The messages of one form of a conversation, and what was worked out of them."""
+
+    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages", "request")
+
+    def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None") -> None:
+        self.messages = messages
+        self._head = messages[:settled]
+        self._whole: dict[Hashable, Any] = {}
+        self._beginning: dict[Hashable, tuple[int, Any]] = {} if before is None else {**before._beginning}
+        self.lineage: object = object() if before is None else before.lineage
+        """The same for all forms that were resumed from one another: they begin alike."""
+        self.request = 0
+        """The number of the request that used it last."""
+
+    @property
+    def settled(self) -> int:
+        """How many messages the next request is expected to begin with; an assistant message stands behind them."""
+        return len(self._head)
+
+    def begins(self, messages: Sequence[Any]) -> bool:
+        """Whether these messages begin with the settled ones of this form."""
+        return len(self._head) <= len(messages) and all(map(is_, self._head, messages))
+
+    def fold(self, name: Hashable, empty: State, extend: Callable[[State, Sequence[Any]], State]) -> State:
+        """Return what `extend` makes of all messages, from `empty` on.
+
+        `extend` is pure, gets the state so far and the messages behind it, and leaves that state as it is. `name`
+        stands for it and for all that it depends on besides.
+        """
+        known = self._whole.get(name)
+        if known is None:
+            count, state = self.resume(name, empty)
+            if count < self.settled:
+                state = extend(state, self.messages[count : self.settled])
+                self.settle(name, state)
+            known = self.keep(name, extend(state, self.messages[self.settled :]))
+        return cast(State, known)
+
+    def known(self, name: Hashable) -> Any:
+        """The result for all messages, if it was worked out; for work that has to be awaited."""
+        return self._whole.get(name)
+
+    def resume(self, name: Hashable, empty: State) -> tuple[int, State]:
+        """How many messages were worked on in earlier requests, and the state behind them."""
+        return self._beginning.get(name, (0, empty))
+
+    def settle(self, name: Hashable, state: object) -> None:
+        """Keep the state behind the settled messages for the next request."""
+        self._beginning.pop(name, None)
+        self._beginning[name] = self.settled, state
+        if len(self._beginning) > _NAMES:  # names that are no longer asked for leave first
+            del self._beginning[next(iter(self._beginning))]
+
+    def keep(self, name: Hashable, state: State) -> State:
+        """Keep the result for all messages while this request is worked on."""
+        self._whole[name] = state
+        return state
+
+
+class Folds:
+    """The forms of one conversation. For use on one event loop."""
+
+    __slots__ = ("_forms", "_request")
+
+    def __init__(self) -> None:
+        self._forms: list[Form] = []
+        self._request = 0
+
+    def begin(self) -> "Folds":
+        """Begin another request of the conversation."""
+        self._request += 1
+        return self
+
+    def of(self, messages: tuple[Any, ...]) -> Form:
+        """The form that these messages are."""
+        for form in self._forms:
+            if form.messages is messages:
+                form.request = self._request
+                return form
+        if len(messages) < _SHORT:
+            return self._added(Form(messages, 0, None))
+        before: Form | None = None
+        for form in self._forms:
+            if (before is None or form.settled > before.settled) and form.settled and form.begins(messages):
+                before = form
+        if before is not None and before.request != self._request:
+            self._forms.remove(before)
+        settled = max(_settled(messages), 0 if before is None else before.settled)
+        return self._added(Form(messages, settled, before))
+
+    def _added(self, form: Form) -> Form:
+        form.request = self._request
+        self._forms.append(form)
+        if len(self._forms) > _FORMS:
+            del self._forms[0]
+        return form
+
+
+def _settled(messages: Sequence[Any]) -> int:
+    """How many messages stand before the last few assistant messages; 0 where there are not so many."""
+    left = _ANSWERS
+    for place in range(len(messages) - 1, max(0, len(messages) - _SEARCHED), -1):
+        if messages[place].get("role") == "assistant":
+            left -= 1
+            if not left:
+                return place
+    return 0

@@ -1,0 +1,82 @@
+"""What was worked out of a conversation is the same, resumed or not."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import Message
+from proxy.chat.folds import Folds
+
+NONE: tuple[str, ...] = ()
+ROLES = ("user", "assistant", "tool")
+ADDED = st.lists(st.tuples(st.sampled_from(ROLES), st.booleans()), max_size=12)
+"""Messages that come, each with whether a later step gives it another form."""
+
+
+def said(role: str, text: str) -> Message:
+    return Message({"role": role, "content": text})
+
+
+def texts(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+    return (*before, *(message.text for message in messages))
+
+
+@given(st.lists(st.tuples(ADDED, st.integers(0, 40), st.booleans()), max_size=8))
+def test_conversations_that_grow_fork_and_are_cut_back_give_what_they_give_from_the_start(
+    steps: list[tuple[list[tuple[str, bool]], int, bool]],
+) -> None:
+    folds, talk, forms = Folds(), list[Message](), dict[int, Message]()
+    for number, (added, kept, is_next) in enumerate(steps):
+        talk = talk[:kept]
+        for role, is_changed in added:
+            talk.append(said(role, f"{number} {len(talk)}"))
+            if is_changed:
+                forms[id(talk[-1])] = talk[-1].with_changes(content=f"short {len(talk)}")
+        if is_next:
+            folds.begin()
+        came = tuple(talk)
+        for messages in (came, tuple(forms.get(id(each), each) for each in came), came[1:]):
+            for _ in range(2):
+                assert folds.of(messages).fold("texts", NONE, texts) == texts((), messages)
+
+
+def test_only_what_is_new_and_the_last_few_messages_are_read_again() -> None:
+    read: list[str] = []
+
+    def noting(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+        read.extend(message.text for message in messages)
+        return texts(before, messages)
+
+    talk = tuple(said(ROLES[n % 2], str(n)) for n in range(100))
+    folds = Folds()
+    folds.begin().of(talk).fold("texts", NONE, noting)
+    assert read == [str(n) for n in range(100)]
+    read.clear()
+    longer = (*talk, said("user", "100"))
+    assert folds.begin().of(longer).fold("texts", NONE, noting) == texts((), longer)
+    assert len(read) <= 10
+
+
+def test_a_state_is_asked_for_once_in_a_request() -> None:
+    talk = tuple(said(ROLES[n % 2], str(n)) for n in range(20))
+    folds, calls = Folds(), list[int]()
+
+    def counted(before: int, messages: Sequence[Message]) -> int:
+        calls.append(len(messages))
+        return before + len(messages)
+
+    assert [folds.of(talk).fold("count", 0, counted) for _ in range(3)] == [20, 20, 20]
+    assert sum(calls) == 20
+
+
+def test_forms_and_names_that_are_not_asked_for_any_more_are_forgotten() -> None:
+    folds = Folds()
+    for n in range(100):
+        talk = tuple(said(ROLES[place % 2], f"{n} {place}") for place in range(20))
+        folds.begin().of(talk).fold("texts", NONE, texts)
+    assert len(folds._forms) <= 8
+    form = folds.of(talk)
+    for n in range(100):
+        form.fold(n, NONE, texts)
+    assert len(form._beginning) <= 48

@@ -123,3 +123,8 @@ def test_what_is_no_statement_is_found_as_by_the_pattern_alone(search: Search) -
 
     found()
     assert not search.finds("Ana was born in Rome.", small("Ana was born in Rome."))
+
+
+def test_words_alone_are_not_what_a_pattern_finds() -> None:
+    text = "Somebody said that it is due on Monday."
+    assert not Search(r"due by \w+day").finds(text, small(text.replace("on", "by")))

@@ -3,7 +3,8 @@
 glibc makes an arena for each thread that allocates, and raises the size from which a block is mapped by itself to that
 of the largest block freed so far: bodies of megabytes then lie in arenas, small objects come to stand behind them, and
 nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew. glibc
-gives back free memory between used blocks only when it is asked to.
+gives back free memory between used blocks only when it is asked to. One arena is enough: of threads that share the
+interpreter's lock few allocate at once, and what one has freed another can use.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 # mallopt(3)
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
-_OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 2)}
+_OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 1)}
 """By the environment variable with which an operator may set another value, which then stays."""
 
 EVERY = 60.0

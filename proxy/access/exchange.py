@@ -15,9 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.access.callers import Caller
 from proxy.access.limits import Admission
+from proxy.chat import encode
 from proxy.chat.errors import BadRequest, Overloaded
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import Headers, request_id, retry_after
+from proxy.identity import tenant_of
 
 _MOMENT = 0.05
 """Seconds before a request begins to listen for a disconnect of its client."""
@@ -29,6 +31,9 @@ _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 
 LEAST = 256 * 1024
 """The least bytes that an incomplete body counts for, because its connection takes memory too."""
+
+
+NO_STORE = (b"cache-control", b"no-store")
 
 
 class ClientGone(Exception):
@@ -138,6 +143,15 @@ class Exchange:
                 parts.append(part)
                 more = message.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def tenant(self) -> str:
+        """Whose data the request may see."""
+        return tenant_of(self.headers) if self.caller is None else self.caller.tenant
+
+    async def tell(self, answer: Any) -> None:
+        """Send an answer in JSON that no cache may keep."""
+        await self.respond(200, [(b"content-type", b"application/json"), NO_STORE], encode(answer))
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole answer."""

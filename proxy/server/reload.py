@@ -110,7 +110,7 @@ class Reloading:
         self._since, self._refused, self._waiting = _now(), None, waiting
         self._metrics.runs(config.version)
         self._applied(config)
-        self._retire(before)
+        self._ending.begin(self._ended(before))
         fields: dict[str, object] = {"version": config.version, "before": before.config.version, "cause": cause}
         _log.info("configuration reloaded", extra={"fields": fields})
         if waiting:
@@ -129,9 +129,6 @@ class Reloading:
         }
         fields = {"error": self._refused["error"], "version": self.current.config.version}
         _log.error("configuration refused; the previous one stays in force", extra={"fields": fields})
-
-    def _retire(self, old: Generation) -> None:
-        self._ending.begin(self._ended(old))
 
     async def _ended(self, old: Generation) -> None:
         await old.ended()

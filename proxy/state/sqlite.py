@@ -168,30 +168,36 @@ class DiskStore:
     def _opened(self) -> Rows:
         with self._opening:
             # a database whose file was removed or replaced takes writes as before, and loses them
-            if self._rows is None or self._doubtful or _identity(self._directory) != self._file:
+            if self._rows is None or self._doubtful or identity(self._directory / DATABASE) != self._file:
                 try:
                     self._rows = _open(self._directory, self._room[0], self._busy)
-                    before, self._file, self._doubtful = self._file, _identity(self._directory), False
+                    before, self._file, self._doubtful = self._file, identity(self._directory / DATABASE), False
                     self.losses += before not in (None, self._file)
                 except (sqlite3.Error, OSError):
-                    if self._rows is None or _identity(self._directory) != self._file:
+                    if self._rows is None or identity(self._directory / DATABASE) != self._file:
                         raise
             # where it cannot be opened again, what was open may still be read
             return self._rows
 
 
-def _identity(directory: Path) -> tuple[int, int] | None:
+def identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None where there is none."""
     try:
-        found = (directory / DATABASE).stat()
+        found = file.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino
 
 
-def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
+def make_private(directory: Path) -> None:
+    """Make a directory where it is missing, and close it to other users (0700)."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
+
+
+def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
+    make_private(directory)
     database = directory / DATABASE
     if database.exists():  # opening repeats itself for a minute where another process holds the lock
         with closing(sqlite3.connect(database, timeout=busy, isolation_level=None)) as connection:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeVar
 
-from proxy.state.sqlite import cause_of
+from proxy.state.sqlite import cause_of, identity, make_private
 from proxy.state.store import StoreError
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class SharedFile:
         if self._closed:
             raise StoreError("closed")
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
-        if self._database is None or (self._file is not None and _identity(self._file) != self._identity):
+        if self._database is None or (self._file is not None and identity(self._file) != self._identity):
             self._drop()
             if self._file is None:
                 self._database = _connect("", self._busy, self._synchronous, self._schema)
@@ -90,7 +90,7 @@ class SharedFile:
                 self._database = connect(
                     self._file, busy=self._busy, synchronous=self._synchronous, schema=self._schema
                 )
-                self._identity = _identity(self._file)
+                self._identity = identity(self._file)
         return self._database
 
     def _begin_anew(self) -> bool:
@@ -154,24 +154,12 @@ class Database:
             self._thread.shutdown(wait=False)
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def connect(file: Path, *, busy: float, synchronous: Literal["OFF", "NORMAL"], schema: str = "") -> sqlite3.Connection:
-    """A connection in autocommit mode that any thread may use; its directory is made if it is missing (0700).
-
-    The `schema` is made where it is missing.
+    """Return a connection in autocommit mode that any thread may use; directory and `schema` are made where missing.
 
     Statements wait `busy` seconds for another process's lock. Raises `sqlite3.Error` and `OSError`.
     """
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if file.parent.stat().st_mode & 0o077:
-        file.parent.chmod(0o700)
+    make_private(file.parent)
     with _held(file, fcntl.LOCK_SH):
         return _connect(os.fspath(file), busy, synchronous, schema)
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from proxy.access.exchange import Exchange
+from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.markers import named_handles
@@ -25,7 +25,6 @@ from proxy.upstreams.routing import Routes
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
-_PRIVATE = (b"cache-control", b"no-store")
 
 
 class Sidecar:
@@ -56,7 +55,7 @@ class Sidecar:
         async with http.watch():
             answer, kind = await self._retrieved(http)
         seen.read_original()
-        await http.respond(200, [kind, _PRIVATE], answer)
+        await http.respond(200, [kind, NO_STORE], answer)
 
     async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:
         handle = http.scope["path_params"].get("handle", "").strip().lower()

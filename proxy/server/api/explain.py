@@ -22,8 +22,6 @@ from proxy.vectors.base import VectorIndex
 MOST_BEFORE = 64
 """Requests that may stand before one."""
 
-_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-
 _TIME = 30.0
 """Seconds for the chain: nobody waits for an answer."""
 
@@ -52,7 +50,7 @@ class Explaining:
             chain = _text(asked, "chain")
             headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers
             told = await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
-        await http.respond(200, _HEADERS, encode(told))
+        await http.tell(told)
 
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
         """Explain any request, or a recorded one, with any chain, and with another to compare.

@@ -11,8 +11,7 @@ from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.names import key_of
 from proxy.config.settings import Settings
-from proxy.http.headers import Headers
-from proxy.identity import session_key, tenant_of
+from proxy.identity import session_key
 from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
 from proxy.memories.reading import Bounds, Entry, Names, entries, lines, names_of
@@ -22,7 +21,6 @@ from proxy.server.api.endpoint import not_allowed
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
-_HEADERS: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 _INLINE = 16 * 1024
 """Bytes of a body that is read on the event loop."""
 _LISTED, _MOST_LISTED = 100, 1000
@@ -66,7 +64,7 @@ class MemoriesApi:
             answer = await handler(http)
         except StoreError as error:
             raise NotKept(f"memories cannot be reached ({error.cause}); try again") from None
-        await http.respond(200, _HEADERS, orjson.dumps(answer))
+        await http.tell(answer)
 
     async def _post(self, http: Exchange) -> Any:
         raw = await http.read(self._limit)
@@ -167,7 +165,7 @@ class MemoriesApi:
 
     def _owner(self, http: Exchange, names: Names) -> Owner:
         """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
-        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+        tenant = http.tenant
         for kind, name in zip(Names._fields, names, strict=True):
             header = http.headers.get(f"x-penstock-{kind}", "")
             if name and header and name != header:

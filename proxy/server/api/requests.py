@@ -8,9 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.exchange import Exchange
-from proxy.chat import encode
 from proxy.chat.errors import NotFound, PenstockError, Rejected
-from proxy.identity import tenant_of
 from proxy.server.api.endpoint import not_allowed
 from proxy.server.api.erase import tenant_of_name
 from proxy.state.archive import Archives
@@ -20,8 +18,6 @@ from proxy.telemetry.observation import Observation
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 
-_JSON = (b"content-type", b"application/json")
-_PRIVATE = (b"cache-control", b"no-store")
 _NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
 """Requests in a list without `limit`."""
@@ -57,14 +53,14 @@ class RecordsApi:
         if http.scope["method"] not in ("GET", "HEAD"):
             raise not_allowed(http, "GET")
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
-        tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+        tenant = http.tenant
         try:
             found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
         except StoreError as error:
             raise _Unreadable(error) from None
         if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        await http.respond(200, [_JSON, _PRIVATE], encode(found[0]))
+        await http.tell(found[0])
 
     def _told(self, handler: Handler) -> Handler:
         async def told(request: Request) -> Response:

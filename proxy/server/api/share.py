@@ -11,7 +11,7 @@ from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
-from proxy.identity import session_key, tenant_of
+from proxy.identity import session_key
 from proxy.server.api.endpoint import not_allowed
 from proxy.state.inbox import Given, TooMany
 from proxy.state.store import StoreError
@@ -24,7 +24,6 @@ LARGEST = 256 * 1024
 LONGEST_NOTE = 500
 """Characters of a note."""
 
-_JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 _NAMES = ("session", "agent", "task")
 
 
@@ -49,7 +48,7 @@ class Sharing:
                 raise not_allowed(http, "GET, POST, DELETE")
         except StoreError:
             raise NotKept("what is shared cannot be kept or read now; try again") from None
-        await http.respond(200, _JSON, encode(answer))
+        await http.tell(answer)
 
     async def _give(self, http: Exchange) -> Mapping[str, Any]:
         body = Body(await http.read(self._limit))
@@ -138,7 +137,7 @@ def _identity(http: Exchange, names: Mapping[str, str]) -> Identity:
     if not names["session"]:
         told = "name the session: by the header x-penstock-session"
         raise BadRequest(told, param="x-penstock-session", code="session_required")
-    tenant = tenant_of(http.headers) if http.caller is None else http.caller.tenant
+    tenant = http.tenant
     return Identity(
         tenant,
         session_key(names["session"]),

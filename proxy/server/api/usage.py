@@ -9,15 +9,12 @@ from proxy.access.exchange import Exchange
 from proxy.access.limits import DAY, Limits, Terms, day_key, minute_key
 from proxy.access.metering import ALL, Meter
 from proxy.access.windows import MINUTE, Window
-from proxy.chat import encode
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
 from proxy.server.api.endpoint import not_allowed
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
-
-_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 
 _MINUTES = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
 _DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
@@ -39,7 +36,7 @@ class UsageApi:
             raise TypeError("there is no such path where clients have no key of Penstock")
         async with http.watch():
             answer = await self._told(http.caller)
-        await http.respond(200, _HEADERS, encode(answer))
+        await http.tell(answer)
 
     async def _told(self, caller: Caller) -> Mapping[str, object]:
         now = self._limits.clock()

@@ -43,6 +43,7 @@ models:
     - reject_oversize: {{share: 0.95}}
   empty: []
 state: {state}
+records: {records}
 embedding: {{kind: {embedding}}}
 telemetry: {{log_level: error}}
 server: {{warm: true, max_messages: 100000}}
@@ -138,7 +139,9 @@ class Proxy:
 
 
 @asynccontextmanager
-async def running(folder: Path, embedding: str, state: str = "{kind: memory}") -> AsyncIterator[Proxy]:
+async def running(
+    folder: Path, embedding: str, state: str = "{kind: memory}", records: str = "{}"
+) -> AsyncIterator[Proxy]:
     """A proxy before a stand-in that answers at once."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -157,12 +160,13 @@ async def running(folder: Path, embedding: str, state: str = "{kind: memory}") -
     config = folder / "config.yaml"
     assert CHAINS is not None
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    config.write_text(CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding, state=state))
+    made = CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding, state=state, records=records)
+    config.write_text(made)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: os.sched_setaffinity(0, _cores[:1]),
+        preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]),
     )
     assert process.stdout is not None
     found = re.search(r"http://127\.0\.0\.1:\d+", (await process.stdout.readline()).decode())
@@ -258,7 +262,8 @@ async def measure(options: argparse.Namespace) -> None:
             await cuts(proxy)
 
 
-_cores = sorted(os.sched_getaffinity(0))
+cores = sorted(os.sched_getaffinity(0))
+"""Those that may be used: the first for the proxy, the last for all else."""
 
 
 def main() -> None:
@@ -268,7 +273,7 @@ def main() -> None:
     parser.add_argument("--turns", default="20,200,2000")
     parser.add_argument("--embedding", default="none", help="kind of embedding; `none` finds by words alone")
     options = parser.parse_args()
-    os.sched_setaffinity(0, _cores[-1:])
+    os.sched_setaffinity(0, cores[-1:])
     asyncio.run(measure(options))
 
 

@@ -97,6 +97,10 @@ class Effect(NamedTuple):
     """After how many further requests it has paid for itself; None for never."""
 
 
+_NOTHING = Effect(0.0, 0.0, 0)
+"""Of a step that left the request as it was."""
+
+
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
     """An estimate for machines; all None where there is none."""
     if estimate is None:
@@ -167,11 +171,14 @@ class Bills:
         if given is None or not ran:
             return [Effect()] * len(steps)
         request, last, bills, rest = given, estimate.came, list[Bill](), iter(stages)
-        forms = [self._form(tuple(step.policy for step in ran[:place])) for place in range(len(ran))]
+        names, shared = tuple(step.policy for step in ran), -1
+        forms = [self._form(names[:place]) for place in range(len(ran))]
         for step, form in zip(ran, forms, strict=True):
-            is_same = _is_same(request, last.request)
+            is_same, before = _is_same(request, last.request), shared
             found = last.prefixes if is_same else await prefixes(estimate.scope, request, tokens)
-            last = self._bill(request, found, form, estimate.profile)
+            shared = self._shared(found, form, estimate.profile)
+            if not is_same or shared != before:
+                last = _bill(request, found, shared, estimate.profile)
             bills.append(last)
             if step.verdict == "rewrite":
                 request = next(rest)[1]
@@ -184,19 +191,24 @@ class Bills:
         self._remember(estimate.came.prefixes[-1:], _PRICED, estimate.profile)
         if not is_known:
             return [Effect()] * len(steps)
-        each = (_effect(*pair, estimate.profile) for pair in pairwise([*bills, estimate.sent]))
+        pairs = pairwise([*bills, estimate.sent])
+        each = (_NOTHING if one is other else _effect(one, other, estimate.profile) for one, other in pairs)
         return [Effect() if step.observed else next(each) for step in steps]
 
     def _bill(self, request: ChatRequest, prefixes: Prefixes, form: int, profile: ModelProfile) -> Bill:
         """The bill of a prompt in one of the forms."""
+        return _bill(request, prefixes, self._shared(prefixes, form, profile), profile)
+
+    def _shared(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> int:
+        """The tokens of the longest prefix that one of the forms has in the provider's cache."""
         if not profile.cache.ttl:
-            return _bill(request, prefixes, 0, profile)
+            return 0
         oldest = self._clock() - profile.cache.ttl
         for key, size in reversed(prefixes):
             used = self._used.get(key)
             if used is not None and used.forms & form and used.at >= oldest:
-                return _bill(request, prefixes, size, profile)
-        return _bill(request, prefixes, 0, profile)
+                return size
+        return 0
 
     def _form(self, steps: tuple[str, ...]) -> int:
         """The form that is given to the step behind these."""

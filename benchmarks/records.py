@@ -1,0 +1,113 @@
+"""What records cost: CPU of a request of 1 KB, and throughput, with and without them.
+
+    python -m benchmarks.records
+
+Four real proxies on the first core: two without records, one with the default of at most 100 a second, one that records
+every request. On the second core a stand-in for the provider and the client, 16 connections. Each round asks the
+proxies one after the other, and begins with another one each time. They are compared within the round, with the mean of
+the two without records; what these differ by is the machine's. CPU is the process's own, with that of writing records.
+
+What a record costs bounds what records cost in all: at most 100 a second are made, however many requests there are.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from benchmarks.turns import Proxy, Writer, cores, running
+
+OFF = ("off", "off again")
+KINDS = {**dict.fromkeys(OFF, "off"), "default": "{}", "every request": "{per_second: 1000000}"}
+CONNECTIONS = 16
+WRITTEN = 0.6
+"""Seconds after which what a round left to be written is written."""
+
+
+class Cost(NamedTuple):
+    """What a round's requests came to."""
+
+    cpu: float
+    """Milliseconds a request."""
+    rate: float
+    """Requests a second."""
+
+
+async def load(proxy: Proxy, writer: Writer, chain: str, seconds: float) -> tuple[int, float]:
+    """Send requests for some seconds, each with a question of its own; how many there were, and how many a second."""
+    begun, requests = perf_counter(), 0
+
+    async def client() -> None:
+        nonlocal requests
+        while perf_counter() < begun + seconds:
+            await proxy.ask(_body(writer), chain)
+            requests += 1
+
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
+    return requests, requests / (perf_counter() - begun)
+
+
+async def round_of(proxies: Mapping[str, Proxy], number: int, chain: str, seconds: float) -> Mapping[str, Cost]:
+    """What each proxy costs, one after the other."""
+    before, sent = {name: proxy.cpu() for name, proxy in proxies.items()}, {}
+    first = number % len(proxies)
+    for name in (*proxies, *proxies)[first : first + len(proxies)]:
+        sent[name] = await load(proxies[name], Writer(number), chain, seconds)
+    await asyncio.sleep(WRITTEN)
+    spent = {name: 1000 * (proxy.cpu() - before[name]) for name, proxy in proxies.items()}
+    return {name: Cost(spent[name] / requests, rate) for name, (requests, rate) in sent.items()}
+
+
+def _body(writer: Writer) -> dict[str, Any]:
+    asked = ({"role": "system", "content": writer.text(700)}, {"role": "user", "content": writer.text(210)})
+    return {"model": "gpt-4o", "messages": [*asked]}
+
+
+def told(name: str, found: Sequence[Cost], base: Sequence[Cost]) -> str:
+    """A line: medians, and those of the ratios within each round, with the range of their middle half."""
+    cells = [f"{name:14} {statistics.median(each.cpu for each in found):.3f} ms"]
+    for field, text in (("cpu", "CPU"), ("rate", "throughput")):
+        ratios = [getattr(one, field) / getattr(other, field) for one, other in zip(found, base, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        cells.append(f"{text} {middle:.3f} ({low:.3f} to {high:.3f})")
+    more = statistics.median(one.cpu - other.cpu for one, other in zip(found, base, strict=True))
+    return "   ".join([*cells, f"{more:+.3f} ms a request"])
+
+
+async def measure(options: argparse.Namespace) -> None:
+    """Ask all proxies in turn, and print what each of them costs."""
+    async with AsyncExitStack() as stack:
+        proxies = {}
+        for name, records in KINDS.items():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            state = f'{{directory: "{folder}/state"}}'
+            proxies[name] = await stack.enter_async_context(running(folder, "none", state, records))
+        for chain in options.chains.split(","):
+            _, *rounds = [  # the first warms up
+                await round_of(proxies, number, chain, options.seconds) for number in range(options.rounds + 1)
+            ]
+            print(f"chain {chain}, {options.rounds} rounds of {options.seconds:g} s each; ratios to no records")
+            base = [Cost(*map(statistics.mean, zip(*(each[name] for name in OFF), strict=True))) for each in rounds]
+            for name in proxies:
+                print(f"  {told(name, [each[name] for each in rounds], base)}", flush=True)
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each proxy in each round")
+    parser.add_argument("--chains", default="empty,short,default")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, cores[-1:])
+    asyncio.run(measure(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -81,8 +81,8 @@ def serve(
 
 
 _PATIENCE = 60
-"""Seconds without a sign of life after which a worker is killed, with all its streams. uvicorn's 5 are too few where the
-machine is busy; `/healthz` tells of a worker that is stuck."""
+"""Seconds without a sign of life after which a worker is killed, with all its streams. uvicorn's 5 are too few on a
+busy machine; `/healthz` tells of a worker that is stuck."""
 
 
 def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:

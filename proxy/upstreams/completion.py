@@ -7,14 +7,32 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, PenstockError
+from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed
 
 DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
+
+
+def nonsense(server: str) -> UpstreamFailed:
+    """Return the error for something that is no answer of this server's."""
+    return UpstreamFailed(f"the upstream sent something that is no answer of {server}'s", code="upstream_broke_off")
+
+
+def parsed(text: bytes, server: str) -> dict[str, Any]:
+    """Return a body, a line or the data of an event. Raises `UpstreamFailed` for anything but a JSON object."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise nonsense(server)
+    return found
 
 
 async def hold_back(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from proxy.chat.errors import PenstockError
+from proxy.upstreams.base import Call
 from proxy.upstreams.overflow import CODE, Overflow, sentence
 
 _BY_STATUS = {
@@ -40,7 +41,19 @@ def kind_of(status: int) -> tuple[str, str | None]:
     return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
 
 
-def overflowed(text: str, overflow: Overflow, *, prompt: int | None, window: int | None) -> Refused:
-    """The refusal of a prompt that does not fit; what the server did not tell is filled in, in tokens."""
-    message = sentence(text, overflow.prompt or prompt, overflow.window or window)
-    return Refused(message, 400, "invalid_request_error", code=CODE, param="messages")
+def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
+    """Return the refusal of a prompt that does not fit; what the server did not tell is filled in, in tokens."""
+    prompt = overflow.prompt or (call.counted.total if call.counted else None)
+    window = overflow.window or (call.profile.window if call.profile else None)
+    return Refused(sentence(text, prompt, window), 400, "invalid_request_error", code=CODE, param="messages")
+
+
+def answered_with(
+    status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None
+) -> Refused:
+    """Return the error for a status, with what the server said; what is not its own comes from something in front."""
+    kind, code = kind_of(status)
+    if status == 404 and is_own:
+        text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
+    told = text or f"The upstream answered with status {status}."
+    return Refused(told, status, kind, code=code if is_own else None, headers=headers)

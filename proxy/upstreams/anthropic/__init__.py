@@ -15,12 +15,12 @@ from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
-from proxy.upstreams.anthropic.answer import Answer, Facts, nonsense
+from proxy.upstreams.anthropic.answer import SERVER, Answer, Facts
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import Translation, translate
 from proxy.upstreams.anthropic.server import VERSION, Server
 from proxy.upstreams.base import Call, Reply, Translator, relay
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, timestamp, wants_usage
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
@@ -70,9 +70,9 @@ class Anthropic(Translator):
         if translation.body.get("stream"):
             events = await hold_back(self._spoken(response, answer, call, translation), facts)
             return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=facts)
-        answer.read(_object(await response.read()))
+        answer.read(parsed(await response.read(), SERVER))
         while self._goes_on(answer, translation):
-            answer.read(_object(await (await self._ask(call, translation.body)).read()))
+            answer.read(parsed(await (await self._ask(call, translation.body)).read(), SERVER))
         await self._keep(answer, call)
         return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
 
@@ -134,7 +134,7 @@ class Anthropic(Translator):
                 async for line in lines:
                     if not line.startswith(b"data:"):
                         continue
-                    event = _object(line[5:])
+                    event = parsed(line[5:], SERVER)
                     kind = event.get("type")
                     if kind == "error":
                         raise broken(event, call)
@@ -166,17 +166,6 @@ async def _translated(call: Call, request: ChatRequest) -> Translation:
         return translate(request, most=most, room=room)
     except RecursionError:
         raise BadRequest("the body is nested too deeply", code="invalid_json") from None
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    """A body, or the data of an event. Raises `UpstreamFailed` for anything but a JSON object."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise nonsense()
-    return found
 
 
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:

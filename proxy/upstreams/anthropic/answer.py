@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from proxy.chat import encode
-from proxy.chat.errors import UpstreamFailed
 from proxy.upstreams.anthropic.content import THOUGHTS, Block
-from proxy.upstreams.completion import DONE, Completion, usage
+from proxy.upstreams.completion import DONE, Completion, nonsense, usage
 from proxy.upstreams.json_types import parsed_arguments
 
 Made = TypeVar("Made")
@@ -22,6 +21,8 @@ FINISH = {
     "tool_use": "tool_calls",
 }
 """OpenAI's finish reasons for Anthropic's stop reasons; others are a `stop`."""
+
+SERVER = "Anthropic"
 
 PAUSED = "pause_turn"
 """The stop reason of an answer that goes on when it is sent back."""
@@ -139,7 +140,7 @@ class Answer:
         """Take in a whole answer. Raises `UpstreamFailed` for a body that holds none."""
         content = answer.get("content")
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            raise nonsense()
+            raise nonsense(SERVER)
         self.content += content
         self._note(answer.get("usage"))
         self.stop_reason, self.done = answer.get("stop_reason"), True
@@ -158,7 +159,7 @@ class Answer:
         try:
             return make(self.content)
         except (KeyError, TypeError, AttributeError):
-            raise nonsense() from None
+            raise nonsense(SERVER) from None
 
     def end(self) -> bytes:
         """The last events of a stream."""
@@ -176,7 +177,7 @@ class Answer:
         try:
             deltas = self._deltas(event)
         except (KeyError, TypeError, AttributeError, IndexError):
-            raise nonsense() from None
+            raise nonsense(SERVER) from None
         if not deltas:
             return b""
         made = [self._completion.chunk(delta) for delta in deltas]
@@ -204,7 +205,7 @@ class Answer:
 
     def _start(self, index: int, block: Block) -> list[dict[str, Any]]:
         if index != len(self.content):
-            raise nonsense()
+            raise nonsense(SERVER)
         self.content.append(block)
         self._parts[index] = []
         match block["type"]:
@@ -289,8 +290,3 @@ class Answer:
         if written:
             self.facts["written_tokens"] = used["prompt_tokens_details"]["cache_write_tokens"] = written
         return used
-
-
-def nonsense() -> UpstreamFailed:
-    """The error for something that is no answer of Anthropic's."""
-    return UpstreamFailed("the upstream sent something that is no answer of Anthropic's", code="upstream_broke_off")

@@ -8,7 +8,7 @@ import orjson
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.upstreams.base import Call
 from proxy.upstreams.overflow import Overflow, find_overflow
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, kind_of, overflowed
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, overflowed
 
 OVERLOADED = 529
 """Anthropic's status for an overload of all; no client of OpenAI's knows it."""
@@ -57,14 +57,7 @@ def _explained(said: Mapping[str, Any], status: int, again: dict[str, str], call
     text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
     overflow = find_overflow(text) if status in (400, 413) else None
     if overflow is not None or status == 413:
-        prompt = call.counted.total if call.counted else None
-        window = call.profile.window if call.profile else None
-        return overflowed(text, overflow or Overflow(), prompt=prompt, window=window)
+        return overflowed(text, overflow or Overflow(), call)
     if status == OVERLOADED:
         status, again = 503, {"retry-after": USUAL_WAIT, **again}
-    kind, code = kind_of(status)
-    if status == 404 and message is not None:
-        text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
-    # without Anthropic's words the answer comes from something in front of it
-    code = code if message is not None else None
-    return Refused(text or f"The upstream answered with status {status}.", status, kind, code=code, headers=again)
+    return answered_with(status, text, call, is_own=message is not None, headers=again)

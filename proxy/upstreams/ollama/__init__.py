@@ -17,9 +17,9 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.upstreams.base import Call, Reply, Translator, relay
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, timestamp, wants_usage
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
-from proxy.upstreams.ollama.answer import Answer, Facts, lines, parse, used
+from proxy.upstreams.ollama.answer import Answer, Facts, lines, used
 from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import Translation, translate
 from proxy.upstreams.ollama.server import Server
@@ -72,7 +72,7 @@ class Ollama(Translator):
         if translation.body["stream"]:
             events = await hold_back(self._spoken(response, answer, call, translation), facts, lambda: answer.done)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
-        line = parse(await response.read())
+        line = parsed(await response.read(), "Ollama")
         error = broken(line, call)
         if error is not None:
             raise error

@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 
 from proxy.chat import encode
-from proxy.chat.errors import UpstreamFailed
 from proxy.chat.sse import ByteStream, split_lines
-from proxy.upstreams.completion import DONE, Completion, usage
+from proxy.upstreams.completion import DONE, Completion, nonsense, parsed, usage
 
 Facts = dict[str, str | int | float | bool]
 
@@ -54,7 +53,7 @@ class Answer:
         """The body of an answer that was not streamed. Raises `UpstreamFailed` for a body that holds none."""
         said = _mapping(line.get("message"))
         if not said:
-            raise _nonsense()
+            raise nonsense("Ollama")
         content, thinking, calls = _text(said.get("content")), _text(said.get("thinking")), self._made(said)
         message: dict[str, Any] = {"content": content if content or not calls else None}
         if thinking:
@@ -141,26 +140,11 @@ def used(line: Mapping[str, Any]) -> tuple[int, int]:
     return _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
 
 
-def parse(text: bytes) -> dict[str, Any]:
-    """A line or a body. Raises `UpstreamFailed` for anything but a JSON object."""
-    try:
-        line = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        line = None
-    if not isinstance(line, dict):
-        raise _nonsense()
-    return line
-
-
-def _nonsense() -> UpstreamFailed:
-    return UpstreamFailed("the upstream sent something that is no answer of Ollama's", code="upstream_broke_off")
-
-
 async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
     """The lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
     async with aclosing(split_lines(chunks)) as source:
         async for line in source:
-            yield parse(line)
+            yield parsed(line, "Ollama")
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.upstreams.base import Call
-from proxy.upstreams.ollama.answer import parse
+from proxy.upstreams.completion import parsed
 from proxy.upstreams.overflow import find_overflow
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, overflowed
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, overflowed
 
 LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 """The two of a model's abilities that a request can do without."""
@@ -16,20 +16,13 @@ LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
 """What may tell a client where a server stands; Ollama quotes the address of its own runner."""
 
-BY_STATUS = {
-    404: ("invalid_request_error", "model_not_found"),
-    429: ("rate_limit_error", "rate_limit_exceeded"),
-    503: ("service_unavailable_error", "server_is_overloaded"),
-}
-"""OpenAI's type and code; other statuses have a type of their hundred and no code."""
-
 
 def refusal(status: int, body: bytes, call: Call) -> PenstockError:
     """The error for an answer with a status other than 200; `UpstreamFailed` for one that is no error either."""
     if status < 400:
         return UpstreamFailed(f"the upstream answered with status {status}", code="upstream_broke_off")
     try:
-        line = parse(body)
+        line = parsed(body, "Ollama")
     except UpstreamFailed:
         line = {}
     return _explained(_said(line), status, call, known="error" in line)
@@ -47,18 +40,13 @@ def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
 def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
     overflow = find_overflow(text)
     if overflow is not None:
-        prompt = call.counted.total if call.counted else None
-        return overflowed(text, overflow, prompt=prompt, window=call.profile.window if call.profile else None)
+        return overflowed(text, overflow, call)
     lacking = LACKING.search(text)
     if lacking:
         return Refused(
             text, 400, "invalid_request_error", code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call)
         )
-    kind, code = BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
-    if status == 404 and known:
-        text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
-    # A 404 without Ollama's words comes from something in front of it, not from the lack of a model.
-    return Refused(text or f"The upstream answered with status {status}.", status, kind, code=code if known else None)
+    return answered_with(status, text, call, is_own=known)
 
 
 def _said(line: Mapping[str, Any]) -> str:

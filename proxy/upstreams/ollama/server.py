@@ -10,7 +10,7 @@ from proxy.chat.errors import PenstockError
 from proxy.config.settings import OllamaUpstream
 from proxy.http.client import Response
 from proxy.upstreams.base import connect
-from proxy.upstreams.ollama.answer import parse
+from proxy.upstreams.completion import parsed
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """What Ollama needs of a request's headers; the client's credentials are none of its business."""
@@ -39,7 +39,7 @@ class Server:
         try:
             response = await self.request(method, path, {}, None if body is None else encode(body))
             answer = await response.read()
-            return parse(answer) if response.status == 200 else None
+            return parsed(answer, "Ollama") if response.status == 200 else None
         except PenstockError:
             return None
 

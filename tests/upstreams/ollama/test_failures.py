@@ -47,7 +47,7 @@ async def fails(upstream: Ollama, request: ChatRequest | None = None, **fields: 
         ),
         (503, "server busy, please try again", (503, "service_unavailable_error", "server_is_overloaded", None)),
         (500, "model failed to load", (500, "server_error", None, None)),
-        (403, "no", (403, "invalid_request_error", None, None)),
+        (403, "no", (403, "invalid_request_error", "permission_denied", None)),
     ],
 )
 async def test_refusals(

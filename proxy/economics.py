@@ -5,9 +5,6 @@ enters it as `write`. Multiply by the model's input price for money. A provider 
 tools, system and messages, so an edit re-prices all that stands behind it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import takewhile
 from math import ceil
 
 from proxy.chat import ChatRequest
@@ -22,27 +19,12 @@ _NEARLY = 7 / 8
 """Counts are estimates: what came one request too late would break a prefix that is cached already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a request that the cache sees as a whole: the tool block, or one message."""
-
-    key: object
-    """Equal for equal bytes: the bytes themselves, or a hash."""
-    tokens: int
-
-
 async def room(request: ChatRequest, ctx: Context) -> int:
     """The tokens that a step may still inject: all blocks have one budget, and the prompt one bound."""
     places = injected(request.messages, of_client(request, ctx.incoming))
     taken = sum(await ctx.tokens.sizes([request.messages[place] for place in places]))
     usable, total = ctx.model.usable(request), (await ctx.tokens.count(request)).total
     return max(0, min(int(usable * SHARE) - taken, int(usable * CEILING) - total))
-
-
-def shared_tokens(before: Sequence[Piece], after: Sequence[Piece]) -> int:
-    """The tokens of the longest prefix that two requests have in common, piece by piece."""
-    same = takewhile(lambda pair: pair[0].key == pair[1].key, zip(before, after, strict=False))
-    return sum(piece.tokens for _, piece in same)
 
 
 def cached_tokens(rules: CacheRules, shared: int) -> int:
@@ -56,16 +38,6 @@ def may_be_cached(rules: CacheRules, tokens: int) -> bool:
     What is to stand at the head of a conversation's later prompts, such as a tool, must stand there from then on.
     """
     return rules.ttl > 0 and tokens >= rules.minimum * _NEARLY
-
-
-def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Sequence[Piece]) -> float:
-    """What a request costs after another of the same conversation, in input tokens.
-
-    `before` is None where nothing is in the cache: the first request, or one after a pause longer than `rules.ttl`.
-    """
-    return prompt_cost(
-        rules, 0 if before is None else shared_tokens(before, after), sum(piece.tokens for piece in after)
-    )
 
 
 def prompt_cost(rules: CacheRules, shared: int, total: int) -> float:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from proxy.context import CacheRules, Prices
 from proxy.economics import (
     UNCACHED,
-    Piece,
     cached_tokens,
     cost_ahead,
     is_cold,
@@ -15,10 +14,9 @@ from proxy.economics import (
     money,
     pays,
     reported_cost,
-    request_cost,
-    shared_tokens,
     turns_to_pay,
 )
+from tests.costs import Piece, request_cost, shared_tokens
 
 FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
 ONE_HOUR = CacheRules(read=0.1, write=2.0, minimum=1024, ttl=3600)

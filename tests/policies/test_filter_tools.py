@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from policies.filter_tools import FilterTools, ToolGroup
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.context import CacheRules, Context, Identity
-from proxy.economics import Piece, request_cost
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
@@ -18,6 +17,7 @@ from proxy.state.store import MemoryStore
 from proxy.testing import context, profile, tool
 from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
+from tests.costs import Piece, request_cost
 
 SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ticket", "invoice", "calendar")
 ACTIONS = ("create", "list", "delete", "change")

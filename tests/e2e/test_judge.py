@@ -32,8 +32,8 @@ embedding: {{kind: none}}
 state: {{directory: "{folder}"}}
 telemetry: {{log_level: warning}}
 """
-LONG = 40.0
-"""Seconds that no test waits for, where the small model answers."""
+LONG = 10.0
+"""Seconds that no test waits for, where the small model answers; more are not allowed."""
 
 OPEN = "My budget is 500 euros. My budget is 900 euros."
 """Two statements of one message: rules do not say which holds."""

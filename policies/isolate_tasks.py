@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.names import TAG, key_of, tag_of
+from proxy.chat.names import TAG, is_tagged, key_of, tag_of
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
 
@@ -29,7 +29,7 @@ class IsolateTasks(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Leave out what is tagged for another task, and take off all tags."""
-        if not any(TAG in message for message in request.messages):
+        if not is_tagged(request):
             return Keep("no message is tagged with a task")
         wrong = _wrong(request.messages)
         if wrong is not None:

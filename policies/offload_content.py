@@ -60,13 +60,13 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Decide for each large user message by what stood behind it when it could first be shortened."""
-        theirs = of_client(request, ctx.incoming)
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
         forms_of = await forced(request, ctx, self.share)
+        theirs = of_client(request, ctx.incoming)
         for place, message in forms_of.items():
             counts["forced"] += message != messages[place]
             messages[place] = message
-        for place, moment in _moments(request.messages) if not ctx.held else ():
+        for place, moment in _moments(request.messages) if not ctx.held and self._may_be_large(request) else ():
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
             if place in forms_of or place not in theirs or len(message.raw) <= self.over:
@@ -83,6 +83,14 @@ class OffloadContent(Policy):
         why = f"{counts['offloaded']} user messages became a preview, {counts['forced']} messages were made to fit"
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
         return Rewrite(request.with_messages(messages), why, facts)
+
+    def _may_be_large(self, request: ChatRequest) -> bool:
+        """Whether a user message is long enough."""
+
+        def extend(before: bool, messages: Sequence[Message]) -> bool:
+            return before or any(len(each.raw) > self.over for each in messages if each.get("role") == "user")
+
+        return request.folds.of(request.messages).fold(("large user message", self.over), False, extend)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         found: list[tuple[Text, Preview]] = []

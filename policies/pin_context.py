@@ -60,7 +60,7 @@ class PinContext(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Compare what was sent with what remains of it."""
-        copies = await earlier_copies(request.messages, ctx)
+        copies = await earlier_copies(request, ctx)
         if not copies:
             return await self._put_back(request, ctx)
         short = request.with_messages([copies.get(place, each) for place, each in enumerate(request.messages)])

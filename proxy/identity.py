@@ -19,6 +19,7 @@ from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest
 from proxy.chat.names import first_of, key_of, tag_of, text_of
+from proxy.chat.wire import last_user
 from proxy.context import Identity
 
 ANONYMOUS = Identity(tenant="anonymous")
@@ -93,10 +94,8 @@ def _opening(request: ChatRequest) -> bytes:
 
 def _tagged(request: ChatRequest | None) -> str:
     """The task of the last user message."""
-    for message in reversed(() if request is None else request.messages):
-        if message.get("role") == "user":
-            return tag_of(message)
-    return ""
+    said = None if request is None else last_user(request)
+    return "" if said is None else tag_of(said)
 
 
 def _hash(text: bytes) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.provenance import identities, standing_users
+from proxy.chat.wire import last_user
 
 
 def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
@@ -16,8 +17,8 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     """
     came, sent = identities(incoming), identities(request)
     missing = [place for one, place in came.items() if one not in sent]
-    last_user = next((at for at in range(len(came) - 1, -1, -1) if incoming.messages[at].get("role") == "user"), 0)
-    if not missing or not last_user:
+    asked_last = last_user(incoming)
+    if not missing or asked_last is None:
         return []
     users, texts = standing_users(request, incoming), raws(request)
     calls = Counter(call for one, at in sent.items() if one not in came for call in request.messages[at].call_ids)
@@ -27,7 +28,7 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
         asked = message.call_ids
         if asked and all(calls[call] > 0 for call in asked):
             calls.subtract(asked)
-        elif place < last_user and not (id(message) in users or message.is_system or message.raw in texts):
+        elif place < came[id(asked_last)] and not (id(message) in users or message.is_system or message.raw in texts):
             gone.append(place)
     return gone[::-1]
 

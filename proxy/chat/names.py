@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
-from proxy.chat import Message, encode
+from proxy.chat import ChatRequest, Message, encode
 
 TAG = "x_penstock_task"
 """The key of a message that names its task. No provider knows it: it is taken off before a request is sent."""
@@ -50,11 +50,20 @@ def may_be_shown(name: str) -> bool:
     return len(name) <= LONGEST and name.isprintable()
 
 
-def untagged(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages without their tags; the same sequence where none has one."""
-    if not any(TAG in message for message in messages):
-        return messages
-    return [message.without(TAG) if TAG in message else message for message in messages]
+def is_tagged(request: ChatRequest) -> bool:
+    """Whether a message is tagged with a task."""
+
+    def extend(before: bool, messages: Sequence[Message]) -> bool:
+        return before or any(TAG in message for message in messages)
+
+    return request.folds.of(request.messages).fold("tagged", False, extend)
+
+
+def untagged(request: ChatRequest) -> ChatRequest:
+    """The request without the tags of its messages; the same one where none has any."""
+    if not is_tagged(request):
+        return request
+    return request.with_messages(message.without(TAG) if TAG in message else message for message in request.messages)
 
 
 def tag_of(message: Message) -> str:

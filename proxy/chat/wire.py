@@ -31,11 +31,11 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     broken = set(flaws(after))
     if broken:
         broken -= flaws(before)
-    last_user = _last_user(before)
-    if last_user is not None and last_user is not _last_user(after) and last_user not in after.messages:
+    said = last_user(before)
+    if said is not None and said is not last_user(after) and said not in after.messages:
         if not changes_last_user_message:
             broken.add("the last user message was changed or lost")
-        elif not any(_is_made_of(each, last_user) for each in reversed(after.messages)):
+        elif not any(_is_made_of(each, said) for each in reversed(after.messages)):
             broken.add("the last user message was lost; change it by with_changes()")
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")
@@ -109,7 +109,8 @@ def _is_made_of(message: Message, original: Message) -> bool:
     return made_of is original and message.get("role") == original.get("role")
 
 
-def _last_user(request: ChatRequest) -> Message | None:
+def last_user(request: ChatRequest) -> Message | None:
+    """The newest message of the user's; None without one."""
     return request.folds.of(request.messages).fold("last user message", None, _newest_user)
 
 

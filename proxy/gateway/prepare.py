@@ -230,10 +230,7 @@ class Preparation:
         if not (chosen.steps or route.upstream.translates or self._must_hold(body, route, chosen)):
             return Prepared(route, _untouched(body, route, asked), None)
         done = await self.rewrite(body, route, chosen, asked)
-        request = write_marks(done.outcome.request).with_model(route.model)
-        messages = untagged(request.messages)
-        if messages is not request.messages:
-            request = request.with_messages(messages)
+        request = untagged(write_marks(done.outcome.request)).with_model(route.model)
         ask = request.stream and _must_ask(route, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
@@ -346,8 +343,8 @@ def _untagged(body: Body) -> Body:
     if TAG.encode() not in body.raw:
         return body
     request = body.parse()
-    messages = untagged(request.messages)
-    return body if messages is request.messages else Body(request.with_messages(messages).encode())
+    bare = untagged(request)
+    return body if bare is request else Body(bare.encode())
 
 
 def _must_ask(route: Route, options: Any) -> bool:

@@ -2,15 +2,31 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-from proxy.chat import Message, split_head
+from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.pins import note
 
 
-async def earlier_copies(messages: Sequence[Message], ctx: Context) -> dict[int, Message]:
+class _Found(NamedTuple):
+    """The places of messages among the first `end` ones."""
+
+    end: int
+    places: tuple[int, ...]
+
+
+_NONE = _Found(0, ())
+
+
+def _with_system(before: _Found, messages: Sequence[Message]) -> _Found:
+    places = [place for place, message in enumerate(messages, before.end) if message.is_system]
+    return _Found(before.end + len(messages), (*before.places, *places))
+
+
+async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
     """References to take the places of system messages in mid-conversation that repeat the plan of a later one.
 
     Each is archived first. Whether one is replaced depends on what stands up to the next copy alone, so it is the same
@@ -19,7 +35,8 @@ async def earlier_copies(messages: Sequence[Message], ctx: Context) -> dict[int,
     """
     if ctx.held or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
-    system = [place for place, message in enumerate(messages) if message.is_system]
+    messages = request.messages
+    system = request.folds.of(messages).fold("system messages", _NONE, _with_system).places
     if len(system) < 2:
         return {}
     notes = await ctx.once.of_each(note, [messages[place] for place in system])

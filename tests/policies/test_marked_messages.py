@@ -85,7 +85,7 @@ async def test_a_fact_of_a_marked_message_is_repeated_once_and_behind_it() -> No
 
 
 async def test_data_in_a_marked_message_are_judged_as_the_clients() -> None:
-    data = f"<context>{FALSE} Total: 10 + 10 = 30.</context> What is it?"
+    data = f"<context>{FALSE} Paid on 2025-02-30.</context> What is it?"
     talk = [user(data), assistant("Ok."), user("?")]
     strict = ValidateContent.model_validate({"least": {"relevance": 1.0}})
     alone, behind = await texts(talk, strict), await texts(talk, CHECK, strict)

@@ -17,7 +17,7 @@ from proxy.chat.edits import Change, Stretch, changed
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo
-from proxy.context.stretches import found_in_each
+from proxy.context.findings import found_in_each
 from proxy.policy import Count, Decision, Keep, Policy, Reject, Rewrite
 from proxy.text.json_strings import is_json
 
@@ -191,9 +191,11 @@ class CheckFacts(Policy):
         ctx: Context,
     ) -> dict[int, Result]:
         """What work finds in the messages at some places; a message without any is left out."""
-        messages = request.messages if len(places) == len(request.messages) else [request.messages[n] for n in places]
+        messages = request.messages
+        if len(places) != len(messages):
+            messages = tuple([messages[place] for place in places])
         name = f"{what} {self._trusted.digest} {self.most} {self.roles}"
-        found = await found_in_each(ctx.once, name, work, messages)
+        found = await found_in_each(request.folds, ctx.once, name, work, messages)
         return {places[n]: each for n, each in found.items()}
 
     async def _judged(

@@ -9,7 +9,7 @@ from proxy.chat import Message, digest
 from proxy.chat.blocks import passages_block
 from proxy.chat.passages import Passage, passages
 from proxy.context import Context
-from proxy.text.bm25 import Fit, Index, fits, index
+from proxy.text.bm25 import Fit, Index, fits, index, joined
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -57,7 +57,7 @@ class Search:
     """A search in the messages that left a conversation."""
 
     def __init__(self, gone: Sequence[Message], ctx: Context) -> None:
-        self._gone, self._ctx = gone, ctx
+        self._gone, self._ctx = tuple(gone), ctx
 
     async def find(self, question: str, *, least: float, wait: float) -> Answer:
         """The passages that a question asks for.
@@ -68,15 +68,14 @@ class Search:
         if asks_nothing(question):
             return Answer((), "nothing is asked")
         sizes = await self._ctx.tokens.sizes(self._gone)
-        read = await self._ctx.once.of_each(_indexed, self._gone)
-        parts = [each.entries for each in read]
+        parts, terms = await self._read()
         entries = [entry for each in parts for entry in each]
         candidates = [
             Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // entry.total)
             for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
             for part, entry in enumerate(each)
         ]
-        words = fits(question, [each.terms for each in read])
+        words = fits(question, [terms])
         meaning = await self._meaning(question, candidates, entries, words, wait)
         known = [cosine for cosine in meaning if cosine is not None]
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
@@ -94,6 +93,18 @@ class Search:
             for each in [candidates[place]]
         ]
         return Answer(found, _how(meaning))
+
+    async def _read(self) -> "_Read":
+        """The passages of all messages, and where their terms stand; only messages that have left since are added."""
+        form, name = self._ctx.incoming.folds.of(self._gone), "passages"
+        known: _Read | None = form.known(name)
+        if known is None:
+            count, before = form.resume(name, _Read())
+            new = await self._ctx.once.of_each(_indexed, self._gone[count:])
+            settled = before.behind(new[: form.settled - count])
+            form.settle(name, settled)
+            known = form.keep(name, settled.behind(new[form.settled - count :]))
+        return known
 
     async def shown(self, places: Sequence[Place]) -> Message:
         """Passages as a message, in the order of time; those that are not there are left out."""
@@ -154,6 +165,20 @@ class _Indexed(NamedTuple):
     entries: tuple[_Entry, ...]
     terms: Index
     """Of the texts of the entries."""
+
+
+class _Read(NamedTuple):
+    """Messages, ready to be searched."""
+
+    parts: tuple[tuple[_Entry, ...], ...] = ()
+    terms: Index = Index((), {})
+
+    def behind(self, messages: Sequence[_Indexed]) -> "_Read":
+        """These and further messages."""
+        if not messages:
+            return self
+        parts = (*self.parts, *(each.entries for each in messages))
+        return _Read(parts, joined(self.terms, [each.terms for each in messages]))
 
 
 def _indexed(message: Message) -> _Indexed:

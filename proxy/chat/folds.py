@@ -18,7 +18,7 @@ _ANSWERS = 3
 """Assistant messages at the end, with what stands between them, that a step may still give another form."""
 _SEARCHED = 256
 """Messages in which they are looked for."""
-_FORMS = 8
+_FORMS = 16
 """Forms of a conversation that are kept: as the client sent it, and as each step left it."""
 _NAMES = 48
 
@@ -123,11 +123,11 @@ class Folds:
 
 
 def _settled(messages: Sequence[Any]) -> int:
-    """How many messages stand before the last few assistant messages; 0 where there are not so many."""
+    """How many messages stand before the last few assistant messages; all of them where none is the assistant's."""
     left = _ANSWERS
     for place in range(len(messages) - 1, max(0, len(messages) - _SEARCHED), -1):
         if messages[place].get("role") == "assistant":
             left -= 1
             if not left:
                 return place
-    return 0
+    return len(messages) if left == _ANSWERS else 0

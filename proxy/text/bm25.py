@@ -82,6 +82,25 @@ def index(texts: Iterable[str], known: dict[str, list[str]] | None = None) -> In
     return Index(tuple(lengths), postings)
 
 
+def joined(first: Index, others: Iterable[Index]) -> Index:
+    """The index of all texts, those of the first one before those of the others."""
+    lengths, added = [*first.lengths], dict[str, list[int]]()
+    for each in others:
+        start = len(lengths)
+        lengths += each.lengths
+        for term, posting in each.postings.items():
+            more = added.setdefault(term, [])
+            more += posting
+            for place in range(len(more) - len(posting), len(more), 2):
+                more[place] += start
+    if not added:
+        return Index(tuple(lengths), first.postings)
+    postings = {**first.postings}
+    for term, more in added.items():
+        postings[term] = (*postings.get(term, ()), *more)
+    return Index(tuple(lengths), postings)
+
+
 class Fit(NamedTuple):
     """How well a text fits a query."""
 

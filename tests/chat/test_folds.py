@@ -75,7 +75,7 @@ def test_forms_and_names_that_are_not_asked_for_any_more_are_forgotten() -> None
     for n in range(100):
         talk = tuple(said(ROLES[place % 2], f"{n} {place}") for place in range(20))
         folds.begin().of(talk).fold("texts", NONE, texts)
-    assert len(folds._forms) <= 8
+    assert len(folds._forms) <= 16
     form = folds.of(talk)
     for n in range(100):
         form.fold(n, NONE, texts)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import Lexical, fits, index, terms
+from proxy.text.bm25 import Index, Lexical, fits, index, joined, terms
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,10 @@ def test_a_term_that_most_texts_have_picks_none_out() -> None:
 def test_texts_fit_the_same_however_they_are_parted_into_indexes(groups: list[list[str]], query: str) -> None:
     whole = fits(query, [index(text for each in groups for text in each)])
     assert fits(query, [index(each) for each in groups]) == whole
+
+
+@given(st.lists(st.lists(st.text("ab c"), max_size=4), max_size=6), st.integers(0, 6))
+def test_indexes_that_are_joined_are_that_of_all_texts(groups: list[list[str]], first: int) -> None:
+    each = [index(texts) for texts in groups]
+    whole = joined(joined(Index((), {}), each[:first]), each[first:])
+    assert whole == index([text for texts in groups for text in texts])

@@ -107,6 +107,22 @@ async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
             await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
 
 
+async def test_a_worker_that_gets_no_time_for_a_while_is_not_killed(
+    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+) -> None:
+    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
+        client = Client(running.base, behind, http)
+        async with asyncio.timeout(60):
+            while len(workers(tmp_path)) < 2:
+                await client.is_well()
+        before = workers(tmp_path)
+        os.kill(before[0], signal.SIGSTOP)
+        await asyncio.sleep(8)  # longer than uvicorn waits by itself
+        os.kill(before[0], signal.SIGCONT)
+        await client.is_well()
+        assert workers(tmp_path) == before
+
+
 class Turns:
     """Lets one worker after another have the requests. Those who wait hold no lock of what they share in a folder."""
 

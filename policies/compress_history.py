@@ -96,12 +96,8 @@ class CompressHistory(Policy):
             return Keep("the history was cut by an earlier step")
         count = await ctx.tokens.count(request)
         sizes = (await ctx.tokens.sizes(request.messages))[len(head) :]
-        sent = as_sent(talk, ctx.incoming.messages)
-        born = (
-            sizes
-            if sent is talk
-            else (await ctx.tokens.sizes(ctx.incoming.messages))[len(ctx.incoming.messages) - len(sent) :]
-        )
+        sent = as_sent(request, len(head), ctx.incoming) or talk
+        born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
         usable = ctx.model.usable(request)
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(ctx, usable, count.total - sum(sizes))

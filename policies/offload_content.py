@@ -73,7 +73,7 @@ class OffloadContent(Policy):
                 continue
             forms = await self._forms(place, message, ctx)
             counts["large"] += len(forms)
-            sent = as_sent(request.messages, ctx.incoming.messages) if forms else ()
+            sent = (as_sent(request, 0, ctx.incoming) or request.messages) if forms else ()
             if not forms or not self._worth(forms, place, sent[:moment], request.tools, ctx):
                 continue
             messages[place] = await _offloaded(message, forms, ctx)

@@ -84,7 +84,7 @@ class WindowHistory(Policy):
         if not self.summary:
             return Rewrite(request.with_messages([*head, *talk[start:]]), why, facts)
         ends = tuple(starts[cut] for cut in cuts)
-        leaving = Leaving(talk, as_sent(talk, ctx.incoming.messages), ends, starts[self._newest(cuts[-1])])
+        leaving = Leaving(talk, as_sent(request, len(head), ctx.incoming) or talk, ends, starts[self._newest(cuts[-1])])
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{count} turns, but what would leave could not be archived")

@@ -114,10 +114,11 @@ def test_room_is_made_of_shares_of_the_usable_window() -> None:
 
 
 def test_what_was_sent_is_found_message_for_message() -> None:
-    sent = chat("s d u1 a1! t1 a2").messages
-    shortened = [*sent[2:4], sent[4].with_changes(content="short"), sent[5]]
-    assert as_sent(shortened, sent) == sent[2:]
-    assert as_sent(shortened[1:], chat("u1 u2 u3").messages) == shortened[1:]
+    incoming = chat("s d u1 a1! t1 a2")
+    sent = incoming.messages
+    shortened = incoming.with_messages([*sent[1:4], sent[4].with_changes(content="short"), sent[5]])
+    assert as_sent(shortened, 1, incoming) == sent[2:]
+    assert as_sent(shortened, 2, chat("u1 u2 u3")) is None
 
 
 # --- the policies on it, over random conversations ------------------------------------------------------------------------

@@ -58,8 +58,8 @@ class ClearToolResults(Policy):
         if sum(message.get("role") == "tool" for message in talk) <= self.keep_last:
             return Keep("no old tool results")
         count = await ctx.tokens.count(request)
-        sizes = await ctx.tokens.sizes(talk)
-        sent = as_sent(talk, ctx.incoming.messages)
+        sizes = (await ctx.tokens.sizes(request.messages))[len(head) :]
+        sent = as_sent(request, len(head), ctx.incoming) or talk
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
         room = Room.of(ctx.model.window, ctx.model.usable(request), count.total - sum(sizes), Marks(self.clear_at))
         chosen = cleared(talk, sizes, born, self._batches(room, ctx))

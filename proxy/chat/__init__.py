@@ -320,9 +320,9 @@ class ChatRequest:
         if key == "model":
             return encode(self.model)
         if key == "messages":
-            return b"[" + b",".join(message.raw for message in self.messages) + b"]"
+            return b"[" + b",".join(raws(self.messages)) + b"]"
         if key == "tools" and self.tools:
-            return b"[" + b",".join(tool.raw for tool in self.tools) + b"]"
+            return b"[" + b",".join(raws(self.tools)) + b"]"
         if key not in self.rest:
             return None
         return self.raw_rest.get(key) or encode(self.rest[key])

@@ -16,12 +16,13 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     some clients use an id again.
     """
     came, sent = identities(incoming), identities(request)
-    missing = [place for one, place in came.items() if one not in sent]
+    missing = sorted(map(came.__getitem__, came.keys() - sent.keys()))
     asked_last = last_user(incoming)
     if not missing or asked_last is None:
         return []
     users, texts = standing_users(request, incoming), raws(request)
-    calls = Counter(call for one, at in sent.items() if one not in came for call in request.messages[at].call_ids)
+    changed = [request.messages[sent[one]] for one in sent.keys() - came.keys()]
+    calls = Counter(call for message in changed for call in message.call_ids)
     gone: list[int] = []
     for place in reversed(missing):
         message = incoming.messages[place]

@@ -200,8 +200,7 @@ def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[i
     Message for message where no earlier step added or took any: a message that a step remembers from an earlier request
     does not know what it was made of in this one.
     """
-    talk = request.messages[head:]
-    if as_sent(talk, incoming.messages) is talk:
+    if as_sent(request, head, incoming) is None:
         return of_client(request, incoming)
     offset = len(incoming.messages) - len(request.messages)
     return {place: place + offset for place in range(head, len(request.messages))}

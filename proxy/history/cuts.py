@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from proxy.chat import Message, legal_cuts
+from proxy.chat import ChatRequest, Message, legal_cuts
 from proxy.chat.markers import is_to_fit
 
 _STEPS = 32
@@ -82,15 +82,19 @@ class Cut:
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
 
-def as_sent(talk: Sequence[Message], incoming: Sequence[Message]) -> Sequence[Message]:
-    """The conversation as the client sent it, message for message, where no earlier step added or took any."""
-    offset = len(incoming) - len(talk)
-    sent = incoming[max(0, offset) :]
-    return sent if _roles(sent) == _roles(talk) else talk
+def as_sent(request: ChatRequest, start: int, incoming: ChatRequest) -> Sequence[Message] | None:
+    """The messages from a place on as the client sent them; None where an earlier step added or took any."""
+    begin = max(0, len(incoming.messages) - len(request.messages) + start)
+    same = _roles(incoming)[begin:] == _roles(request)[start:]
+    return incoming.messages[begin:] if same else None
 
 
-def _roles(messages: Sequence[Message]) -> list[object]:
-    return [message.get("role") for message in messages]
+def _roles(request: ChatRequest) -> tuple[object, ...]:
+    return request.folds.of(request.messages).fold("roles", tuple[object, ...](), _with_roles)
+
+
+def _with_roles(before: tuple[object, ...], messages: Sequence[Message]) -> tuple[object, ...]:
+    return (*before, *[message.get("role") for message in messages])
 
 
 def replay(

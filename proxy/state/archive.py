@@ -143,8 +143,8 @@ class Archives:
         if self._losses != self.store.losses:
             self._losses = self.store.losses
             self._seen.clear()
-        keys = {(*owned, handle): handle for handle in handles}
-        return frozenset([keys[key] for key in self._seen.present(keys)])
+        owner, part = owned
+        return frozenset([key[2] for key in self._seen.present([(owner, part, handle) for handle in handles])])
 
     async def check(self, pointer: str) -> None:
         """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
@@ -242,16 +242,16 @@ class BoundArchive:
 
         What was seen within the last `fresh` seconds is there, and is not looked up.
         """
-        archives, owned = self._archives, (self._owner, self._part)
-        known = [handle for handle in handles if HANDLE.fullmatch(handle)]
-        self._note(*known)
+        archives, owned, asked = self._archives, (self._owner, self._part), [*dict.fromkeys(handles)]
         losses = archives.store.losses
-        fresh = archives.fresh_of(owned, known)
+        fresh = archives.fresh_of(owned, asked)
+        known = asked if len(fresh) == len(asked) else [each for each in asked if HANDLE.fullmatch(each)]
+        self._note(*known)
         if fresh and not self._is_checked:
             await archives.check(self._pointers + next(iter(fresh)))
             self._is_checked, fresh = True, archives.fresh_of(owned, known)
         if len(fresh) == len(known):
-            return frozenset(fresh)
+            return fresh
         keys = {self._prefix + handle: handle for handle in known if handle not in fresh}
         try:
             pointers = {key: self._pointers + handle for key, handle in keys.items()}

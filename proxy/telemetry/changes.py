@@ -1,14 +1,14 @@
 """What a chain made of a request, message by message: places, kinds and tokens, and no text."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import identities, of_client
 from proxy.context import Tokens
 
 Kind = Literal["unchanged", "shortened", "removed", "added", "moved", "changed"]
@@ -69,11 +69,11 @@ class Doers:
             if after.tools is not before.tools and after.tools != before.tools:
                 tools = step
             if after.messages is not before.messages:
-                known = {*map(id, before.messages)}
-                new = [message for message in after.messages if id(message) not in known]
+                had, has = identities(before), identities(after)
+                new = [after.messages[has[one]] for one in has.keys() - had.keys()]
                 made.update((id(message), step) for message in new)
-                kept = {*map(id, after.messages), *(id(origin) for message in new for origin in _origins(message))}
-                gone = (message for message in before.messages if id(message) not in kept)
+                kept = {id(origin) for message in new for origin in _origins(message)}
+                gone = [before.messages[had[one]] for one in had.keys() - has.keys() - kept]
                 removed.update((id(origin), step) for message in gone for origin in _origins(message))
             before = after
         return cls(made, removed, tools)
@@ -87,37 +87,49 @@ async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: To
         role = str(*roles) if len(roles) == 1 else None
         return [Change(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
     after = await tokens.sizes(sent.messages)
+    found: list[Change] = []
+    runs = 0
+    for change in _each(came, sent, before, after, doers):
+        runs += not found or (change.kind, change.step) != (found[-1].kind, found[-1].step)
+        if runs > MOST:
+            break
+        found.append(change)
+    return _shortened(found)
+
+
+def _each(
+    came: ChatRequest, sent: ChatRequest, before: Sequence[int], after: Sequence[int], doers: Doers
+) -> Iterator[Change]:
+    """The changes, message by message; `before` and `after` are their tokens."""
     origins = of_client(sent, came)
     kept = set(origins.values())
-    found: list[Change] = []
     at = 0
 
-    def leave(until: int) -> None:
+    def leave(until: int) -> Iterator[Change]:
         nonlocal at
         for place in range(at, until):
             if place not in kept:
                 gone = came.messages[place]
                 step = doers.removed.get(id(gone))
-                found.append(Change(place, None, gone.role, "removed", before[place], 0, step, None))
+                yield Change(place, None, gone.role, "removed", before[place], 0, step, None)
         at = max(at, until)
 
     for place, message in enumerate(sent.messages):
         origin = origins.get(place)
         step = doers.made.get(id(message))
         if origin is None:
-            found.append(Change(None, place, message.role, "added", 0, after[place], step, None))
+            yield Change(None, place, message.role, "added", 0, after[place], step, None)
             continue
         has_moved = origin < at
-        leave(origin)
+        yield from leave(origin)
         at = max(at, origin + 1)
         was, handle = came.messages[origin], None
         kind: Kind = "moved" if has_moved else "unchanged"
         if message is not was and message != was:
             handle = message.derive("handle", partial(_handle, message))
             kind = "shortened" if handle or after[place] < before[origin] else "changed"
-        found.append(Change(origin, place, message.role, kind, before[origin], after[place], step, handle))
-    leave(len(came.messages))
-    return _shortened(found)
+        yield Change(origin, place, message.role, kind, before[origin], after[place], step, handle)
+    yield from leave(len(came.messages))
 
 
 def _shortened(found: Sequence[Change]) -> list[Change]:

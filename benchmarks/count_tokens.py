@@ -131,9 +131,7 @@ async def main() -> None:
             await work(made)
             spent_of[name].append(1e3 * (time.process_time() - before))
     encoded, counted = min(spent_of["alone"]), min(spent_of["cold"])
-    print(
-        f"tiktoken alone        {encoded:7.3f} ms of CPU for the messages, counting them / this = {counted / encoded:.2f}"
-    )
+    print(f"tiktoken alone {encoded:7.3f} ms of CPU for the messages, counting them / this = {counted / encoded:.2f}")
     service.close()
 
 

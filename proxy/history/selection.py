@@ -54,10 +54,10 @@ async def noteworthy(request: ChatRequest, ctx: Context) -> frozenset[int]:
     if known is None:
         count, before = form.resume("noteworthy", frozenset[int]())
         new = dict(enumerate(request.messages[count:], count))
-        places = [place for place, message in new.items() if message.is_system or message.get("role") == "user"]
+        places = {place for place, message in new.items() if message.is_system or message.get("role") == "user"}
         others = {place: message for place, message in new.items() if place not in places}
         notes = await ctx.once.of_each(note, [*others.values()])
-        places += [place for place, noted in zip(others, notes, strict=True) if noted.plan is not None]
+        places |= {place for place, noted in zip(others, notes, strict=True) if noted.plan is not None}
         form.settle("noteworthy", before.union([place for place in places if place < form.settled]))
         known = form.keep("noteworthy", before.union(places))
     return known

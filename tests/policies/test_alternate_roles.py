@@ -16,17 +16,13 @@ from proxy.chat.wire import flaws
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Policy, Rewrite
 from proxy.testing import MemoryArchive, chat, context
-
-
-def said(role: str, text: str) -> Message:
-    return Message({"role": role, "content": text})
-
+from tests.talk import assistant, system, user
 
 SYSTEM, FIRST, ANSWER, LAST = (
-    said("system", "Be brief."),
-    said("user", "¿Qué tal?"),
-    said("assistant", "Bien."),
-    said("user", "🙂 go on"),
+    system("Be brief."),
+    user("¿Qué tal?"),
+    assistant("Bien."),
+    user("🙂 go on"),
 )
 BLOCKS = build(MEMORIES, "About.", ["- tea"]), build(FACTS, "About.", ["- Name: Ana"])
 
@@ -65,10 +61,10 @@ CUT: tuple[Policy, ...] = (CompressHistory(), PinContext(patterns=("answer 0",))
 WINDOWED: tuple[Policy, ...] = (WindowHistory(keep_turns=3, stride=2, summary=False), PinContext(), RecallHistory())
 TALK = [
     SYSTEM,
-    said("user", "My locker is number 4411. Never charge the card. ¡Nunca por la noche!"),
-    *(each for n in range(30) for each in (said("assistant", f"answer {n} " * 12), said("user", f"row {n}? " * 9))),
-    said("assistant", "Bien."),
-    said("user", "What is the number of my locker?"),
+    user("My locker is number 4411. Never charge the card. ¡Nunca por la noche!"),
+    *(each for n in range(30) for each in (assistant(f"answer {n} " * 12), user(f"row {n}? " * 9))),
+    assistant("Bien."),
+    user("What is the number of my locker?"),
 ]
 CALLS = [
     *TALK[:2],

@@ -16,7 +16,7 @@ from proxy.policy import Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore, Store
 from proxy.testing import context, profile
-from tests.policies.resolve_clashes.conversation import assistant, user
+from tests.talk import assistant, user
 
 CACHE = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
 NOON = 43_200.0

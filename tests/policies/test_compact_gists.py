@@ -16,6 +16,7 @@ from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
 from proxy.tools.recall import DEFINITION
 from tests.compaction.test_gist import PROSE, Drafts
+from tests.talk import calls, result, user
 
 GIST = "It was a quiet year."
 LINE = f"\n[gist by a model, may be wrong: {GIST}]\n[shortened: "
@@ -25,12 +26,7 @@ ANSWER, ASKED = chat("a1 u2").messages
 
 def asked(text: str = PROSE, *after: Message, tool: str = "f") -> ChatRequest:
     """A conversation in which a tool gave a text."""
-    call = {"id": "1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
-    given = [
-        Message({"role": "assistant", "content": None, "tool_calls": [call]}),
-        Message({"role": "tool", "tool_call_id": "1", "content": text}),
-    ]
-    return chat("u1").with_messages([*chat("s u1").messages, *given, *after])
+    return chat("u1").with_messages([*chat("s u1").messages, calls("c1", name=tool), result(text), *after])
 
 
 class Worker:
@@ -152,7 +148,7 @@ async def test_without_the_setting_nothing_is_asked_for(once: OnceService) -> No
 
 async def test_its_tokens_count_when_a_form_must_pay(once: OnceService) -> None:
     text, worker = PROSE[:1700], Worker(Drafts(), once)
-    other = Message({"role": "user", "content": "And now for something else. " * 300})
+    other = user("And now for something else. " * 300)
     worker.rules = CacheRules(read=0.1, write=1.0, ttl=300)
     await worker.sent(asked(text, other))
     plain = OnceService()

@@ -14,19 +14,15 @@ from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile
+from tests.talk import calls, result
 
 PROSE = "Nobody could say why the shop on the corner had closed so early that year. " * 40
 LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[: 300 + n]} for n in range(12)], indent=2)
 CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 
 
-def result(text: Any, call: str = "1") -> Message:
-    return Message({"role": "tool", "tool_call_id": call, "content": text})
-
-
 def call(arguments: str = "{}", *ids: str) -> Message:
-    made = [{"id": i, "type": "function", "function": {"name": "f", "arguments": arguments}} for i in ids or ("1",)]
-    return Message({"role": "assistant", "content": None, "tool_calls": made})
+    return calls(*ids or ("c1",), name="f", arguments=arguments)
 
 
 def request_of(*messages: Message) -> ChatRequest:
@@ -104,7 +100,7 @@ async def test_a_forged_marker_is_content_and_one_of_ours_stays() -> None:
 
 
 async def test_a_repeat_becomes_a_reference() -> None:
-    messages = await forwarded(request_of(call("{}", "1", "2"), result(PROSE), result(PROSE, "2")))
+    messages = await forwarded(request_of(call("{}", "c1", "2"), result(PROSE), result(PROSE, "2")))
 
     assert messages[-2]["content"] == PROSE
     assert messages[-1]["content"].startswith("[the same as an earlier result; recall(")
@@ -132,7 +128,7 @@ async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
     (sent,) = messages[2]["tool_calls"]
     read = json.loads(sent["function"]["arguments"])
 
-    assert (sent["id"], sent["function"]["name"]) == ("1", "f")
+    assert (sent["id"], sent["function"]["name"]) == ("c1", "f")
     assert list(read) == ["path", "content", "mode", "tags"]
     assert (read["path"], read["tags"][0]) == ("/tmp/a.txt", "x")
     assert '"mode":1.0' in sent["function"]["arguments"]

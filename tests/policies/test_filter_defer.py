@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 
 from policies.filter_tools import FilterTools
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Tool
 from proxy.chat.wire import damage
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, tool
 from proxy.tools.deferral import OURS
+from tests.talk import calls, result
 from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
@@ -110,10 +111,6 @@ async def test_what_other_steps_offer_stays() -> None:
 
 
 async def test_calls_of_ours_that_were_put_back_stay_as_they_are() -> None:
-    call = {"id": "s", "type": "function", "function": {"name": "search_tools", "arguments": '{"query":"x"}'}}
-    asked = Message({"role": "assistant", "content": None, "tool_calls": [call]})
-    request = chat("u1", tools=MANY)
-    request = request.with_messages(
-        [*request.messages, asked, Message({"role": "tool", "tool_call_id": "s", "content": "-"})]
-    )
+    asked, request = calls("c1", name="search_tools", arguments='{"query":"x"}'), chat("u1", tools=MANY)
+    request = request.with_messages([*request.messages, asked, result("-")])
     assert (await made(request)).messages[1] is asked

@@ -17,7 +17,9 @@ from proxy.state.store import MemoryStore
 from proxy.testing import context, profile, tool
 from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
+from tests import talk
 from tests.costs import Piece, request_cost
+from tests.talk import assistant, calls, user
 
 SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ticket", "invoice", "calendar")
 ACTIONS = ("create", "list", "delete", "change")
@@ -29,19 +31,17 @@ SELECT = FilterTools(keep=8, least=8, strategy="select")
 
 def asked(*texts: str, tools: Sequence[Tool] = TOOLS, system: str = "", **rest: Any) -> ChatRequest:
     """User messages with an answer between each two."""
-    messages = [Message({"role": "system", "content": system})] if system else []
+    messages = [talk.system(system)] if system else []
     for text in texts:
         if messages and messages[-1].role == "user":
-            messages.append(Message({"role": "assistant", "content": "Done."}))
-        messages.append(Message({"role": "user", "content": text}))
+            messages.append(assistant("Done."))
+        messages.append(user(text))
     return ChatRequest("test-model", tuple(messages), tuple(tools), JsonObject(rest))
 
 
 def with_call(request: ChatRequest, name: str, result: str = "done") -> ChatRequest:
-    call = {"id": f"c{len(request.messages)}", "type": "function", "function": {"name": name, "arguments": "{}"}}
-    calling = Message({"role": "assistant", "content": None, "tool_calls": [call]})
-    answer = Message({"role": "tool", "tool_call_id": call["id"], "content": result})
-    return request.with_messages([*request.messages, calling, answer])
+    call = f"c{len(request.messages)}"
+    return request.with_messages([*request.messages, calls(call, name=name), talk.result(result, call)])
 
 
 def ctx_of(request: ChatRequest, cache: CacheRules = CACHE, name: str = "test-model", **fields: Any) -> Context:
@@ -103,8 +103,8 @@ class TestSelect:
         assert "song_change" in await offered(asked("change the song"))
         for subject in SUBJECTS:
             if subject != "song":
-                talk = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": f"list each {subject}"}]
-                request = request.with_messages([*request.messages, *map(Message, talk)])
+                said = (assistant("Done."), user(f"list each {subject}"))
+                request = request.with_messages([*request.messages, *said])
         names = await offered(request, cache=CacheRules())
         assert "song_change" in names
         assert "calendar_list" in names
@@ -279,9 +279,8 @@ class TestFewerWhereSure:
                 return [0.6 if wanted in text else 0.05 for text in texts]
 
         first = asked("weather tomorrow")
-        answer = [{"role": "assistant", "content": "In which city?"}, {"role": "user", "content": "Seville"}]
         before = await offered(first, self.BOUND, embedder=Answer())
-        after = first.with_messages([*first.messages, *map(Message, answer)])
+        after = first.with_messages([*first.messages, assistant("In which city?"), user("Seville")])
         assert await offered(after, self.BOUND, embedder=Answer()) == before
 
     async def test_few_that_would_not_be_cached_are_filled_up(self) -> None:
@@ -307,7 +306,7 @@ class TestNothingToGain:
         assert isinstance(await decided(asked("delete the alarm", tools=TOOLS[:8])), Keep)
 
     async def test_no_user_message(self) -> None:
-        request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), TOOLS)
+        request = ChatRequest("m", (talk.system("x"),), TOOLS)
         assert isinstance(await decided(request), Keep)
 
     async def test_a_prompt_that_would_become_too_short_to_be_cached(self) -> None:
@@ -365,7 +364,7 @@ class TestTheProvidersMost:
         assert not {tool.name for tool in OURS} & {tool.name for tool in decision.request.tools}
 
     async def test_even_where_nobody_asked_for_anything(self) -> None:
-        request = ChatRequest("m", (Message({"role": "system", "content": "x"}),), self.MANY)
+        request = ChatRequest("m", (talk.system("x"),), self.MANY)
         assert len(await offered(request, FilterTools(keep=200))) == 126
 
     async def test_two_thousand(self) -> None:

@@ -12,11 +12,12 @@ from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, profile, tool
 from proxy.tools.note import DEFINITION, LONGEST
+from tests.talk import result
 from tests.tools.test_note import taking
 
 
 def noting(call_id: str, text: str) -> list[Message]:
-    return [taking(call_id, text), Message({"role": "tool", "tool_call_id": call_id, "content": "Noted."})]
+    return [taking(call_id, text), result("Noted.", call_id)]
 
 
 def talk(turns: int, notes: dict[int, str], *, text: str = "") -> ChatRequest:
@@ -80,7 +81,7 @@ async def test_in_one_long_turn_of_an_agent_too() -> None:
     messages = [*chat("s u1").messages, *noting("n", "the fault is in parse()")]
     for step in range(40):
         messages += chat(f"a{step}! t{step}").messages[:1]
-        messages.append(Message({"role": "tool", "tool_call_id": str(step), "content": "x" * 400}))
+        messages.append(result("x" * 400, str(step)))
     request = chat("u", tools=[tool()]).with_messages(messages)
     chain = [("compress_history", CompressHistory()), ("keep_notes", KeepNotes())]
     outcome = await run(chain, context(request, window=3000), strict=True)

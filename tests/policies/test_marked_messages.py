@@ -22,7 +22,7 @@ from proxy.context import CacheRules, Context, Correction, Remembered, Remembere
 from proxy.gateway.chain import run
 from proxy.policy import Policy
 from proxy.testing import MemoryMemo, context, profile
-from tests.policies.resolve_clashes.conversation import assistant, user
+from tests.talk import assistant, user
 
 FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."

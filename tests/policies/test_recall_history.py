@@ -12,6 +12,7 @@ from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore
 from proxy.testing import Example, context, lifelike, profile, tool
+from tests.talk import assistant, calls, result, system, user
 
 FACTS = (
     "My dog Biscuit is a beagle of nine years.",
@@ -21,15 +22,7 @@ FACTS = (
 )
 
 
-def user(text: str) -> Message:
-    return Message({"role": "user", "content": text})
-
-
-def assistant(text: str) -> Message:
-    return Message({"role": "assistant", "content": text})
-
-
-SYSTEM = Message({"role": "system", "content": "Help."})
+SYSTEM = system("Help.")
 REPLY = "Understood. " + "Blah. " * 40
 PAST = tuple(message for fact in FACTS for message in (user(fact), assistant(REPLY)))
 
@@ -146,17 +139,10 @@ async def test_a_long_text_that_was_shortened_does_not_come_back_larger_than_it_
 
 
 async def test_what_a_shorter_form_left_out_comes_back() -> None:
-    call = Message(
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}],
-        }
-    )
-    result = Message({"role": "tool", "tool_call_id": "c", "content": "filler " * 300 + "\n\nBiscuit is a beagle."})
-    messages = (SYSTEM, user("Look."), call, result, assistant("Done."), user("Which breed is Biscuit?"))
+    long = result("filler " * 300 + "\n\nBiscuit is a beagle.")
+    messages = (SYSTEM, user("Look."), calls("c1"), long, assistant("Done."), user("Which breed is Biscuit?"))
     incoming = ChatRequest("test-model", messages)
-    shorter = incoming.with_messages([*messages[:3], result.with_changes(content="filler ..."), *messages[4:]])
+    shorter = incoming.with_messages([*messages[:3], long.with_changes(content="filler ..."), *messages[4:]])
     said = recalled(await RecallHistory(least=0.9).apply(shorter, context(incoming)))
     assert "tool: [...] Biscuit is a beagle." in said
 

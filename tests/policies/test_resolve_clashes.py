@@ -14,7 +14,7 @@ from proxy.context import CacheRules, Context
 from proxy.context.services import Pair
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, context, profile
-from tests.policies.resolve_clashes.conversation import assistant, user
+from tests.talk import assistant, calls, result, user
 
 OLD, NEW = "I live in Leeds.", "Good news: we moved to Cardiff."
 SHORT = (user(OLD), assistant("Noted."), user(NEW))
@@ -106,16 +106,8 @@ async def test_each_request_of_a_cached_conversation_begins_as_the_one_before() 
 
 
 async def test_what_stands_in_front_of_a_message_stays_while_a_tool_loop_grows() -> None:
-    call = Message(
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
-        }
-    )
-    result = Message({"role": "tool", "tool_call_id": "1", "content": "My budget is 3 euros."})
     before = asked(*FILLER, *SHORT)
-    after = asked(*FILLER, *SHORT, call, result)
+    after = asked(*FILLER, *SHORT, calls("c1"), result("My budget is 3 euros."))
     texts = await sent(before, cached(before))
     assert (await sent(after, cached(after)))[: len(texts)] == texts
 

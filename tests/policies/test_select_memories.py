@@ -18,18 +18,11 @@ from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore
 from proxy.testing import Example, context, profile
+from tests.talk import assistant, system, user
 
-SYSTEM = Message({"role": "system", "content": "Be brief."})
+SYSTEM = system("Be brief.")
 CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 DAY = 86400.0
-
-
-def user(text: str) -> Message:
-    return Message({"role": "user", "content": text})
-
-
-def assistant(text: str) -> Message:
-    return Message({"role": "assistant", "content": text})
 
 
 def item(

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 import pytest
 
 from policies.validate_content import Scores, ValidateContent
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.wire import damage
 from proxy.context import Context, Identity
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, MemoryMemo, context
+from tests import talk
+from tests.talk import calls
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
 WHOLE = '{"items": [{"name": "lamp"}]}'
+LATER = (talk.assistant("ok"), talk.user("and?"))
 NOON = 1777896000.0  # 2026-05-04T12:00:00Z
 
 
@@ -34,14 +37,7 @@ class Meaning:
 
 
 def asked(result: str, *later: Message, arguments: str = '{"key": "a"}', user: str = "look it up") -> ChatRequest:
-    call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": arguments}}
-    messages = (
-        Message({"role": "user", "content": user}),
-        Message({"role": "assistant", "content": None, "tool_calls": [call]}),
-        Message({"role": "tool", "tool_call_id": "c1", "content": result}),
-        *later,
-    )
-    return ChatRequest("m", messages, (), JsonObject())
+    return ChatRequest("m", (talk.user(user), calls("c1", arguments=arguments), talk.result(result), *later))
 
 
 async def decided(policy: ValidateContent, request: ChatRequest, ctx: Context | None = None) -> Decision:
@@ -56,9 +52,7 @@ def result_of(decision: Decision) -> str:
     return next(message.text for message in decision.request.messages if message.role == "tool")
 
 
-EXAMPLES = [
-    asked(CUT, Message({"role": "assistant", "content": "A lamp."}), Message({"role": "user", "content": "Thanks."}))
-]
+EXAMPLES = [asked(CUT, *LATER)]
 
 
 async def test_good_content_is_left_alone() -> None:
@@ -78,7 +72,7 @@ async def test_poor_content_gets_a_line_that_says_what_is_wrong() -> None:
 async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice() -> None:
     policy = ValidateContent()
     first = result_of(await decided(policy, asked(CUT)))
-    longer = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    longer = asked(CUT, *LATER)
     decision = await decided(policy, longer)
     assert result_of(decision) == first
     assert isinstance(decision, Rewrite)
@@ -88,7 +82,7 @@ async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice()
 
 
 async def test_the_line_stands_in_front_of_the_form_that_an_earlier_step_made() -> None:
-    incoming = asked(CUT, Message({"role": "assistant", "content": "ok"}))
+    incoming = asked(CUT, LATER[0])
     short = Message({"role": "tool", "tool_call_id": "c1", "content": "short form"})
     request = incoming.with_messages([*incoming.messages[:2], short, incoming.messages[3]])
     decision = await ValidateContent().apply(request, context(incoming))
@@ -96,7 +90,7 @@ async def test_the_line_stands_in_front_of_the_form_that_an_earlier_step_made() 
 
 
 async def test_a_result_that_left_is_not_asked_for() -> None:
-    incoming = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    incoming = asked(CUT, *LATER)
     request = incoming.with_messages(incoming.messages[-1:])
     assert isinstance(await ValidateContent().apply(request, context(incoming)), Keep)
 
@@ -127,7 +121,7 @@ async def test_new_content_is_refused_and_old_content_refuses_nothing_for_ever()
     assert decision.code == "content_quality"
     assert "cut off" in decision.why
     assert "wick" not in decision.why
-    old = asked(CUT, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    old = asked(CUT, *LATER)
     assert result_of(await decided(policy, old)).endswith(CUT)
 
 
@@ -135,7 +129,7 @@ DATA = "<context>\nThe shop opens on 2023-02-30.\n</context>\nWhen does it open?
 
 
 async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stays() -> None:
-    request = ChatRequest("m", (Message({"role": "user", "content": DATA}),), (), JsonObject())
+    request = ChatRequest("m", (talk.user(DATA),))
     decision = await decided(ValidateContent(action="quarantine"), request)
     assert isinstance(decision, Rewrite)
     note, theirs = decision.request.messages
@@ -170,7 +164,6 @@ async def test_the_overall_score_has_a_threshold_of_its_own() -> None:
 async def test_the_members_that_a_definition_promises_are_missed() -> None:
     schema = {"type": "object", "required": ["id", "price"]}
     tool = Tool({"type": "function", "function": {"name": "look_up", "outputSchema": schema}})
-    request = asked("{}").with_tools([tool])
     request = asked('{"name": "x"}').with_tools([tool])
     assert "2 of the 2 members are missing" in result_of(await decided(ValidateContent(), request))
 
@@ -196,7 +189,7 @@ async def test_else_from_its_first_sight_which_is_settled() -> None:
     policy, memo, request = ValidateContent(), MemoryMemo(), asked(STALE)
     first = result_of(await decided(policy, request, context(request, memo=memo, now=NOON)))
     assert "3 days before" in first
-    later = asked(STALE, Message({"role": "assistant", "content": "ok"}), Message({"role": "user", "content": "and?"}))
+    later = asked(STALE, *LATER)
     for now in (NOON + 9 * 86400, None):
         assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
     unseen = context(later, memo=MemoryMemo(), now=NOON)
@@ -218,9 +211,7 @@ async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float
     )
     decision = await decided(policy, request, context(request, memo=memo, embedder=Meaning(near)))
     assert isinstance(decision, Rewrite) == marked
-    later = asked(
-        text, Message({"role": "assistant", "content": "ok"}), user="quarterly semiconductor revenue forecast"
-    )
+    later = asked(text, LATER[0], user="quarterly semiconductor revenue forecast")
     again = await decided(policy, later, context(later, memo=memo, embedder=Meaning(0.9 if marked else 0.0)))
     assert isinstance(again, Rewrite) == marked
 
@@ -251,5 +242,5 @@ async def test_what_was_judged_is_remembered() -> None:
     ],
 )
 async def test_odd_messages_are_no_fault(messages: list[dict[str, object]]) -> None:
-    request = ChatRequest("m", tuple(map(Message, messages)), (), JsonObject())
+    request = ChatRequest("m", tuple(map(Message, messages)))
     await ValidateContent().apply(request, context(request))

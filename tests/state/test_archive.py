@@ -14,15 +14,9 @@ from proxy.context import Identity
 from proxy.state.archive import HANDLE, Archives, handle_of
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import Cause, MemoryStore, StoreError
+from tests.clock import Clock
 
 MIB = 2**20
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Recording(MemoryStore):
@@ -53,7 +47,7 @@ class Recording(MemoryStore):
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(0.0)
 
 
 @pytest.fixture

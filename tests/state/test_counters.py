@@ -10,16 +10,9 @@ import pytest
 
 from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.store import StoreError
+from tests.clock import Clock
 
 KINDS = ["memory", "disk"]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -2,15 +2,9 @@
 
 from proxy.state.overlay import Overlay
 from proxy.state.store import MemoryStore
+from tests.clock import Clock
 
 TTL = 60.0
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_what_is_below_is_read_and_what_is_written_stays_above() -> None:

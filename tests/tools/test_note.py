@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message
 from proxy.tools.note import LONGEST, Notes, block, is_taken, left, within
+from tests.talk import calls, user
 
 
 def taking(call_id: str, text: Any, name: str = "note") -> Message:
-    function = {"name": name, "arguments": json.dumps({"text": text})}
-    call = {"id": call_id, "type": "function", "function": function}
-    return Message({"role": "assistant", "content": None, "tool_calls": [call]})
+    return calls(call_id, name=name, arguments=json.dumps({"text": text}))
 
 
 ONE, TWO, THREE = taking("1", "one"), taking("2", "two"), taking("3", "three")
-USER = Message({"role": "user", "content": "Go on."})
+USER = user("Go on.")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from proxy.testing import MemoryArchive
 from proxy.tools.originals import lines_of, readable
 from proxy.tools.recall import DEFINITION, MOST_SEARCHED, Recall
 from proxy.tools.slicing import LONGEST
+from tests.talk import calls, result
 
 TEXT = "alpha\nbeta error 7\ngamma\ndelta ERROR 8\nepsilon (x"
 ORDERS = json.dumps(
@@ -245,11 +246,7 @@ def test_the_definition_stays_short_and_the_same() -> None:
 
 
 def _read(name: str, content: str) -> list[Message]:
-    call = {"id": name, "type": "function", "function": {"name": "read_file", "arguments": f'{{"path":"{name}.txt"}}'}}
-    return [
-        Message({"role": "assistant", "content": None, "tool_calls": [call]}),
-        Message({"role": "tool", "tool_call_id": name, "content": content}),
-    ]
+    return [calls(name, name="read_file", arguments=f'{{"path":"{name}.txt"}}'), result(content, name)]
 
 
 @pytest.mark.parametrize(

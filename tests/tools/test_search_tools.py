@@ -10,6 +10,7 @@ import pytest
 from proxy.chat import Message, Tool
 from proxy.testing import context, tool
 from proxy.tools.search_tools import MOST_CHARACTERS, SearchTools, by_relevance, by_words, found_in, left_out
+from tests.talk import calls, result
 
 WEATHER = tool("get_weather", "The weather of a city.")
 MAIL = tool("send_email", "Sends a message to someone.")
@@ -105,9 +106,7 @@ async def test_odd_definitions(odd: Tool) -> None:
 def answered(*answers: str) -> tuple[Message, ...]:
     messages: list[Message] = []
     for n, told in enumerate(answers):
-        call = {"id": f"s{n}", "type": "function", "function": {"name": "search_tools", "arguments": "{}"}}
-        messages.append(Message({"role": "assistant", "content": None, "tool_calls": [call]}))
-        messages.append(Message({"role": "tool", "tool_call_id": f"s{n}", "content": told}))
+        messages += calls(f"s{n}", name="search_tools"), result(told, f"s{n}")
     return tuple(messages)
 
 

@@ -6,14 +6,7 @@ from pathlib import Path
 from policies.resolve_clashes.dialogue import Clash, Turn, overtaken
 from policies.resolve_clashes.reading import read
 from proxy.chat import Message
-
-
-def user(text: str) -> Message:
-    return Message({"role": "user", "content": text})
-
-
-def assistant(text: str) -> Message:
-    return Message({"role": "assistant", "content": text})
+from tests.talk import assistant, user
 
 
 def pairs(name: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -1,7 +1,8 @@
 import pytest
 
 from policies.resolve_clashes.dialogue import overtaken
-from tests.policies.resolve_clashes.conversation import clashing, pairs, turns, user
+from tests.policies.resolve_clashes.conversation import clashing, pairs, turns
+from tests.talk import user
 
 SAID = [text for each in pairs("pairs") for pair in each[::2] for text in pair]
 

@@ -7,7 +7,7 @@ from policies.resolve_clashes.reconciling import Reconciled, reconciled
 from proxy.chat import Message
 from proxy.context.services import Pair
 from proxy.testing import MemoryMemo, context
-from tests.policies.resolve_clashes.conversation import user
+from tests.talk import user
 
 
 class Judging:

@@ -2,7 +2,7 @@ from policies.resolve_clashes.search import found
 from proxy.chat import Message
 from proxy.context import Identity, Uncached
 from proxy.state.cache import OnceService
-from tests.policies.resolve_clashes.conversation import assistant, user
+from tests.talk import assistant, user
 
 TALK = [
     Message({"role": "system", "content": "Help."}),

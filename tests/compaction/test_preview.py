@@ -62,6 +62,22 @@ def test_what_both_have_in_common_at_the_beginning_is_counted() -> None:
     assert 250 < found.kept_tokens < found.tokens < found.given_tokens
 
 
+def test_both_ends_of_a_text_stay_word_for_word_though_a_document_is_marked_in_it() -> None:
+    found = short(f"{PROSE}\n```\n{PROSE}\n```\n{PROSE}")
+
+    assert found.startswith(PROSE[:1300])
+    assert found.endswith(PROSE[-1300:])
+    assert len(found) < 5000, "of the rest little"
+
+
+def test_of_many_questions_the_first_and_the_last_stay_and_of_a_long_one_nothing() -> None:
+    asked = [f"Is shop {n} open today?" for n in range(30)]
+    found = short("\n".join([PROSE, *(f"{LINE} {each}" for each in asked), f"Or {'very ' * 90}late?", PROSE]))
+
+    assert [n for n, each in enumerate(asked) if each in found] == [*range(10), *range(20, 30)]
+    assert "very" not in found
+
+
 @pytest.mark.parametrize("text", ["", "short", "?\n" * 30, LINE * 20])
 def test_what_is_short_has_none(text: str) -> None:
     assert preview(text) is None

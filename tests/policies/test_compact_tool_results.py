@@ -106,11 +106,14 @@ async def test_a_repeat_becomes_a_reference() -> None:
     assert messages[-1]["content"].startswith("[the same as an earlier result; recall(")
 
 
-async def test_what_was_shortened_is_given_in_full_when_it_is_asked_for_again() -> None:
-    messages = await forwarded(request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2")))
+async def test_what_was_shortened_is_given_in_full_when_it_is_asked_for_again_until_it_was_read() -> None:
+    again = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2"))
+    messages = await forwarded(again)
+    read = await forwarded(again.with_messages([*again.messages, ANSWER]))
 
     assert is_shortened(messages[3]["content"])
-    assert messages[-1]["content"] == PROSE
+    assert messages[6]["content"] == PROSE
+    assert read[6]["content"].startswith("[the same as an earlier result; recall(")
 
 
 async def test_only_text_parts_change() -> None:

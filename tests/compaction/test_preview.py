@@ -83,24 +83,8 @@ def test_what_is_short_has_none(text: str) -> None:
     assert preview(text) is None
 
 
-PIECES = st.sampled_from(
-    [
-        "```",
-        "~~~",
-        "<doc>",
-        "</doc>",
-        "<a b='c'>",
-        "</a>",
-        ASK,
-        LINE,
-        "# Title",
-        "",
-        "{",
-        "}",
-        "You must never guess.",
-        PROSE,
-    ]
-)
+MARKS = ["```", "~~~", "<doc>", "</doc>", "<a b='c'>", "</a>", "# Title", "", "{", "}"]
+PIECES = st.sampled_from([*MARKS, ASK, LINE, "You must never guess.", PROSE])
 
 
 @settings(max_examples=25, deadline=None)

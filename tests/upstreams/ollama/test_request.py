@@ -34,77 +34,49 @@ def call(arguments: Any = "{}", **extra: Any) -> Json:
     }
 
 
+def said(role: str, content: Any, **more: Any) -> Json:
+    return {"role": role, "content": content, **more}
+
+
+def image(url: Any) -> Json:
+    return {"type": "image_url", "image_url": url}
+
+
+TEXT = {"type": "text", "text": "a"}
+WAV = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+CUSTOM = {"id": "c9", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}
+SHELL = {"id": "c9", "function": {"index": 0, "name": "sh", "arguments": {"input": "ls -l"}}}
+OLD = {"name": "f", "arguments": '{"a":1}'}
+
+
 @pytest.mark.parametrize(
     ("given_message", "expected"),
     [
-        pytest.param({"role": "system", "content": "s"}, {"role": "system", "content": "s"}, id="system"),
-        pytest.param({"role": "developer", "content": "d"}, {"role": "system", "content": "d"}, id="developer"),
-        pytest.param({"role": "user", "content": None}, {"role": "user", "content": ""}, id="no content"),
+        pytest.param(said("system", "s"), said("system", "s"), id="system"),
+        pytest.param(said("developer", "d"), said("system", "d"), id="developer"),
+        pytest.param(said("user", None), said("user", ""), id="no content"),
+        pytest.param(said("user", [TEXT, {**TEXT, "text": "b"}]), said("user", "a\nb"), id="text parts are one string"),
         pytest.param(
-            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            {"role": "user", "content": "a\nb"},
-            id="text parts become one string",
+            said("user", [TEXT, image({"url": PNG})]), said("user", "a", images=["iVBORw0KGgo="]), id="an image"
+        ),
+        pytest.param(said("user", [image(PNG)]), said("user", "", images=["iVBORw0KGgo="]), id="an image as a string"),
+        pytest.param(said("user", [WAV]), said("user", "", images=["UklGRg=="]), id="a recording, among the images"),
+        pytest.param(
+            said("assistant", "a", reasoning_content="hm"), said("assistant", "a", thinking="hm"), id="thoughts"
         ),
         pytest.param(
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}],
-            },
-            {"role": "user", "content": "a", "images": ["iVBORw0KGgo="]},
-            id="an image loses its prefix",
+            said("assistant", "a", reasoning="hm"), said("assistant", "a", thinking="hm"), id="by their other name"
         ),
+        pytest.param(said("assistant", None, refusal="no"), said("assistant", "no"), id="a refusal is what was said"),
         pytest.param(
-            {"role": "user", "content": [{"type": "image_url", "image_url": PNG}]},
-            {"role": "user", "content": "", "images": ["iVBORw0KGgo="]},
-            id="an image as a bare string",
-        ),
-        pytest.param(
-            {
-                "role": "user",
-                "content": [{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}],
-            },
-            {"role": "user", "content": "", "images": ["UklGRg=="]},
-            id="a recording goes among the images",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": "a", "reasoning_content": "hm"},
-            {"role": "assistant", "content": "a", "thinking": "hm"},
-            id="thoughts",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": "a", "reasoning": "hm"},
-            {"role": "assistant", "content": "a", "thinking": "hm"},
-            id="thoughts by their other name",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": None, "refusal": "no"},
-            {"role": "assistant", "content": "no"},
-            id="a refusal is what was said",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
-            {
-                "role": "assistant",
-                "content": "",
-                "tool_calls": [{"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}],
-            },
+            said("assistant", None, function_call=OLD),
+            said("assistant", "", tool_calls=[{"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}]),
             id="a call of the deprecated kind",
         ),
+        pytest.param(said("function", "1", name="f"), said("tool", "1", tool_name="f"), id="and its result"),
         pytest.param(
-            {"role": "function", "name": "f", "content": "1"},
-            {"role": "tool", "content": "1", "tool_name": "f"},
-            id="a result of the deprecated kind",
-        ),
-        pytest.param(
-            {
-                "role": "assistant",
-                "tool_calls": [{"id": "c9", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}],
-            },
-            {
-                "role": "assistant",
-                "content": "",
-                "tool_calls": [{"id": "c9", "function": {"index": 0, "name": "sh", "arguments": {"input": "ls -l"}}}],
-            },
+            {"role": "assistant", "tool_calls": [CUSTOM]},
+            said("assistant", "", tool_calls=[SHELL]),
             id="a custom call in the history",
         ),
     ],
@@ -144,37 +116,28 @@ def test_results_name_their_call_and_its_tool() -> None:
     assert [called["function"]["index"] for called in said[1]["tool_calls"]] == [0, 1]
 
 
+SAME: list[Json] = [
+    {"temperature": 0, "top_p": 0.5, "seed": 7},
+    {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
+    {"frequency_penalty": 0.5, "presence_penalty": -1},
+    {"stop": ["a", "b"]},
+]
+
+
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        pytest.param(
-            {"temperature": 0, "top_p": 0.5, "seed": 7}, {"temperature": 0, "top_p": 0.5, "seed": 7}, id="plain"
-        ),
-        pytest.param(
-            {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
-            {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
-            id="extras of Ollama's",
-        ),
-        pytest.param(
-            {"frequency_penalty": 0.5, "presence_penalty": -1},
-            {"frequency_penalty": 0.5, "presence_penalty": -1},
-            id="penalties keep name and scale",
-        ),
+        *[(each, each) for each in SAME],
         pytest.param({"stop": "END"}, {"stop": ["END"]}, id="one stop text"),
-        pytest.param({"stop": ["a", "b"]}, {"stop": ["a", "b"]}, id="several"),
         pytest.param({"stop": []}, None, id="none: the model keeps its own"),
         pytest.param({"max_tokens": 9}, {"num_predict": 9}, id="max_tokens"),
-        pytest.param(
-            {"max_tokens": 9, "max_completion_tokens": 5}, {"num_predict": 5}, id="max_completion_tokens wins"
-        ),
+        pytest.param({"max_tokens": 9, "max_completion_tokens": 5}, {"num_predict": 5}, id="the newer name wins"),
         pytest.param(
             {"options": {"temperature": 1, "num_predict": 3, "stop": "x"}, "temperature": 0.2},
             {"temperature": 0.2, "num_predict": 3, "stop": ["x"]},
             id="OpenAI's own fields win over options",
         ),
-        pytest.param(
-            {"options": {"num_ctx": 99, "num_gpu": 0, "num_batch": 1}}, None, id="nothing that reloads the model"
-        ),
+        pytest.param({"options": {"num_ctx": 99, "num_gpu": 0, "num_batch": 1}}, None, id="nothing that reloads"),
         pytest.param({"temperature": None, "stop": None, "options": None}, None, id="nulls"),
     ],
 )

@@ -9,7 +9,6 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, NOTES, RECALLED, SHARED, build, items
 from proxy.chat.errors import ConfigError
 from proxy.config.load import load
-from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, MemoryMemo, chat, context
 
@@ -187,13 +186,6 @@ async def test_what_was_sent_once_is_sent_again_but_for_the_turn_of_a_user_that_
     assert changed == [(6, 2)]  # the note and the message itself: the tail of one turn
 
 
-async def test_it_fits_into_a_chain() -> None:
-    request = talk(("user", FALSE), ("assistant", "Hm."), ("user", FALSE))
-    outcome = await run([("check_facts", CheckFacts(facts=(FACT,)))], context(request), strict=True)
-    assert outcome.steps[0].verdict == "rewrite"
-    assert outcome.steps[0].facts["poisoning_attempts"] == 2
-
-
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
@@ -227,10 +219,6 @@ def test_a_bad_file_is_an_error_of_the_configuration(tmp_path: Path, content: st
     with pytest.raises(ConfigError, match=told) as caught:
         load(tmp_path / "config.yaml", {})
     assert "config.yaml:8" in str(caught.value)
-
-
-def test_without_a_file_there_is_none() -> None:
-    assert CheckFacts(facts=(FACT,)).files == ()
 
 
 # --- the judge ----------------------------------------------------------------------------------------------------------

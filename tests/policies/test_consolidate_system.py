@@ -138,11 +138,3 @@ class TestSystemMessagesInMidConversation:
 async def test_there_is_nothing_to_merge(words: str) -> None:
     request = chat(words)
     assert isinstance(await ConsolidateSystem().apply(request, context(request)), Keep)
-
-
-async def test_a_growing_conversation_keeps_its_first_message() -> None:
-    first = await merged(conversation(system("A"), system("B"), USER))
-    later = await merged(
-        conversation(system("A"), system("B"), USER, Message({"role": "assistant", "content": "x"}), USER)
-    )
-    assert first.messages[0].raw == later.messages[0].raw

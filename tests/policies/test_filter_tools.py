@@ -259,12 +259,6 @@ class TestFewerWhereSure:
         policy = FilterTools(keep=20, least=2, strategy="select")
         assert len(await offered(asked("weather tomorrow"), policy, embedder=near, runs_tools=False)) == 20
 
-    async def test_a_search_finds_the_others(self) -> None:
-        near = Near(weather={"weather list": 0.7})
-        decision = await decided(asked("weather tomorrow"), self.BOUND, embedder=near)
-        assert isinstance(decision, Rewrite)
-        assert decision.request.tools[-2:] == OURS
-
     async def test_what_the_next_message_wants_comes_and_the_others_stay(self) -> None:
         near = Near(weather={"weather list": 0.7}, hotel={"hotel create": 0.7})
         first = await offered(asked("weather tomorrow"), self.BOUND, embedder=near)
@@ -366,10 +360,6 @@ class TestTheProvidersMost:
     async def test_even_where_nobody_asked_for_anything(self) -> None:
         request = ChatRequest("m", (talk.system("x"),), self.MANY)
         assert len(await offered(request, FilterTools(keep=200))) == 126
-
-    async def test_two_thousand(self) -> None:
-        many = tuple(tool(f"thing{n}_{n}", f"About thing{n}.") for n in range(2000))
-        assert "thing1500_1500" in await offered(asked("about thing1500", tools=many))
 
 
 class TestNarrow:

@@ -1,6 +1,5 @@
 """What is done with content that is not good enough, and that nothing is done with any other."""
 
-import json
 from collections.abc import Sequence
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from policies.validate_content import Scores, ValidateContent
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.wire import damage
-from proxy.context import Context, Identity
+from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
-from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, MemoryMemo, context
 from tests import talk
 from tests.talk import calls
@@ -60,13 +58,6 @@ async def test_good_content_is_left_alone() -> None:
     assert isinstance(decision, Keep)
     assert decision.facts["quality_score"] == 1.0
     assert decision.facts["judged"] == 1
-
-
-async def test_poor_content_gets_a_line_that_says_what_is_wrong() -> None:
-    decision = await decided(ValidateContent(), asked(CUT))
-    assert result_of(decision) == f"[quality check: its JSON is cut off (completeness 0.40)]\n{CUT}"
-    assert isinstance(decision, Rewrite)
-    assert decision.facts["poor_contents"] == 1
 
 
 async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice() -> None:
@@ -214,18 +205,6 @@ async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float
     later = asked(text, LATER[0], user="quarterly semiconductor revenue forecast")
     again = await decided(policy, later, context(later, memo=memo, embedder=Meaning(0.9 if marked else 0.0)))
     assert isinstance(again, Rewrite) == marked
-
-
-async def test_what_was_judged_is_remembered() -> None:
-    service = OnceService()
-    try:
-        request = asked(json.dumps({"items": ["lamp"] * 3000}))
-        for _ in range(2):
-            assert isinstance(
-                await decided(ValidateContent(), request, context(request, once=service.bind(Identity("t")))), Keep
-            )
-    finally:
-        service.close()
 
 
 @pytest.mark.parametrize(

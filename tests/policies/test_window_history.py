@@ -107,19 +107,6 @@ async def test_kept_messages_are_the_same_objects() -> None:
     assert all(any(kept is sent for sent in request.messages) for kept in decision.request.messages)
 
 
-async def test_a_hundred_turns_break_the_prefix_once_a_stride() -> None:
-    policy, words = WindowHistory(keep_turns=20, stride=10, summary=False), ["s"]
-    starts: list[str] = []
-    for turn in range(100):
-        words += [f"u{turn}"]
-        request = chat(" ".join(words))
-        decision = await policy.apply(request, context(request))
-        forwarded = decision.request if isinstance(decision, Rewrite) else request
-        starts.append(script(forwarded).split()[1])
-        words += [f"a{turn}"]
-    assert len(set(starts)) == 1 + 8
-
-
 def talk(turns: int) -> ChatRequest:
     messages = list(chat("s").messages)
     for n in range(turns):

@@ -14,7 +14,7 @@ from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import Loop
 from proxy.testing import chat, tool
 from proxy.tools.call_tool import CallTool
-from proxy.tools.deferral import OURS, deferred
+from proxy.tools.deferral import deferred
 from proxy.tools.search_tools import SearchTools, by_words
 from proxy.upstreams.base import Call, Reply
 from tests.scripted import Scripted, answer, assembled, call_of, events, payloads, read, reply, streaming
@@ -297,7 +297,3 @@ async def test_without_a_definition_of_ours_nothing_is_translated() -> None:
     request = chat("u1", tools=(*SENT, tool("call_tool")))
     given_ = reply(said(through("get_weather", LIMA)))
     assert await Loop([CallTool(SENT)]).send(Scripted(given_), call_of(request)) is given_
-
-
-def test_it_is_named_as_it_is_offered() -> None:
-    assert (SearchTools.definition, CallTool.definition) == OURS

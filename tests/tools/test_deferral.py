@@ -45,11 +45,6 @@ def test_two_tools_stand_in_place_of_those_that_leave() -> None:
     assert not damage(request, made)
 
 
-def test_the_tool_block_does_not_depend_on_the_conversation() -> None:
-    short, long = chat("u1", tools=TOOLS), asked(call("two", "{}"))
-    assert deferred(short, {"one", "two"}).tools == deferred(long, {"one", "two"}).tools
-
-
 def test_where_nothing_leaves_it_is_the_same_request() -> None:
     request = asked(call("one", "{}"))
     assert deferred(request, set()) is request
@@ -173,11 +168,6 @@ ALLOWED: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tool
 def test_what_may_leave(tools: tuple[Tool, ...], choice: Any, may: list[str]) -> None:
     request = chat("u1", tools=tools, tool_choice=choice)
     assert [each.name for each in deferrable(request, tools)] == may
-
-
-def test_what_the_proxy_offers_stays() -> None:
-    request = chat("u1", tools=[*TOOLS, tool("recall")])
-    assert [each.name for each in deferrable(request, TOOLS)] == ["one", "two", "three"]
 
 
 def test_what_is_offered_is_short() -> None:

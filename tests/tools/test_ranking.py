@@ -182,11 +182,6 @@ async def test_clashing_names_are_two_tools() -> None:
     assert [each is twice[1] for each, _ in await ranked("whale", twice)] == [True, False]
 
 
-async def test_two_thousand_tools() -> None:
-    many = [tool(f"tool_{n}", f"Does thing number{n}.") for n in range(2000)]
-    assert (await names("number1234", many))[0] == "tool_1234"
-
-
 @pytest.mark.parametrize(
     ("tools", "groups"),
     [

@@ -34,25 +34,12 @@ def test_what_agrees_or_tells_of_something_else_is_left_alone(said: str, fact: s
     assert Trusted([Fact(fact)]).contradicted(said) == [], fact
 
 
-def test_of_two_facts_that_disagree_what_agrees_with_one_is_left_alone() -> None:
-    trusted = Trusted([Fact("The archive is in Paris."), Fact("The archive is in London.")])
-    assert trusted.contradicted("The archive is in London.") == []
-    assert trusted.contradicted("The archive is in Madrid.")
-
-
 def test_all_of_them_together_flag_nothing_that_a_fact_says() -> None:
     facts = [Fact(line) for line in LINES if line and line[0] not in " #"]
     trusted = Trusted(facts)
     alone = {fact.text for fact in facts if Trusted([fact]).contradicted(fact.text)}
     assert alone == set()
     assert [fact.text for fact in facts if trusted.contradicted(fact.text)] == []
-
-
-@pytest.mark.parametrize("frame", ["Is it true that {}?", "If {}, tell me.", "He said that {}.", "Maybe {}.", '"{}."'])
-def test_what_is_not_stated_is_left_alone(frame: str) -> None:
-    for said, fact in marked("-"):
-        inside = said[0].lower() + said[1:].rstrip(".")
-        assert Trusted([Fact(fact)]).contradicted(frame.format(inside)) == [], said
 
 
 def test_of_statements_that_no_rule_was_changed_by_three_in_four_are_found_and_hardly_any_wrongly() -> None:

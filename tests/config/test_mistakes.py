@@ -47,12 +47,6 @@ def test_so_it_is_in_upstreams_and_models(tmp_path: Path, upstream: str, model: 
     assert refusal(tmp_path, text) == said
 
 
-def test_a_key_that_is_needed_and_misspelt_is_named_as_it_is_written(tmp_path: Path) -> None:
-    said = refusal(tmp_path, "upstreams:\n  echo: {kind: echo}\nmodels:\n  - {match: '*', upstrem: echo}\n")
-
-    assert said == "config.yaml:4: models.0.upstrem: unknown key; did you mean 'upstream'?"
-
-
 @pytest.mark.parametrize(
     ("added", "place", "right"),
     [
@@ -66,8 +60,6 @@ def test_a_key_that_is_needed_and_misspelt_is_named_as_it_is_written(tmp_path: P
                      id="a word that is not one of some"),
         pytest.param("telemetry:\n  endpoint: host:4318", "config.yaml:7: telemetry.endpoint", "http:// or https://",
                      id="an address without a scheme"),
-        pytest.param("default_upstream: ehco", "config.yaml:6: default_upstream", "did you mean 'echo'?",
-                     id="a default that is not there"),
         pytest.param("chains: []", "config.yaml:6: chains", "names to lists of policies", id="chains that are a list"),
         pytest.param("chains:\n  default: window_history", "config.yaml:7: chains.default", "- window_history:",
                      id="a chain that is a word"),
@@ -126,8 +118,6 @@ def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
                      id="no upstream"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels: []", "config.yaml:3: models", "at least 1",
                      id="an empty list of models"),
-        pytest.param("upstreams:\n  a: {kind: opnai}\nmodels: [{match: x, upstream: a}]", "config.yaml:2: upstreams.a",
-                     "'openai'", id="an unknown kind"),
         pytest.param("upstreams:\n  a: {base_url: http://h}\nmodels: [{match: x, upstream: a}]",
                      "config.yaml:2: upstreams.a", "kind", id="no kind"),
         pytest.param("upstreams:\n  a: openai\nmodels: [{match: x, upstream: a}]", "config.yaml:2: upstreams.a",
@@ -138,13 +128,10 @@ def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
                      "config.yaml:2: upstreams.a.provider", "[a-z0-9_]", id="a provider that is no name"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: x\n    upstream: b",
                      "config.yaml:5: models.0.upstream", "there is no 'b'; known: a", id="an unknown upstream"),
-        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: x\n    upstream: a\n    chain: defualt",
-                     "config.yaml:6: models.0.chain", "did you mean 'default'?", id="an unknown chain"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: []\n    upstream: a",
                      "config.yaml:4: models.0.match", "at least 1", id="no glob"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: [x, 1]\n    upstream: a",
                      "config.yaml:4: models.0.match.1", "string", id="a number for a glob"),
-        pytest.param("upstreams: [", "config.yaml:1: not valid YAML", "expected", id="no YAML"),
     ],
 )  # fmt: skip
 def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, place: str, right: str) -> None:

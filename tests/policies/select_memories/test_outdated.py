@@ -16,6 +16,8 @@ OVERTAKEN = (
     ("El usuario prefiere hoteles baratos", "El usuario prefiere hoteles de lujo de 5 estrellas"),
     ("Tiene dos hijos", "Tiene tres hijos"),
     ("The user lives in Madrid", "I live in Oslo now 🏔"),
+    ("El usuario trabaja en Acme", "El usuario trabaja en Globex"),
+    ("Le gusta el café", "Ya no le gusta el café"),
 )
 BOTH_HOLD = (
     ("User prefers budget hotels", "User prefers quiet rooms"),
@@ -27,6 +29,7 @@ BOTH_HOLD = (
     ("El usuario vive en Madrid", "La hermana del usuario vive en Sevilla"),
     ("Viajó a Roma en mayo", "Viajó a Oslo en junio"),
     ("Hotel Meridian is full", "Hotel Lisboa has rooms"),
+    ("Su jefa se llama Marta", "Su hija se llama Lucía"),
 )
 
 

@@ -28,7 +28,7 @@ from proxy.text.bm25 import fits, index
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 from proxy.vectors.sentence_transformers import Sentences
 
 OWNER = Owner("t", "user-1")
@@ -79,7 +79,7 @@ def texts(count: int) -> list[str]:
 async def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as threads:
         store = DiskStore(Path(folder) / "store", 2**30)
-        index = IndexService(Embedded(Path(folder) / "vectors", Bounds(10**6, 10**6, 1e6)), timeout=60)
+        index = IndexService(Embedded(Path(folder) / "vectors", IndexBounds(10**6, 10**6, 1e6)), timeout=60)
         embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), index)
         vectors = MemoryVectors(embedding, index)
         service = MemoryService(Shelves(store, ttl=1e6), vectors, threads, most=20_000)

@@ -12,11 +12,11 @@ from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packing import pack
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 from proxy.vectors.scale import REFERENCE
 
 WIDTH = 384
-BOUNDS = Bounds(200_000, 20_000, 30 * 86400.0)
+BOUNDS = IndexBounds(200_000, 20_000, 30 * 86400.0)
 SCOPE = Scope("tenant", "texts", "model")
 
 

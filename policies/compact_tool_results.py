@@ -65,14 +65,14 @@ class CompactToolResults(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
-        walk = _Walk(self, ctx)
+        walk = _CompactingWalk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
         start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size, bool(ctx.held)
-        form, name = request.folds.of(request.messages), ("compact_tool_results", start)
-        _, before = form.resume(name, _Walked(hash(start)))
+        form, name = request.form, ("compact_tool_results", start)
+        _, before = form.resume(name, _SettledGroups(hash(start)))
         if not await _are_there(before.handles, before.gists, ctx):
-            before = _Walked(hash(start))
+            before = _SettledGroups(hash(start))
         walk.go_on(before)
         messages, end = list(before.messages), len(before.messages)
         groups = list(_groups(request.messages[end:]))
@@ -118,7 +118,7 @@ class _Key(NamedTuple):
     read: bool
 
 
-def _keys(groups: Sequence[Sequence[Message]], walked: "_Walked") -> Iterator[_Key]:
+def _keys(groups: Sequence[Sequence[Message]], walked: "_SettledGroups") -> Iterator[_Key]:
     """A key for each group behind those of an earlier request."""
     before, size, last = walked.hash, walked.bytes, len(groups) - 1
     for place, group in enumerate(groups):
@@ -145,7 +145,7 @@ async def _are_there(handles: frozenset[str], names: Iterable[str], ctx: Context
     return True
 
 
-class _Walked(NamedTuple):
+class _SettledGroups(NamedTuple):
     """What is known behind the groups that the next request begins with."""
 
     hash: int
@@ -181,7 +181,7 @@ class _Sent(NamedTuple):
         return messages
 
 
-class _Walk:
+class _CompactingWalk:
     """What is known of the conversation up to a place."""
 
     def __init__(self, policy: CompactToolResults, ctx: Context) -> None:
@@ -212,16 +212,18 @@ class _Walk:
         self.handles: list[str] = []
         self.gists: list[str] = []
 
-    def go_on(self, walked: _Walked) -> None:
+    def go_on(self, walked: _SettledGroups) -> None:
         """Go on behind the groups of an earlier request."""
         self.size, self.groups = walked.size or self.size, walked.groups
         self.seen, self.counts = {**walked.seen}, Counter(walked.counts)
         self.kept, self.named = {*walked.handles}, [*walked.gists]
 
-    def walked(self, messages: Sequence[Message], key: _Key) -> _Walked:
+    def walked(self, messages: Sequence[Message], key: _Key) -> _SettledGroups:
         """What is known here, behind the group of a key."""
         seen, counts, kept = {**self.seen}, {**self.counts}, frozenset(self.kept)
-        return _Walked(key.hash, key.size, self.size, self.groups, seen, counts, kept, (*self.named,), (*messages,))
+        return _SettledGroups(
+            key.hash, key.size, self.size, self.groups, seen, counts, kept, (*self.named,), (*messages,)
+        )
 
     def take(self, sent: _Sent) -> None:
         """Go on behind a group."""

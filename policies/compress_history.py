@@ -9,7 +9,16 @@ from proxy.compaction.newest import newest
 from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
 from proxy.history.pins import compiled
-from proxy.history.summaries import Leaving, Measure, archived, is_summarised, prepare, read_ahead, settled, summarised
+from proxy.history.summaries import (
+    Leaving,
+    SummarySize,
+    archived,
+    is_summarised,
+    prepare,
+    read_ahead,
+    settled,
+    summarised,
+)
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 
@@ -103,7 +112,9 @@ class CompressHistory(Policy):
         room = self._room(ctx, usable, count.total - sum(sizes))
         cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
         share = f"context at {count.total / usable:.0%}"
-        measure = Measure(room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins, self.wait)
+        measure = SummarySize(
+            room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins, self.wait
+        )
         if not cuts:
             if ahead is not None and self.needs_writer:
                 await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)

@@ -13,7 +13,7 @@ from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
 from proxy.tools.groups import named
-from proxy.tools.offer import Finding, Wishes, clients_tools, matches
+from proxy.tools.offer import OfferFinder, Wishes, clients_tools, matches
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.texts import told
 
@@ -131,7 +131,7 @@ class FilterTools(Policy):
             others = [tool for tool in others if not any(tool is one for one in its)]
         # what wants one of the other tools is not about a section that only comes near it
         wishes = replace(self._wishes, always=(), small_talk="none", examples=said, groups={})
-        finding = Finding(wishes, ctx.incoming, ctx, (*about, *others))
+        finding = OfferFinder(wishes, ctx.incoming, ctx, (*about, *others))
         standing = await finding.standing(len(about), sum(await ctx.tokens.tool_sizes(offered)))
         if standing is None:
             return ()
@@ -156,13 +156,13 @@ class FilterTools(Policy):
             keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
             must_call = request.rest.get("tool_choice") == "required" and self.small_talk == "none"
             wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
-            finding = Finding(wishes, request, ctx, tools, hidden)
+            finding = OfferFinder(wishes, request, ctx, tools, hidden)
             kept = await finding.selected(keep, sizes, search, is_forced=is_forced)
             if kept is not None:
                 return self._left_out(request, tools, kept, hidden, finding.how)
         if not self._can_narrow(request, ctx):
             return Keep(f"{len(tools)} tools, and nothing to gain by fewer")
-        finding = Finding(self._wishes, request, ctx, tools)
+        finding = OfferFinder(self._wishes, request, ctx, tools)
         kept = await finding.narrowed(self.keep, sizes)
         return _narrowed(request, tools, kept, finding.how) if kept is not None else Keep("nothing is asked for")
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from proxy.chat import ChatRequest
-from proxy.chat.injected_data import Block, blocks, leaving, without
+from proxy.chat.injected_data import InjectedData, blocks, leaving, without
 from proxy.context import Context
 from proxy.policy import Decision, Fact, Keep, Policy, Reject, Rewrite
 
@@ -111,7 +111,9 @@ class FitBudget(Policy):
         why = ", ".join(f"{kind} {used[kind] / window:.0%} of {self._share(kind):.0%}" for kind in _KINDS)
         return Keep(why, facts) if after is request else Rewrite(after, why, facts)
 
-    async def _leaving(self, request: ChatRequest, found: Sequence[Block], ctx: Context) -> list[tuple[Block, str]]:
+    async def _leaving(
+        self, request: ChatRequest, found: Sequence[InjectedData], ctx: Context
+    ) -> list[tuple[InjectedData, str]]:
         """The blocks that leave, each with its handle; what cannot be archived stays."""
         limit = int(ctx.model.window * self.knowledge)
         if ctx.archive is None or "knowledge" not in self.enforce or sum(block.tokens for block in found) <= limit:

@@ -90,7 +90,7 @@ class OffloadContent(Policy):
         def extend(before: bool, messages: Sequence[Message]) -> bool:
             return before or any(len(each.raw) > self.over for each in messages if each.get("role") == "user")
 
-        return request.folds.of(request.messages).fold(("large user message", self.over), False, extend)
+        return request.form.fold(("large user message", self.over), False, extend)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         found: list[tuple[Text, Preview]] = []

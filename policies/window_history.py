@@ -11,7 +11,7 @@ from proxy.context import Context
 from proxy.economics import pays
 from proxy.history.cuts import as_sent
 from proxy.history.pins import compiled
-from proxy.history.summaries import Leaving, Measure, archived, is_summarised, summarised
+from proxy.history.summaries import Leaving, SummarySize, archived, is_summarised, summarised
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 _SMALL = 1000
@@ -94,10 +94,10 @@ class WindowHistory(Policy):
         after = request.with_messages([*head, *made.messages, *talk[start:]])
         return Rewrite(after, f"{why} into a summary", facts | made.facts)
 
-    async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> Measure:
+    async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> SummarySize:
         """The shares of the window, but in a large one no more than a third of a long history."""
         tokens = self._room(request, sum(await ctx.tokens.sizes(gone)), ctx)
-        return Measure(tokens, self.pins_share / (self.summary_share + self.pins_share), self.pins)
+        return SummarySize(tokens, self.pins_share / (self.summary_share + self.pins_share), self.pins)
 
     def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:
         """The most tokens that the summary of so many may have."""

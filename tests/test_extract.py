@@ -2,7 +2,7 @@ import pytest
 
 from proxy.chat import Message
 from proxy.history.extract import receipt, summary
-from proxy.history.pins import Pins, Statement
+from proxy.history.pins import PinnedStatement, Pins
 from proxy.testing import chat
 
 
@@ -18,9 +18,9 @@ TALK = messages(
 )
 PINS = Pins(
     statements=(
-        Statement((0, 1), "Never charge the card.", "rule"),
-        Statement((0, 0), "I want to fly to Rome.", "goal"),
-        Statement((2, 0), "Soy alérgico.", "said"),
+        PinnedStatement((0, 1), "Never charge the card.", "rule"),
+        PinnedStatement((0, 0), "I want to fly to Rome.", "goal"),
+        PinnedStatement((2, 0), "Soy alérgico.", "said"),
     ),
     plan="- [ ] pay",
 )

@@ -3,6 +3,7 @@
 import ast
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -83,3 +84,9 @@ def test_a_stranger_finds_every_room() -> None:
 
 def test_names_say_something() -> None:
     assert not {path.stem for path in FILES} & {"utils", "helpers", "common", "misc", "manager", "util"}
+
+
+def test_one_name_stands_for_one_class() -> None:
+    trees = [ast.parse(path.read_text()) for path in FILES]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert {name for name, times in names.items() if times > 1} == set()

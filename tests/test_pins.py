@@ -5,9 +5,9 @@ import pytest
 
 from proxy.chat import Message
 from proxy.context import Identity
-from proxy.history.pins import Pins, Statement, arguments, block, chosen, compiled, laid_down, note, standing
+from proxy.history.pins import PinnedStatement, Pins, arguments, block, chosen, compiled, laid_down, note, standing
 from proxy.history.selection import prepare_vectors, select
-from proxy.history.statements import KINDS, Sentence, Verdict, model, sentences, split
+from proxy.history.statements import KINDS, Classification, UserSentence, model, sentences, split
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryMemo, context
 
@@ -86,26 +86,26 @@ def test_code_in_fences_and_long_quotations_lay_nothing_down() -> None:
 
 
 def test_the_likelier_go_first_then_the_newer_and_the_newest_goal_stands_as_the_goal() -> None:
-    def row(place: int, kind: str, kept: float) -> tuple[tuple[int, int], Sentence, Verdict]:
-        return (place, 0), Sentence(f"text {place}", (), (), 0), Verdict(kind, kept, kept)
+    def row(place: int, kind: str, kept: float) -> tuple[tuple[int, int], UserSentence, Classification]:
+        return (place, 0), UserSentence(f"text {place}", (), (), 0), Classification(kind, kept, kept)
 
     rows = [row(0, "goal", 0.95), row(1, "rule", 0.99), row(2, "goal", 0.91), row(3, "rule", 0.5), row(4, "fact", 0.2)]
     assert chosen(rows, 1000) == (
-        Statement((2, 0), "text 2", "goal"),
-        Statement((1, 0), "text 1", "rule"),
-        Statement((0, 0), "text 0", "said"),
-        Statement((3, 0), "text 3", "said"),
+        PinnedStatement((2, 0), "text 2", "goal"),
+        PinnedStatement((1, 0), "text 1", "rule"),
+        PinnedStatement((0, 0), "text 0", "said"),
+        PinnedStatement((3, 0), "text 3", "said"),
     )
     assert [each.text for each in chosen(rows, 20)] == ["text 2", "text 1"]
 
 
-def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, int], Sentence, Verdict]:
-    return (place, 0), Sentence(text, (), (), 0), Verdict(kind, kept, kept)
+def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, int], UserSentence, Classification]:
+    return (place, 0), UserSentence(text, (), (), 0), Classification(kind, kept, kept)
 
 
 def test_sure_constraints_and_the_newest_goal_leave_last() -> None:
     rows = [judged(0, "The old rule.", "rule", 0.85), judged(1, "The goal.", "goal", 0.81)]
-    rows.append(((0, 1), Sentence("Another goal.", (), (), 0), Verdict("goal", 0.85, 0.85)))
+    rows.append(((0, 1), UserSentence("Another goal.", (), (), 0), Classification("goal", 0.85, 0.85)))
     rows += [judged(place, f"Fact number {'x' * place}.", "fact", 0.99) for place in range(2, 9)]
     assert [each.text for each in chosen(rows, 40)] == ["The goal.", "The old rule."]
     assert [each.text for each in chosen(rows, 60)][2:] == ["Fact number xxxxxxxx."]
@@ -218,7 +218,11 @@ async def test_marked_lines_and_later_system_messages_come_first() -> None:
 
 
 def test_what_does_not_fit_is_left_out_by_importance() -> None:
-    pins = Pins(("marked",), "a plan", (Statement((1, 0), "rule two", "rule"), Statement((0, 0), "rule one", "rule")))
+    pins = Pins(
+        ("marked",),
+        "a plan",
+        (PinnedStatement((1, 0), "rule two", "rule"), PinnedStatement((0, 0), "rule one", "rule")),
+    )
     assert pins.within(100) == pins
     assert pins.within(20).texts() == ("marked", "a plan")
     assert pins.without("rule two, a plan").texts() == ("marked", "rule one")

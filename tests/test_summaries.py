@@ -3,7 +3,7 @@ import pytest
 from proxy.chat import Message
 from proxy.context import Identity
 from proxy.history.selection import fingerprint
-from proxy.history.summaries import Leaving, Measure, archived, levels, summarised
+from proxy.history.summaries import Leaving, SummarySize, archived, levels, summarised
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context
 
@@ -39,7 +39,7 @@ async def test_what_left_is_read_once() -> None:
         ctx = context(request, archive=archive, once=once)
         handles = await archived(leaving, ctx)
         assert handles is not None
-        assert await summarised(leaving, handles, Measure(400, 0.5), ctx) is not None
+        assert await summarised(leaving, handles, SummarySize(400, 0.5), ctx) is not None
     assert archive.hashed == 4, "once for its handle, once to keep it; two entries"
 
 

@@ -10,10 +10,10 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from policies.check_facts.facts_file import read_facts
 from policies.check_facts.trusted import Fact, Trusted
 from proxy.chat import ChatRequest, Message
-from proxy.chat.annotations import Finding, checked, note
+from proxy.chat.annotations import Contradiction, checked, note
 from proxy.chat.arrivals import arrived
 from proxy.chat.blocks import MEMORIES, injected, is_block, spans
-from proxy.chat.edits import Change, Stretch, changed
+from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
     place: int
     """Of the text."""
-    every: tuple[Finding, ...]
+    every: tuple[Contradiction, ...]
     marked: str
     """The text with a note behind each."""
 
@@ -37,7 +37,7 @@ class _Found(NamedTuple):
 _Texts = tuple[_Found, ...]
 """The texts of one message in which anything was found."""
 
-_Candidate = tuple[int, Finding, str]
+_Candidate = tuple[int, Contradiction, str]
 """A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
 
 _Asked = tuple[str, tuple[_Candidate, ...]]
@@ -305,11 +305,11 @@ def _anchors(found: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
 
 def _memories(
     messages: Sequence[Message], found: Mapping[int, _Texts], sent: Mapping[int, int]
-) -> dict[int, list[Change]]:
+) -> dict[int, list[TextChange]]:
     """The memories in which something was found, by their block's place: they are left out."""
     return {
         place: [
-            Change(Stretch(place, *span), None)
+            TextChange(Stretch(place, *span), None)
             for span in spans(messages[place].text)
             if any(span[0] <= one.start < span[1] for each in texts for one in each.every)
         ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from policies.check_facts.plain import Plain, compare, plain
 from policies.check_facts.quantities import differ, value
 from policies.check_facts.relations import Claim, claim, cues, given, is_place, lies, name, relation_named
-from proxy.chat.annotations import Finding
+from proxy.chat.annotations import Contradiction
 from proxy.text.fold import folded
 from proxy.text.json_strings import is_json, strings
 from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
@@ -108,20 +108,20 @@ class Trusted:
                 found[parts[0]].add(parts)
         return {first: sorted(all_of, key=len, reverse=True) for first, all_of in found.items()}
 
-    def contradicted(self, text: str) -> list[Finding]:
+    def contradicted(self, text: str) -> list[Contradiction]:
         """The sentences of a text that say otherwise than a fact, in order; of JSON, the strings with them."""
         if is_json(text):
             inside = ((start, end, self._said_against(value)) for start, end, value in strings(text))
-            return [Finding(start, end, fact) for start, end, found in inside for _, fact in found[:1]]
-        return [Finding(each.start, each.end, fact) for each, fact in self._said_against(text)]
+            return [Contradiction(start, end, fact) for start, end, found in inside for _, fact in found[:1]]
+        return [Contradiction(each.start, each.end, fact) for each, fact in self._said_against(text)]
 
-    def unclear(self, text: str) -> list[Finding]:
+    def unclear(self, text: str) -> list[Contradiction]:
         """Sentences that state something about what a fact is about, and of which rules say neither yes nor no."""
-        found: list[Finding] = []
+        found: list[Contradiction] = []
         for each in sentences(text):
             concerned = self._concerned(each.text)
             if concerned and is_stated(each.text) and self._against(each.text) is None:
-                found += [Finding(each.start, each.end, fact) for fact in concerned[:_MOST_CONCERNED]]
+                found += [Contradiction(each.start, each.end, fact) for fact in concerned[:_MOST_CONCERNED]]
         return found
 
     def _concerned(self, sentence: str) -> list[str]:

@@ -48,7 +48,7 @@ def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[in
     that hold a value of their arguments. Of what is left it takes all from a place on, since what follows a change is
     sent anew: from the place where it costs least for what it frees.
     """
-    walk = _Walk(messages, sizes, batches)
+    walk = _ClearingWalk(messages, sizes, batches)
     unread = requests = 0
     for index, message in enumerate(messages):
         walk.take(index)
@@ -61,7 +61,7 @@ def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[in
     return frozenset(walk.gone)
 
 
-class _Walk:
+class _ClearingWalk:
     """The conversation up to a message."""
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], batches: Batches) -> None:

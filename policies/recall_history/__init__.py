@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from policies.recall_history.search import Answer, Found, Place, Search, prepare
+from policies.recall_history.search import Found, HistorySearch, Place, SearchResult, prepare
 from proxy.chat import ChatRequest, digest
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.departed import departed
@@ -137,7 +137,7 @@ class _Recollection(Tail[Place]):
     ) -> None:
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
-        self._search = Search([ctx.incoming.messages[place] for place in gone], ctx)
+        self._search = HistorySearch([ctx.incoming.messages[place] for place in gone], ctx)
         self._usable = ctx.model.usable(request)
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
@@ -232,7 +232,7 @@ class _Recollection(Tail[Place]):
             return Choice(missing, alone=False)
         return Choice(tuple(each.place for each in fresh), alone=True)
 
-    async def _found(self, asked: int) -> Answer:
+    async def _found(self, asked: int) -> SearchResult:
         """What a message asks for; one that says too little by itself is read with the user's message before it."""
         question, policy = self.question(asked, _QUERY), self._policy
         answer = await self._search.find(question, least=policy.least, wait=policy.wait)

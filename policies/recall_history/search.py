@@ -42,7 +42,7 @@ class Found(NamedTuple):
     """Whether it is about the question, and not only the best there is."""
 
 
-class Answer(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search gave."""
 
     found: Sequence[Found]
@@ -53,20 +53,20 @@ class Answer(NamedTuple):
     """Whether the question may mean something that was named before it."""
 
 
-class Search:
+class HistorySearch:
     """A search in the messages that left a conversation."""
 
     def __init__(self, gone: Sequence[Message], ctx: Context) -> None:
         self._gone, self._ctx = tuple(gone), ctx
 
-    async def find(self, question: str, *, least: float, wait: float) -> Answer:
+    async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """The passages that a question asks for.
 
         `least` is the relevance, as a share of the best one's, that a passage must have; `wait` the seconds for which
         missing vectors are waited for.
         """
         if asks_nothing(question):
-            return Answer((), "nothing is asked")
+            return SearchResult((), "nothing is asked")
         sizes = await self._ctx.tokens.sizes(self._gone)
         parts, terms = await self._read()
         entries = [entry for each in parts for entry in each]
@@ -85,21 +85,21 @@ class Search:
         unseen = any(cosine is None and _is_covering(word) for word, cosine in zip(words, meaning, strict=True))
         if not is_whole and not _is_asked(words, nearest, is_question=is_question, is_partial=unseen):
             may_refer = is_question if nearest is None else nearest >= _FARTHEST
-            return Answer((), "nothing of what left is asked for", may_refer)
+            return SearchResult((), "nothing of what left is asked for", may_refer)
         order = ranked(candidates, [word.score for word in words], meaning, least)
         found = [
             Found((each.message, each.part), share, each.tokens, _is_about(words[place], meaning[place], floor))
             for place, share in order
             for each in [candidates[place]]
         ]
-        return Answer(found, _how(meaning))
+        return SearchResult(found, _how(meaning))
 
-    async def _read(self) -> "_Read":
+    async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
-        known: _Read | None = form.known(name)
+        known: _SearchedMessages | None = form.known(name)
         if known is None:
-            count, before = form.resume(name, _Read())
+            count, before = form.resume(name, _SearchedMessages())
             new = await self._ctx.once.of_each(_indexed, self._gone[count:])
             settled = before.behind(new[: form.settled - count])
             form.settle(name, settled)
@@ -118,7 +118,7 @@ class Search:
         self,
         question: str,
         candidates: Sequence[Candidate],
-        entries: "Sequence[_Entry]",
+        entries: "Sequence[_SearchedPassage]",
         words: Sequence[Fit],
         wait: float,
     ) -> Sequence[float | None]:
@@ -150,7 +150,7 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
         ctx.once.remember(keys[place], True)
 
 
-class _Entry(NamedTuple):
+class _SearchedPassage(NamedTuple):
     """A passage of a message."""
 
     passage: Passage
@@ -162,29 +162,29 @@ class _Entry(NamedTuple):
 class _Indexed(NamedTuple):
     """A message, ready to be searched."""
 
-    entries: tuple[_Entry, ...]
+    entries: tuple[_SearchedPassage, ...]
     terms: Index
     """Of the texts of the entries."""
 
 
-class _Read(NamedTuple):
+class _SearchedMessages(NamedTuple):
     """Messages, ready to be searched."""
 
-    parts: tuple[tuple[_Entry, ...], ...] = ()
+    parts: tuple[tuple[_SearchedPassage, ...], ...] = ()
     terms: Index = Index((), {})
 
-    def behind(self, messages: Sequence[_Indexed]) -> "_Read":
+    def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
         """These and further messages."""
         if not messages:
             return self
         parts = (*self.parts, *(each.entries for each in messages))
-        return _Read(parts, joined(self.terms, [each.terms for each in messages]))
+        return _SearchedMessages(parts, joined(self.terms, [each.terms for each in messages]))
 
 
 def _indexed(message: Message) -> _Indexed:
     text = message.text
     parts = passages(text)
-    entries = tuple(_Entry(part, part.end - part.start, len(text)) for part in parts)
+    entries = tuple(_SearchedPassage(part, part.end - part.start, len(text)) for part in parts)
     return _Indexed(entries, index(part.of(text) for part in parts))
 
 

@@ -25,7 +25,7 @@ from proxy.chat.arrivals import arrived
 from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.history.earlier import Earlier, earlier
+from proxy.history.earlier import PreviousRequest, earlier
 from proxy.policy import Count, Decision, Keep, Policy, Rewrite
 
 
@@ -114,7 +114,7 @@ class ResolveClashes(Policy):
         facts |= {"marked_messages": writing.marked, "lines": writing.lines}
         return Rewrite(request.with_messages(writing.messages), _why(facts), facts, findings)
 
-    async def _earlier(self, request: ChatRequest, ctx: Context) -> Earlier | None:
+    async def _earlier(self, request: ChatRequest, ctx: Context) -> PreviousRequest | None:
         """What is known of the request before this one; None where nothing depends on it."""
         if self.older != "auto" or ctx.memo is None:
             return None

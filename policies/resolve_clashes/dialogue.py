@@ -208,7 +208,7 @@ def _asked_with(statement: Statement, value: Value) -> bool:
     return value.kind in _LOOKED_UP or (value.kind == "date" and not _WEATHER_TERMS.isdisjoint(statement.about))
 
 
-class _Held(NamedTuple):
+class _LatestStatement(NamedTuple):
     """The latest earlier statement that gave a slot a value."""
 
     turn: Turn
@@ -232,18 +232,18 @@ class _Tone(NamedTuple):
         return cls(heard, any(each.correcting for each in first), any(each.following for each in first) or heard.failed)
 
 
-def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
+def _held(turns: Sequence[Turn], last: int, value: Value) -> _LatestStatement | None:
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in reversed(turns[at].said.statements):
             if _asks(old) or old.negative or old.end - old.start > LONG:
                 continue
             for held in reversed(old.values):
                 if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
-                    return _Held(turns[at], old, held, last - at)
+                    return _LatestStatement(turns[at], old, held, last - at)
     return None
 
 
-def _taken_up(turns: Sequence[Turn], last: int, held: _Held, new: Statement) -> bool:
+def _taken_up(turns: Sequence[Turn], last: int, held: _LatestStatement, new: Statement) -> bool:
     """Whether an earlier value is one of a task: the assistant took it up, or both are about the same."""
     kind, at = held.value.kind, last - held.distance
     before = turns[at].heard
@@ -268,7 +268,7 @@ def _same_unit(held: Value, value: Value) -> bool:
     return held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""}
 
 
-def _overtakes(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+def _overtakes(held: _LatestStatement, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant in the place of the one that is held."""
     if not differ(held.value, value) or at_other_times(held.statement, new):
         return False
@@ -287,7 +287,7 @@ def _wanted(new: Statement, tone: _Tone) -> bool:
     return new.wanting or new.correcting or new.following or tone.correcting or tone.following
 
 
-def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
+def _goes_on(held: _LatestStatement, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant so, though nothing says that it is changed."""
     if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
         return False
@@ -305,7 +305,7 @@ def _goes_on(held: _Held, new: Statement, value: Value, tone: _Tone) -> bool:
     return lately and not (held.statement.likes or new.likes)
 
 
-def _of_another(held: _Held, new: Statement, value: Value) -> bool:
+def _of_another(held: _LatestStatement, new: Statement, value: Value) -> bool:
     """Whether both say what they are about, and that is not the same."""
     if value.part == "weak" and new.wanting:
         return False

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from policies.resolve_clashes.dialogue import Clash
 from proxy.chat import Message, digest
 from proxy.context import Memo
-from proxy.history.earlier import Earlier
+from proxy.history.earlier import PreviousRequest
 
 _MARK, _STAY = "mark", "stay"
 
@@ -19,7 +19,7 @@ _MARK, _STAY = "mark", "stay"
 class Settling:
     """Goes through the messages of a request as they are sent, the system messages left out."""
 
-    def __init__(self, memo: Memo, before: Earlier) -> None:
+    def __init__(self, memo: Memo, before: PreviousRequest) -> None:
         self._memo, self._before = memo, before
         self._sent = blake2b(b"%d" % before.cold_start, digest_size=16)
         self._unread: list[Message] = []

@@ -14,7 +14,7 @@ from proxy.text.tables import table
 _FILE = "remembered"
 
 
-class _Read(NamedTuple):
+class _ReadText(NamedTuple):
     """What is known of a text."""
 
     statements: tuple[Statement, ...]
@@ -44,11 +44,11 @@ def ways_to_say(text: str) -> list[str]:
     return [text, said, *(f"{fact.name}: {fact.value}" for fact in facts_in(said))]
 
 
-def _read(text: str) -> _Read:
-    return _Read(statements(text), single(facts_in(text)))
+def _read(text: str) -> _ReadText:
+    return _ReadText(statements(text), single(facts_in(text)))
 
 
-def _contradicts(older: _Read, newer: _Read) -> bool:
+def _contradicts(older: _ReadText, newer: _ReadText) -> bool:
     if any(value.casefold() != newer.facts.get(name, value).casefold() for name, value in older.facts.items()):
         return True
     return any(_holds_no_longer(old, new) for old in older.statements for new in newer.statements)

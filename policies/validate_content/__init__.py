@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from policies.validate_content.content import Content, Item, injected, items, passages, standing
-from policies.validate_content.measures import HOUR, Verdict, freshness, judge, present, stated
+from policies.validate_content.measures import HOUR, ContentScores, freshness, judge, present, stated
 from proxy.chat import ChatRequest, Message
-from proxy.chat.edits import Change, Stretch, changed
+from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.markers import MARKER
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.context import Context
@@ -141,7 +141,7 @@ class ValidateContent(Policy):
         why = f"{done} of {len(found)} contents are below a threshold"
         return Rewrite(request.with_messages(messages), why, facts, findings)
 
-    async def _verdict(self, item: Item, ctx: Context) -> Verdict:
+    async def _verdict(self, item: Item, ctx: Context) -> ContentScores:
         content = item.content
         key = ("validate_content", *map(hash, content), len(content.text))
         verdict, made = await ctx.once.of_key(key, len(content.text), partial(_judged, content))
@@ -175,7 +175,9 @@ class ValidateContent(Policy):
         found = (await ctx.embedder.similarities(item.content.query, [passage], wait=self.wait))[0]
         return float(await ctx.memo.settle(key, "1" if found is None or found >= self.meaning else "0"))
 
-    def _facts(self, found: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[_Poor]) -> dict[str, Fact]:
+    def _facts(
+        self, found: Sequence[Item], verdicts: Sequence[ContentScores], poor: Sequence[_Poor]
+    ) -> dict[str, Fact]:
         """The figures of what is new in the request: the rest was told before."""
         new = [verdict for item, verdict in zip(found, verdicts, strict=True) if item.is_new]
         facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, *_ in poor)}
@@ -193,7 +195,7 @@ class ValidateContent(Policy):
         places = standing(request, ctx.incoming)
         notes: dict[int, list[str]] = {}
         marked: list[tuple[int, Item, str]] = []
-        changes: list[Change] = []
+        changes: list[TextChange] = []
         for item, stretch, what in poor:
             place = places.get(item.place)
             if stretch is not None:
@@ -216,20 +218,20 @@ class ValidateContent(Policy):
 
     async def _changes(
         self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, what: str, ctx: Context
-    ) -> list[Change]:
+    ) -> list[TextChange]:
         """What becomes of a content where an earlier step has put it; nothing where it was said already."""
-        line, found = f"[quality check: {what}]", list[Change]()
+        line, found = f"[quality check: {what}]", list[TextChange]()
         for stretch in stretches:
             given = request.messages[stretch.place].text[stretch.start : stretch.end]
             aside = self.action == "quarantine" or (self.action == "reject" and item.added)
             if given.startswith(line):
                 continue
             if aside and stretch.may_leave:
-                found.append(Change(stretch, None))
+                found.append(TextChange(stretch, None))
                 continue
             left = await _set_aside(line, item.content.text, ctx) if aside else None
             between = " " if stretch.may_leave or not item.added else "\n"
-            found.append(Change(stretch, left or f"{line}{between}{given}"))
+            found.append(TextChange(stretch, left or f"{line}{between}{given}"))
         return found
 
     async def _marked(self, message: Message, item: Item, what: str, ctx: Context) -> Message:
@@ -267,7 +269,7 @@ def _with_notes(
     return made, added
 
 
-def _findings(verdict: Verdict, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
+def _findings(verdict: ContentScores, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
     """What is below its threshold, in words; empty for good content."""
     below = verdict.below(least)
     if below:
@@ -281,7 +283,7 @@ def _present(message: Message) -> float | None:
     return present(message.text)
 
 
-def _judged(content: Content) -> tuple[Verdict, tuple[float, bool] | None]:
+def _judged(content: Content) -> tuple[ContentScores, tuple[float, bool] | None]:
     """The verdict without the age, and the moment that the content states."""
     return judge(content), stated(content.text)
 

@@ -289,7 +289,7 @@ LARGEST = 2_000_000
 """Characters of a text that are looked at."""
 
 
-class Verdict(NamedTuple):
+class ContentScores(NamedTuple):
     """What the measures say; None where one can tell nothing."""
 
     relevance: Finding | None
@@ -310,12 +310,12 @@ class Verdict(NamedTuple):
         return sum(weight * score for weight, score in told) / whole if whole else 1.0
 
 
-def judge(content: Content) -> Verdict:
+def judge(content: Content) -> ContentScores:
     """Measure a text, all but its freshness, which depends on when it came. Some 0.3 ms a KB."""
     raw = content.text[:LARGEST]
     text = unwrapped(raw)
     value = parsed(text)
-    return Verdict(
+    return ContentScores(
         relevance(text, content.query),
         None,
         accuracy(text, data=value is not None),

@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from proxy.chat.errors import BadRequest
-from proxy.config.settings import Server
+from proxy.config.settings import ServerSettings
 
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]@,/]+)(?::\d*)?")
 _SIMPLE = ("text/plain", "application/x-www-form-urlencoded")
@@ -24,7 +24,7 @@ _SIMPLE = ("text/plain", "application/x-www-form-urlencoded")
 class Browsers:
     """Refuses what a page of another origin, or under a name that is not Penstock's, makes a browser send."""
 
-    def __init__(self, server: Server, *, origins: bool = True, local: bool = False) -> None:
+    def __init__(self, server: ServerSettings, *, origins: bool = True, local: bool = False) -> None:
         """Without `origins` not even those that the settings name may ask; with `local` only this machine's own names
         are known."""
         self._names = tuple(name.lower() for name in (*server.hosts, server.host, server.admin_host or ""))

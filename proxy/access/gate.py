@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
 from proxy.access.exchange import ClientGone, Exchange
-from proxy.access.limits import Admission, Limits, Terms
+from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import Meter
 from proxy.chat.errors import Overloaded, PenstockError, RateLimited
 from proxy.config.access_settings import Allowance, KeysAuth
@@ -40,7 +40,7 @@ class Gate:
     """Admits requests, each for one caller, up to the limits of concurrency."""
 
     def __init__(
-        self, settings: Settings, limits: Limits, places: Places | None = None, meter: Meter | None = None
+        self, settings: Settings, limits: KeyLimits, places: Places | None = None, meter: Meter | None = None
     ) -> None:
         """`meter` counts what keys of Penstock use."""
         self._callers = Callers(settings.auth)

@@ -66,7 +66,7 @@ class Terms:
         return self.tokens_per_day is not None or self.budget_per_day is not None
 
 
-class Limits:
+class KeyLimits:
     """The counts of all keys. If they cannot be read, requests pass; the log and a metric say so."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Limits:
 class Admission:
     """What one request takes of its key's limits, from its first header to its last byte."""
 
-    def __init__(self, limits: Limits, caller: Caller) -> None:
+    def __init__(self, limits: KeyLimits, caller: Caller) -> None:
         self._limits = limits
         self._terms = limits.terms(caller)
         self._account = caller.account

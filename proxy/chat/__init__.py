@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, Self, TypeVar, cast
 
-from proxy.chat.folds import Folds
+from proxy.chat.folds import Folds, Form
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 """Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
@@ -288,6 +288,11 @@ class ChatRequest:
         if not any(name in self.rest for name in names):
             return self
         return replace(self, rest=self.rest.without(*names))
+
+    @property
+    def form(self) -> Form:
+        """What is known of the conversation in the form that its messages are."""
+        return self.folds.of(self.messages)
 
     @property
     def stream(self) -> bool:

@@ -16,7 +16,7 @@ _INCORRECT = "[incorrect: contradicts the trusted fact"
 _NEXT_SENTENCE = re.compile(r"[.!?]\s|\n")
 
 
-class Finding(NamedTuple):
+class Contradiction(NamedTuple):
     """A sentence that says otherwise than a fact."""
 
     start: int
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     fact: str
 
 
-def checked(text: str, found: Sequence[Finding], handle: str | None) -> str:
+def checked(text: str, found: Sequence[Contradiction], handle: str | None) -> str:
     """A text with a note behind each statement; with a handle, the note stands in the statement's place."""
     quoted = is_json(text)
     for each in sorted(found, reverse=True):

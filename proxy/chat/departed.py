@@ -36,7 +36,7 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
 
 def raws(request: ChatRequest) -> frozenset[bytes]:
     """The bytes of all messages."""
-    return request.folds.of(request.messages).fold("raws", frozenset[bytes](), _with_raws)
+    return request.form.fold("raws", frozenset[bytes](), _with_raws)
 
 
 def _with_raws(before: frozenset[bytes], messages: Sequence[Message]) -> frozenset[bytes]:

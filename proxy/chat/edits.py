@@ -18,14 +18,14 @@ class Stretch(NamedTuple):
     """Whether it is a line that may go without a word, because its text stays where it came from."""
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """What is sent in place of a stretch; None where it leaves."""
 
     stretch: Stretch
     sent: str | None
 
 
-def changed(messages: Sequence[Message], changes: Iterable[Change]) -> tuple[list[Message], frozenset[int]]:
+def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple[list[Message], frozenset[int]]:
     """The messages with these changes in them, and the places of those of which nothing is left."""
     made, gone = list(messages), set[int]()
     # from the end of each text, so that places in front hold

@@ -12,7 +12,7 @@ _DEPTH = 0.5
 """What a batch leaves of the limit, so that the next one, which breaks the provider's prompt cache again, is far."""
 
 
-class Block(NamedTuple):
+class InjectedData(NamedTuple):
     """A stretch of a text that is data which somebody put there."""
 
     text: Text
@@ -28,13 +28,13 @@ class Block(NamedTuple):
 
 def blocks(
     messages: Sequence[Message], sizes: Sequence[int], tags: Collection[str], is_source: Callable[[str], bool]
-) -> list[Block]:
+) -> list[InjectedData]:
     """The blocks of a conversation in order.
 
     They are what stands in one of these tags in a user message, and results of the tools that are a source of data.
     """
     calls = {call: name for one in messages for call, name in zip(one.call_ids, one.called_tools, strict=True)}
-    found: list[Block] = []
+    found: list[InjectedData] = []
     for place, (message, size) in enumerate(zip(messages, sizes, strict=True)):
         if message.role == "user" and tags:
             texts = list(texts_of(place, message, "user"))
@@ -45,7 +45,7 @@ def blocks(
         else:
             continue
         length = sum(len(text.given) for text in texts) or 1
-        found += [Block(text, start, end, size * (end - start) // length) for text, start, end in stretches]
+        found += [InjectedData(text, start, end, size * (end - start) // length) for text, start, end in stretches]
     return found
 
 
@@ -66,14 +66,14 @@ def _tagged(text: str, tags: Collection[str]) -> Iterator[tuple[int, int]]:
         yield found.start(), end
 
 
-def leaving(messages: Sequence[Message], found: Sequence[Block], limit: int) -> list[Block]:
+def leaving(messages: Sequence[Message], found: Sequence[InjectedData], limit: int) -> list[InjectedData]:
     """The blocks that leave: the oldest, in batches, down to half the limit; replayed, so that nothing is stored.
 
     What a block's arrival makes leave depends on what stands before it alone. What no assistant message has followed
     by then stays, and so does what stands in the last user message.
     """
-    gone: list[Block] = []
-    waiting: list[Block] = []
+    gone: list[InjectedData] = []
+    waiting: list[InjectedData] = []
     total = 0
     for block in found:
         waiting.append(block)
@@ -92,7 +92,7 @@ def leaving(messages: Sequence[Message], found: Sequence[Block], limit: int) -> 
     return gone
 
 
-def without(messages: Sequence[Message], gone: Sequence[tuple[Block, str]]) -> list[Message]:
+def without(messages: Sequence[Message], gone: Sequence[tuple[InjectedData, str]]) -> list[Message]:
     """The messages with a line in the place of each block, which names its handle."""
     changed = list(messages)
     # from the end of each text, so that places in front of it hold

@@ -56,7 +56,7 @@ def is_tagged(request: ChatRequest) -> bool:
     def extend(before: bool, messages: Sequence[Message]) -> bool:
         return before or any(TAG in message for message in messages)
 
-    return request.folds.of(request.messages).fold("tagged", False, extend)
+    return request.form.fold("tagged", False, extend)
 
 
 def untagged(request: ChatRequest) -> ChatRequest:

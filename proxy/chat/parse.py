@@ -91,7 +91,7 @@ class ParsedList(Generic[_Item]):
         return ParsedList(raw[:end], (*self._ends, *ends), (*self.items, *items), (*self._pieces, *pieces), self.folds)
 
 
-class Earlier(Protocol):
+class EarlierLists(Protocol):
     """The lists of a tenant's earlier requests."""
 
     def get(self, opening: bytes) -> ParsedList[Any] | None:
@@ -172,7 +172,7 @@ class Body:
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
-    def parse(self, most: int | None = None, earlier: Earlier | None = None) -> ChatRequest:
+    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> ChatRequest:
         """The request, with the shapes of messages and tools checked. Raises `BadRequest`.
 
         `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
@@ -192,7 +192,7 @@ class Body:
             model, messages.items, tools, rest, tuple(self._fields), raw_rest, folds=messages.folds.begin()
         )
 
-    def _list(self, name: str, kind: type[_Item], most: int | None, earlier: Earlier | None) -> ParsedList[_Item]:
+    def _list(self, name: str, kind: type[_Item], most: int | None, earlier: EarlierLists | None) -> ParsedList[_Item]:
         raw = bytes(self._fields[name])
         opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
         known = None if earlier is None or opening is None else earlier.get(opening)

@@ -14,7 +14,7 @@ from proxy.chat.texts import texts_of
 Places = Mapping[int, int]
 
 
-class _Found(NamedTuple):
+class _KnownPlaces(NamedTuple):
     """What is known of the first `end` messages."""
 
     end: int
@@ -22,14 +22,14 @@ class _Found(NamedTuple):
     """By place, or by identity (`id`), a place in what the client sent."""
 
 
-_NOTHING = _Found(0, {})
+_NOTHING = _KnownPlaces(0, {})
 
 
 def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
     """The places of the messages that are the client's, each with that of the message as the client sent it."""
-    came, places = request.folds.of(incoming.messages), identities(incoming)
+    came, places = incoming.form, identities(incoming)
 
-    def extend(before: _Found, messages: Sequence[Message]) -> _Found:
+    def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
         found = {**before.places}
         for place, message in enumerate(messages, before.end):
             at = places.get(id(message))
@@ -37,19 +37,19 @@ def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
                 at = sent_as(message.made_of, places)
             if at is not None:
                 found[place] = at
-        return _Found(before.end + len(messages), found)
+        return _KnownPlaces(before.end + len(messages), found)
 
-    return request.folds.of(request.messages).fold(("of the client", came.lineage), _NOTHING, extend).places
+    return request.form.fold(("of the client", came.lineage), _NOTHING, extend).places
 
 
 def identities(request: ChatRequest) -> Places:
     """The place of each message by its identity (`id`), which is its own as long as the request is held."""
-    return request.folds.of(request.messages).fold("identities", _NOTHING, _identified).places
+    return request.form.fold("identities", _NOTHING, _identified).places
 
 
-def _identified(before: _Found, messages: Sequence[Message]) -> _Found:
+def _identified(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
     end = before.end + len(messages)
-    return _Found(end, {**before.places, **dict(zip(map(id, messages), range(before.end, end), strict=True))})
+    return _KnownPlaces(end, {**before.places, **dict(zip(map(id, messages), range(before.end, end), strict=True))})
 
 
 def sent_as(message: Message | None, places: Places) -> int | None:
@@ -84,8 +84,8 @@ def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool 
         }
         return _Standing(before.end + len(messages), before.users | users)
 
-    name = "standing users", fitted, request.folds.of(incoming.messages).lineage
-    return request.folds.of(request.messages).fold(name, _Standing(), extend).users
+    name = "standing users", fitted, incoming.form.lineage
+    return request.form.fold(name, _Standing(), extend).users
 
 
 def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:

@@ -14,7 +14,7 @@ def flaws(request: ChatRequest) -> frozenset[str]:
     it, every call has one result before the next other message (an open call at the very end is the client's to
     answer), `tool_choice` names a tool that is offered.
     """
-    walked = request.folds.of(request.messages).fold("flaws", _Walked(), _walked)
+    walked = request.form.fold("flaws", _CallsSoFar(), _walked)
     found = {*walked.flaws, *_choice_flaws(request)}
     if not request.messages:
         found.add("messages is empty")
@@ -42,12 +42,12 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     if after.tools is not before.tools:
         offered = {tool.name for tool in after.tools}
         had = {tool.name for tool in before.tools}
-        called = after.folds.of(after.messages).fold("called tools", frozenset[str](), _called)
+        called = after.form.fold("called tools", frozenset[str](), _called)
         broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
     return frozenset(broken)
 
 
-class _Walked(NamedTuple):
+class _CallsSoFar(NamedTuple):
     """What is known of the calls and results up to a message."""
 
     flaws: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class _Walked(NamedTuple):
     answered: frozenset[str] = frozenset()
 
 
-def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
     found, open_calls, answered = set(before.flaws), set(before.open), set(before.answered)
     for message in messages:
         role = message.get("role")
@@ -76,7 +76,7 @@ def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
             found.add(f"role {message.role!r} is unknown")
         elif role == "assistant" and not message.get("content") and not _answers(message):
             found.add("an assistant message is empty")
-    return _Walked(frozenset(found), frozenset(open_calls), frozenset(answered))
+    return _CallsSoFar(frozenset(found), frozenset(open_calls), frozenset(answered))
 
 
 def _called(before: frozenset[str], messages: Sequence[Message]) -> frozenset[str]:
@@ -111,7 +111,7 @@ def _is_made_of(message: Message, original: Message) -> bool:
 
 def last_user(request: ChatRequest) -> Message | None:
     """The newest message of the user's; None without one."""
-    return request.folds.of(request.messages).fold("last user message", None, _newest_user)
+    return request.form.fold("last user message", None, _newest_user)
 
 
 def _newest_user(before: Message | None, messages: Sequence[Message]) -> Message | None:

@@ -3,14 +3,14 @@
 from proxy.compaction.calls import arguments_of, callers, payloads, with_payloads
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.envelopes import unwrapped
-from proxy.compaction.form import Form, Treatment, compact, condensed, treated, weight
+from proxy.compaction.form import ShortForm, Treatment, compact, condensed, treated, weight
 from proxy.compaction.html import readable
 from proxy.compaction.outline import headline
 from proxy.compaction.shortening import parts
 from proxy.text.json_values import minified, rendered
 
 __all__ = [
-    "Form",
+    "ShortForm",
     "Treatment",
     "arguments_of",
     "callers",

@@ -47,11 +47,11 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
     # what could stand beside an exchange is at most this: then even all together is not too large
     if not ctx.held and own + came <= room.high - room.summary - room.usable // _LEAST:
         return {}
-    walk = _Walk(request, len(head), room, share, ctx)
+    walk = _FittingWalk(request, len(head), room, share, ctx)
     return await walk.through(sorted(legal_cuts(talk)))
 
 
-class _Walk:
+class _FittingWalk:
     """The conversation up to an exchange."""
 
     def __init__(self, request: ChatRequest, head: int, room: Room, share: float, ctx: Context) -> None:

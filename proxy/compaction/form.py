@@ -10,7 +10,7 @@ from proxy.compaction.cut_json import cut_off
 from proxy.compaction.envelopes import unescaped, unwrapped
 from proxy.compaction.json_layout import JsonLayout
 from proxy.compaction.outline import outline
-from proxy.compaction.shortening import STEPS, TIGHT, Limits, cut, parts, prose
+from proxy.compaction.shortening import STEPS, TIGHT, Tightness, cut, parts, prose
 from proxy.text.json_values import parsed
 
 _LETTERS = ascii_letters.encode()
@@ -42,7 +42,7 @@ _CUT = "[… the original is cut off here]"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ShortForm:
     """What stands in for a text."""
 
     kind: str
@@ -55,7 +55,7 @@ class Form:
         return self.kind in ("text", "html") and "…" in self.text
 
 
-Shape = tuple[str, Callable[[str], bool], Callable[[str, Limits], str]]
+Shape = tuple[str, Callable[[str], bool], Callable[[str, Tightness], str]]
 
 SHAPES: tuple[Shape, ...] = (
     ("html", html.is_html, html.page),
@@ -68,7 +68,7 @@ SHAPES: tuple[Shape, ...] = (
 """Kinds of text in the order in which they are recognised."""
 
 
-def compact(text: str) -> Form | None:
+def compact(text: str) -> ShortForm | None:
     """The compact form of a text, or None if it has none that is worth it. The same text has the same form always."""
     kind, shortened = _taken_for(text)
     best = text
@@ -76,7 +76,7 @@ def compact(text: str) -> Form | None:
         best = min(best, shortened(limits), key=len)
         if len(best) <= WANTED * len(text):
             break
-    return Form(kind, best) if len(best) < _WORTH * len(text) else None
+    return ShortForm(kind, best) if len(best) < _WORTH * len(text) else None
 
 
 def condensed(text: str, room: int) -> str:
@@ -96,7 +96,7 @@ def _within(text: str, room: int) -> str:
     return f"{first}…" if rest else first
 
 
-def _taken_for(text: str) -> tuple[str, Callable[[Limits], str]]:
+def _taken_for(text: str) -> tuple[str, Callable[[Tightness], str]]:
     """The kind of a text, and its form within limits."""
     value = parsed(text)
     if value is not None:
@@ -111,14 +111,14 @@ def _taken_for(text: str) -> tuple[str, Callable[[Limits], str]]:
     return kind, lambda limits: shape(given, limits)
 
 
-def _shape(text: str) -> tuple[str, Callable[[str, Limits], str]]:
+def _shape(text: str) -> tuple[str, Callable[[str, Tightness], str]]:
     for kind, fits, shape in SHAPES:
         if fits(text):
             return kind, shape
     return "text", prose
 
 
-def _inner(text: str, limits: Limits) -> str:
+def _inner(text: str, limits: Tightness) -> str:
     if len(text) <= _LARGE or "\n" not in text:
         return cut(text, limits.text if len(text) <= _LARGE else limits.head)
     _, shape = _shape(text)

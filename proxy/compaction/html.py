@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from proxy.compaction.shortening import Limits, prose
+from proxy.compaction.shortening import Tightness, prose
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
 _KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)
@@ -21,7 +21,7 @@ def is_html(text: str) -> bool:
     return count >= _FEWEST and count * 250 > min(len(text), 20000)
 
 
-def page(text: str, limits: Limits) -> str:
+def page(text: str, limits: Tightness) -> str:
     """The visible text and the links, shortened like any text."""
     return prose(visible(text), limits)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.compaction.identifiers import gathered, is_identifier
-from proxy.compaction.shortening import Limits, gap, is_signal
+from proxy.compaction.shortening import Tightness, gap, is_signal
 from proxy.text.json_values import Number, Pairs, parsed, quoted
 
 _FEWEST_RECORDS = 2
@@ -16,18 +16,18 @@ _DENSE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AlikeObjects:
     """Objects with nearly the same keys."""
 
     items: Sequence[Pairs]
     keys: tuple[str, ...]
     shared: dict[int, Any]
     """The values that all of them have, by the key's place; only short ones."""
-    inner: dict[int, "Record"]
+    inner: dict[int, "AlikeObjects"]
     """The members that are objects of one shape themselves, by the key's place."""
 
 
-def like_records(items: Sequence[Any]) -> Record | None:
+def like_records(items: Sequence[Any]) -> AlikeObjects | None:
     """What a sequence of objects has in common, or None if it is none of like objects."""
     if len(items) < _FEWEST_RECORDS or not all(isinstance(item, Pairs) for item in items):
         return None
@@ -37,7 +37,7 @@ def like_records(items: Sequence[Any]) -> Record | None:
     if not keys or present < sum(map(len, items)) or present < _DENSE * len(items) * len(keys):
         return None
     shared: dict[int, Any] = {}
-    inner: dict[int, Record] = {}
+    inner: dict[int, AlikeObjects] = {}
     for place, key in enumerate(keys):
         column = [member[key] for member in members if key in member]
         if len(column) < len(items):
@@ -47,7 +47,7 @@ def like_records(items: Sequence[Any]) -> Record | None:
             inner[place] = within
         elif len(items) > _FEWEST_RECORDS and not isinstance(column[0], (list, Pairs)) and _all_alike(column):
             shared[place] = column[0]
-    return Record(items, keys, shared, inner)
+    return AlikeObjects(items, keys, shared, inner)
 
 
 def _all_alike(column: list[Any]) -> bool:
@@ -55,7 +55,7 @@ def _all_alike(column: list[Any]) -> bool:
     return all(type(value) is type(first) and value == first for value in column)
 
 
-def header(record: Record, render: Callable[[Any], str]) -> str:
+def header(record: AlikeObjects, render: Callable[[Any], str]) -> str:
     """The keys of a row's values; a value that all rows share stands here and not in the rows."""
     names = []
     for place, key in enumerate(record.keys):
@@ -67,7 +67,7 @@ def header(record: Record, render: Callable[[Any], str]) -> str:
     return "(" + ",".join(names) + ("; all " + ",".join(common) if common else "") + ")"
 
 
-def row(record: Record, item: Pairs, render: Callable[[Any], str]) -> str:
+def row(record: AlikeObjects, item: Pairs, render: Callable[[Any], str]) -> str:
     """One object's values in the order of the header; nothing stands where it has none."""
     members = dict(item)
     cells = []
@@ -88,7 +88,7 @@ _DEEPEST = 40
 class JsonLayout:
     """Renders one JSON text within limits."""
 
-    def __init__(self, limits: Limits, inner: Callable[[str, Limits], str]) -> None:
+    def __init__(self, limits: Tightness, inner: Callable[[str, Tightness], str]) -> None:
         self.limits = limits
         self.inner = inner
         """Shortens a long string that stands in the JSON: it may be a page, a log or a program."""
@@ -138,13 +138,13 @@ class JsonLayout:
             return "[" + ",".join(self._strings(value, depth)) + "]"
         return "[" + ",".join(self._some([self.render(item, depth + 1) for item in value], value)) + "]"
 
-    def _header(self, records: Record, depth: int) -> str:
+    def _header(self, records: AlikeObjects, depth: int) -> str:
         return header(records, lambda leaf: self.render(leaf, depth + 1))
 
-    def _rows(self, records: Record, depth: int) -> list[str]:
+    def _rows(self, records: AlikeObjects, depth: int) -> list[str]:
         return [row(records, item, lambda leaf: self.render(leaf, depth + 1)) for item in records.items]
 
-    def _some(self, rows: list[str], items: Record | Sequence[Any]) -> list[str]:
+    def _some(self, rows: list[str], items: AlikeObjects | Sequence[Any]) -> list[str]:
         """The first and last rows, and those between that report an error; of the others what names them."""
         most = self.limits.rows
         if len(rows) <= most:
@@ -156,9 +156,9 @@ class JsonLayout:
         known = self._names(items, first, last) or gathered(named, 2 * self.limits.identifiers)
         return [*rows[:first], *between, gap(last - first - len(between), "more", known), *rows[last:]]
 
-    def _names(self, items: Record | Sequence[Any], first: int, last: int) -> str:
+    def _names(self, items: AlikeObjects | Sequence[Any], first: int, last: int) -> str:
         """The first two columns of records that hold identifiers: each key, and the values behind it."""
-        if not isinstance(items, Record):
+        if not isinstance(items, AlikeObjects):
             return ""
         columns = [
             key for place, key in enumerate(items.keys) if place not in items.shared and place not in items.inner

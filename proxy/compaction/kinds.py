@@ -3,7 +3,7 @@
 import re
 
 from proxy.compaction.identifiers import is_identifier
-from proxy.compaction.shortening import Limits, cut, ends, gap, is_signal, share, sieved
+from proxy.compaction.shortening import Tightness, cut, ends, gap, is_signal, share, sieved
 
 _HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
 _DIFFED_FILE = re.compile(r"^(?:diff --git |\+\+\+ )", re.MULTILINE)
@@ -15,7 +15,7 @@ def is_diff(text: str) -> bool:
     return bool(_HUNK.search(text) and _DIFFED_FILE.search(text))
 
 
-def diff(text: str, limits: Limits) -> str:
+def diff(text: str, limits: Tightness) -> str:
     """The diff without context; of a very long one the first and last changes."""
     lines = text.splitlines()
     changes = [place for place, line in enumerate(lines) if line.startswith(_CHANGES)]
@@ -40,7 +40,7 @@ def is_listing(text: str) -> bool:
     return len(lines) >= _FEWEST_ENTRIES and share(lines, _ENTRY) >= 0.7
 
 
-def listing(text: str, limits: Limits) -> str:
+def listing(text: str, limits: Tightness) -> str:
     """The first and last entries, those that report an error, each cut to what names it."""
     lines = text.splitlines()
     kept = [stays or is_signal(line) for stays, line in zip(ends(len(lines), limits.rows), lines, strict=True)]
@@ -63,7 +63,7 @@ def is_log(text: str) -> bool:
     return len(lines) >= _FEWEST_LOGGED and share(lines, _LOGGED) >= 0.5
 
 
-def log(text: str, limits: Limits) -> str:
+def log(text: str, limits: Tightness) -> str:
     """The log with repetition collapsed."""
     lines = text.splitlines()
     kept = ends(len(lines), max(8, limits.rows // 10))
@@ -101,7 +101,7 @@ def is_source(text: str) -> bool:
     return len(lines) >= _FEWEST_CODE and share(lines, _CODE) >= 0.55 and share(lines, _OUTLINE) > 0.02
 
 
-def source(text: str, limits: Limits) -> str:
+def source(text: str, limits: Tightness) -> str:
     """The outline of a program, the lines before its first declaration included where they are few."""
     lines = text.splitlines()
     most = limits.rows
@@ -142,7 +142,7 @@ def _separator(lines: list[str]) -> str | None:
     return None
 
 
-def table(text: str, limits: Limits) -> str:
+def table(text: str, limits: Tightness) -> str:
     """The table, its first and last rows if it is long, and the identifiers of the others."""
     lines = text.splitlines()
     separator = _separator(lines) or "|"
@@ -157,14 +157,14 @@ def table(text: str, limits: Limits) -> str:
     )
 
 
-def _names(header: str, rows: list[str], separator: str, limits: Limits) -> str:
+def _names(header: str, rows: list[str], separator: str, limits: Tightness) -> str:
     """The column that names the rows, the first one, where it holds identifiers: its head and its values."""
     first, *names = (line.strip(" |").split(separator)[0].strip() for line in (header, *rows))
     known = f"{' '.join(filter(is_identifier, names))} "[: limits.identifiers + 1].rpartition(" ")[0]
     return f"{first}: {known}" if known else ""
 
 
-def _row(line: str, separator: str, limits: Limits) -> str:
+def _row(line: str, separator: str, limits: Tightness) -> str:
     if separator == "|":
         return "|".join(_cell(" ".join(cell.split()), limits) for cell in line.split("|"))
     if len(line) <= limits.text:
@@ -172,5 +172,5 @@ def _row(line: str, separator: str, limits: Limits) -> str:
     return separator.join(_cell(cell, limits) for cell in line.split(separator))
 
 
-def _cell(cell: str, limits: Limits) -> str:
+def _cell(cell: str, limits: Tightness) -> str:
     return cell if len(cell) <= limits.text else cut(cell, limits.text // 2)

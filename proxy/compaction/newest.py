@@ -8,13 +8,13 @@ from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction import condensed
 from proxy.context import Archive, Context
-from proxy.history.summaries import Leaving, Measure, Summarised
+from proxy.history.summaries import Leaving, Summarised, SummarySize
 
 _PART = 8
 """A text that the model got may take this part of the summary's room."""
 
 
-async def newest(leaving: Leaving, made: Summarised, measure: Measure, ctx: Context) -> list[Message]:
+async def newest(leaving: Leaving, made: Summarised, measure: SummarySize, ctx: Context) -> list[Message]:
     """The newest exchanges that leave, as far as the summary's room allows: the assistant's words whole, what it got in
     short. They begin with the assistant, and stand behind what is carried.
     """

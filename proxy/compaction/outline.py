@@ -8,10 +8,10 @@ from typing import Any
 
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.html import readable
-from proxy.compaction.shortening import Limits, prose, sieved
+from proxy.compaction.shortening import Tightness, prose, sieved
 from proxy.text.json_values import Pairs, rendered
 
-_LIMITS = Limits(text=160, items=0, numbers=0, rows=0, head=1500, identifiers=3000)
+_LIMITS = Tightness(text=160, items=0, numbers=0, rows=0, head=1500, identifiers=3000)
 _FEWEST = 8
 """A text of fewer lines has no structure to speak of."""
 _SHARE = 10

@@ -9,7 +9,7 @@ from proxy.compaction.identifiers import LONGEST, gathered
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Tightness:
     """One step of tightness."""
 
     text: int
@@ -27,13 +27,13 @@ class Limits:
 
 
 STEPS = (
-    Limits(text=100, items=80, numbers=40, rows=200, head=240, identifiers=1200),
-    Limits(text=60, items=50, numbers=24, rows=120, head=120, identifiers=800),
-    Limits(text=40, items=24, numbers=10, rows=60, head=60, identifiers=500),
+    Tightness(text=100, items=80, numbers=40, rows=200, head=240, identifiers=1200),
+    Tightness(text=60, items=50, numbers=24, rows=120, head=120, identifiers=800),
+    Tightness(text=40, items=24, numbers=10, rows=60, head=60, identifiers=500),
 )
 """From loose to tight: the first whose form is short enough is taken."""
 
-TIGHT = tuple(Limits(text=40, items=rows, numbers=4, rows=rows, head=60, identifiers=0) for rows in (40, 24, 12, 6))
+TIGHT = tuple(Tightness(text=40, items=rows, numbers=4, rows=rows, head=60, identifiers=0) for rows in (40, 24, 12, 6))
 """Tighter still, for the outline of a text that does not fit the window."""
 
 
@@ -58,7 +58,7 @@ _TAIL = 4
 """The tail gets this part of the head's room."""
 
 
-def prose(text: str, limits: Limits) -> str:
+def prose(text: str, limits: Tightness) -> str:
     """Head, identifiers and tail of a text; the text itself if that is all of it."""
     head, middle, tail = parts(text, limits.head, limits.head // _TAIL)
     if not middle:
@@ -108,7 +108,7 @@ _SAMPLE = 200
 _WIDTH = 300
 
 
-def sieved(lines: Sequence[str], kept: Sequence[bool], limits: Limits, *, named: bool = True) -> str:
+def sieved(lines: Sequence[str], kept: Sequence[bool], limits: Tightness, *, named: bool = True) -> str:
     """The lines that are kept, long ones cut.
 
     What is dropped leaves a note with its count, and where `named` its identifiers.

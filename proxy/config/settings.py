@@ -17,7 +17,7 @@ from proxy.config.upstream_settings import Connected, Guarded, Translated
 from proxy.policy import Policy
 
 
-class Server(Base):
+class ServerSettings(Base):
     """How Penstock listens, and what it lets clients do."""
 
     host: str = "127.0.0.1"
@@ -359,7 +359,7 @@ class Settings(Base):
     version: Literal[1] = 1
     """The version of this format."""
 
-    server: Server = Server()
+    server: ServerSettings = ServerSettings()
     """How Penstock listens."""
 
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1)

@@ -44,7 +44,7 @@ _REASONS = frozenset(
 """Codes that are told as reasons; for any other it is the status. Some are the upstream's to choose."""
 
 
-class Refused(PenstockError):
+class ErrorReply(PenstockError):
     """An upstream's own answer that is an error, kept for the case that nothing better comes."""
 
     def __init__(self, reply: Reply, code: str) -> None:
@@ -124,14 +124,14 @@ class Attempts:
         self._call = call
 
     async def check(self, reply: Reply) -> Reply:
-        """Return the answer, of a stream with its first chunk here. Raises `Refused` for one that another attempt may
-        better."""
+        """Return the answer, of a stream with its first chunk here. Raises `ErrorReply` for one that another attempt
+        may better."""
         is_counted = self._call is not None and self._call.counted is not None
         if reply.chunks is not None and reply.status < 400 and (self._open or is_counted):
             reply = await _begun_or_refused(reply, reply.chunks)
         reason = _reason(reply)
         if reason is not None and (self._open or reason == OVERFLOW):
-            raise Refused(await _whole(reply), reason)
+            raise ErrorReply(await _whole(reply), reason)
         return reply
 
     def failed(self, error: PenstockError) -> None:
@@ -149,7 +149,7 @@ class Attempts:
         """Tell how the last upstream failed. Where none failed, only refused for want of room, the first refusal."""
         http, own, error = self._http, self._own, self._error
         http.own_headers[own:] = [each for each in http.own_headers[own:] if each[0] != _HEADER]
-        if not isinstance(error, Refused):
+        if not isinstance(error, ErrorReply):
             raise error or UpstreamFailed("no upstream was asked")
         reply = error.reply
         if http.caller is not None:
@@ -161,7 +161,7 @@ class Attempts:
         place, call = _place(self._route), self._call
         if place in self._refusals or call is None or call.tokens is None or not call.counted or not call.profile:
             return
-        if not isinstance(refusal, Refused):
+        if not isinstance(refusal, ErrorReply):
             overflow = find_overflow(refusal.message)
         elif refusal.reply.facts.get("rounds", 1) == 1:
             overflow = read_refusal(refusal.reply.status, refusal.reply.body or b"")

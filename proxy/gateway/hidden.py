@@ -28,7 +28,7 @@ _PATIENCE = 1.0
 """Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
 
 
-class Memory(Protocol):
+class ByteStore(Protocol):
     """Keeps bytes under a key. It may lose them."""
 
     async def get(self, key: str) -> bytes | None:
@@ -62,7 +62,7 @@ class HiddenParts:
     `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
     """
 
-    def __init__(self, memory: Memory, most: int = 50_000) -> None:
+    def __init__(self, memory: ByteStore, most: int = 50_000) -> None:
         """`most` bounds the answers of which it is known that nothing was added to them."""
         self._memory = memory
         self._absent: Cache[str, None] = Cache(most)
@@ -85,7 +85,7 @@ class HiddenParts:
         Signed reasoning that the client left out comes back only for who signs it (`signed`): others refuse it.
         """
         try:
-            form, name = request.folds.of(request.messages), ("nothing hidden", scope)
+            form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
             keys = {place: _key(scope, each) for place, each in answer_keys(request, scope) if place >= checked}
             async with asyncio.timeout(_PATIENCE):
@@ -250,7 +250,7 @@ class Trail:
         return made.hexdigest()
 
 
-class _Walked(NamedTuple):
+class _AnswersSoFar(NamedTuple):
     """The answers up to a message."""
 
     trail: Trail
@@ -262,17 +262,17 @@ class _Walked(NamedTuple):
 
 def answer_keys(request: ChatRequest, scope: str) -> Sequence[tuple[int, str]]:
     """The places and keys of the answers in a conversation."""
-    form = request.folds.of(request.messages)
-    return form.fold(("answers", scope), _Walked(Trail(scope)), _walked).keys
+    form = request.form
+    return form.fold(("answers", scope), _AnswersSoFar(Trail(scope)), _walked).keys
 
 
-def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar:
     trail, keys = before.trail.copy(), list(before.keys)
     for place, message in enumerate(messages, before.end):
         if message.get("role") == "assistant":
             keys.append((place, trail.key(message)))
         trail.add(message)
-    return _Walked(trail, tuple(keys), before.end + len(messages))
+    return _AnswersSoFar(trail, tuple(keys), before.end + len(messages))
 
 
 def next_key(messages: Sequence[Message], scope: str, answer: Message) -> str:

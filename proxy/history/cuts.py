@@ -90,7 +90,7 @@ def as_sent(request: ChatRequest, start: int, incoming: ChatRequest) -> Sequence
 
 
 def _roles(request: ChatRequest) -> tuple[object, ...]:
-    return request.folds.of(request.messages).fold("roles", tuple[object, ...](), _with_roles)
+    return request.form.fold("roles", tuple[object, ...](), _with_roles)
 
 
 def _with_roles(before: tuple[object, ...], messages: Sequence[Message]) -> tuple[object, ...]:
@@ -114,7 +114,7 @@ def foresee(
     """
     if sum(map(max, settled, born)) <= min(room.high, room.warn):
         return (), None
-    walk = _Walk(messages, settled, room, keep)
+    walk = _CutWalk(messages, settled, room, keep)
     cuts: list[Cut] = []
     left = walk.running(-1)
     unread, last_user, ahead = 0, None, None
@@ -141,7 +141,7 @@ def foresee(
     return tuple(cuts), ahead
 
 
-class _Walk:
+class _CutWalk:
     """The conversation so far, and where it was cut last."""
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: Room, keep: int) -> None:

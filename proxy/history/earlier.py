@@ -18,7 +18,7 @@ _COARSE = 60.0
 """Seconds by which times may be off."""
 
 
-class Earlier(NamedTuple):
+class PreviousRequest(NamedTuple):
     """What is known."""
 
     seen: int = 0
@@ -30,10 +30,10 @@ class Earlier(NamedTuple):
     """Whether that is this request."""
 
 
-async def earlier(ctx: Context) -> Earlier:
+async def earlier(ctx: Context) -> PreviousRequest:
     """What the memo knows; nothing without one."""
     if ctx.memo is None or ctx.now is None:
-        return Earlier()
+        return PreviousRequest()
     own, ends = await _keys(ctx.incoming.messages, ctx)
     seen, start, idle, came = 0, 0, 0.0, int(ctx.now)
     for place, key in ends:
@@ -46,7 +46,7 @@ async def earlier(ctx: Context) -> Earlier:
     mine = _Record(came, came if cold else start, cold)
     # the same request may have come before
     settled = _Record.read(await ctx.memo.settle(own, mine.written()))
-    return Earlier(seen, settled.cold_start, is_cold=bool(settled.cold))
+    return PreviousRequest(seen, settled.cold_start, is_cold=bool(settled.cold))
 
 
 class _Record(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.blocks import PINNED, build
 from proxy.chat.markers import MARKER
-from proxy.history.statements import Sentence, Verdict, sentences
+from proxy.history.statements import Classification, UserSentence, sentences
 
 _LONGEST = 600
 """The longest marked line that is pinned, in characters."""
@@ -45,11 +45,11 @@ Place = tuple[int, int]
 """A sentence: its message, and its place in the message."""
 
 
-Judged = tuple[Place, Sentence, Verdict]
+Judged = tuple[Place, UserSentence, Classification]
 """A sentence, where it stands, and what it is taken for."""
 
 
-class Statement(NamedTuple):
+class PinnedStatement(NamedTuple):
     """A sentence that the user laid down."""
 
     place: Place
@@ -66,7 +66,7 @@ class Pins:
     """What the operator's patterns name, and system messages from mid-conversation."""
     plan: str | None = None
     """The newest task plan, if anything in it is open."""
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[PinnedStatement, ...] = ()
     """What the user laid down, the most important first."""
 
     def texts(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 class Noted(NamedTuple):
     """What a message has that may be pinned: a function of the message alone."""
 
-    sentences: tuple[Sentence, ...] = ()
+    sentences: tuple[UserSentence, ...] = ()
     """What a user says that may lay something down."""
     plan: tuple[str, bool] | None = None
     """A task plan, and whether anything in it is open."""
@@ -137,13 +137,13 @@ def laid_down(text: str) -> tuple[str, ...]:
     return tuple(each.text for each in found if id(each) in few)
 
 
-def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sentence]:
+def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, UserSentence]:
     """The sentences of messages that leave which may lay something down, the likeliest first, each once.
 
     `kept` are the messages that stay: what stands there is not said twice.
     """
     seen = {each.text.casefold() for one in kept for each in one.sentences}
-    found: list[tuple[float, Place, Sentence]] = []
+    found: list[tuple[float, Place, UserSentence]] = []
     for message in range(len(gone) - 1, -1, -1):
         for place, each in enumerate(gone[message].sentences):
             likely = each.guess.kept
@@ -153,7 +153,7 @@ def candidates(gone: Sequence[Noted], kept: Sequence[Noted]) -> dict[Place, Sent
     return {place: each for _, place, each in sorted(found, reverse=True)[:_JUDGED]}
 
 
-def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
+def chosen(verdicts: Sequence[Judged], size: int) -> tuple[PinnedStatement, ...]:
     """What is kept of the sentences in about so many bytes, the most important first.
 
     Sure constraints and the newest goal come first, then the likelier, then the newer. Of sentences that are nearly
@@ -161,17 +161,19 @@ def chosen(verdicts: Sequence[Judged], size: int) -> tuple[Statement, ...]:
     """
     kept = sorted((each for each in verdicts if each[2].kept >= KEPT), reverse=True)
     newest = next((place for place, _, verdict in kept if _is_sure(verdict, "goal")), None)
-    found: list[Statement] = []
+    found: list[PinnedStatement] = []
     for _, (place, sentence, verdict) in sorted(_ranked(kept, newest), key=lambda each: each[0]):
         needed = len(sentence.text.encode(errors="surrogatepass")) + 3
         if needed <= size:
             size -= needed
             is_rule = _is_sure(verdict, "rule")
-            found.append(Statement(place, sentence.text, "goal" if place == newest else "rule" if is_rule else "said"))
+            found.append(
+                PinnedStatement(place, sentence.text, "goal" if place == newest else "rule" if is_rule else "said")
+            )
     return tuple(found)
 
 
-def _is_sure(verdict: Verdict, kind: str) -> bool:
+def _is_sure(verdict: Classification, kind: str) -> bool:
     return verdict.kind == kind and verdict.sure >= _SURE
 
 
@@ -214,7 +216,7 @@ def standing(
     return Pins(tuple(dict.fromkeys(marked)), plan[0] if plan is not None and plan[1] and not stays else None)
 
 
-def with_statements(pins: Pins, statements: Sequence[Statement]) -> Pins:
+def with_statements(pins: Pins, statements: Sequence[PinnedStatement]) -> Pins:
     """The pins and what the user laid down that does not stand in them."""
     inside = "\n".join(pins.texts())
     return replace(pins, statements=tuple(each for each in statements if each.text not in inside))

@@ -11,19 +11,19 @@ from proxy.economics import turns_to_pay
 from proxy.history.pins import note
 
 
-class _Found(NamedTuple):
+class _SystemPlaces(NamedTuple):
     """The places of messages among the first `end` ones."""
 
     end: int
     places: tuple[int, ...]
 
 
-_NONE = _Found(0, ())
+_NONE = _SystemPlaces(0, ())
 
 
-def _with_system(before: _Found, messages: Sequence[Message]) -> _Found:
+def _with_system(before: _SystemPlaces, messages: Sequence[Message]) -> _SystemPlaces:
     places = [place for place, message in enumerate(messages, before.end) if message.is_system]
-    return _Found(before.end + len(messages), (*before.places, *places))
+    return _SystemPlaces(before.end + len(messages), (*before.places, *places))
 
 
 async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
@@ -36,7 +36,7 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     if ctx.held or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
     messages = request.messages
-    system = request.folds.of(messages).fold("system messages", _NONE, _with_system).places
+    system = request.form.fold("system messages", _NONE, _with_system).places
     if len(system) < 2:
         return {}
     notes = await ctx.once.of_each(note, [messages[place] for place in system])

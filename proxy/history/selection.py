@@ -11,9 +11,9 @@ from proxy.chat import ChatRequest, Message, digest
 from proxy.context import Context
 from proxy.history.pins import (
     Noted,
+    PinnedStatement,
     Pins,
     Place,
-    Statement,
     candidates,
     chosen,
     compiled,
@@ -21,7 +21,7 @@ from proxy.history.pins import (
     standing,
     with_statements,
 )
-from proxy.history.statements import Sentence, model
+from proxy.history.statements import UserSentence, model
 
 
 async def select(
@@ -49,7 +49,7 @@ async def select(
 async def noteworthy(request: ChatRequest, ctx: Context) -> frozenset[int]:
     """The places of the messages that may have anything to be pinned, but for what an operator's patterns name: all of
     the user's and the system's, and plans."""
-    form = request.folds.of(request.messages)
+    form = request.form
     known: frozenset[int] | None = form.known("noteworthy")
     if known is None:
         count, before = form.resume("noteworthy", frozenset[int]())
@@ -86,7 +86,7 @@ async def _settled(
     size: int,
     ctx: Context,
     wait: float,
-) -> tuple[Statement, ...]:
+) -> tuple[PinnedStatement, ...]:
     found = candidates(noted, there)
     if ctx.embedder is None or ctx.embedder.name != model().name or not found:
         return chosen([(place, each, each.guess) for place, each in found.items()], size)
@@ -103,9 +103,9 @@ async def _settled(
     return _read(await ctx.memo.settle(name, value), found)
 
 
-def _read(value: str, found: dict[Place, Sentence]) -> tuple[Statement, ...]:
+def _read(value: str, found: dict[Place, UserSentence]) -> tuple[PinnedStatement, ...]:
     places = [((int(message), int(part)), str(heading)) for message, part, heading in json.loads(value)]
-    return tuple(Statement(place, found[place].text, heading) for place, heading in places if place in found)
+    return tuple(PinnedStatement(place, found[place].text, heading) for place, heading in places if place in found)
 
 
 async def _name(gone: Sequence[Message], kept: Sequence[Message], size: int, ctx: Context) -> str:

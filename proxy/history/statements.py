@@ -41,7 +41,7 @@ _LAUGH = re.compile(r"\.\.\.|…|(?:h[aei]|ja|哈){2}", re.IGNORECASE)
 _EMOJI = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff]")
 
 
-class Sentence(NamedTuple):
+class UserSentence(NamedTuple):
     """A sentence of a user's, and how it scores by its form and words: a function of the message alone."""
 
     text: str
@@ -53,21 +53,21 @@ class Sentence(NamedTuple):
     """What a sentence of a long message loses: it is less likely the user's own word to the assistant."""
 
     @property
-    def guess(self) -> "Verdict":
+    def guess(self) -> "Classification":
         """The verdict without a vector."""
-        return Verdict.of(self.alone, self.penalty)
+        return Classification.of(self.alone, self.penalty)
 
-    def judged(self, vector: Sequence[float | None]) -> "Verdict":
+    def judged(self, vector: Sequence[float | None]) -> "Classification":
         """The verdict, by the products of its vector and the directions of `Model.directions` where they are known."""
         known = [each for each in vector if each is not None]
         if len(known) < len(KINDS):
             return self.guess
         lengths = model().lengths
         scores = (a + b * c for a, b, c in zip(self.beside, known, lengths, strict=True))
-        return Verdict.of(tuple(scores), self.penalty)
+        return Classification.of(tuple(scores), self.penalty)
 
 
-class Verdict(NamedTuple):
+class Classification(NamedTuple):
     """What a sentence is taken for."""
 
     kind: str
@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
     """How likely it lays down anything."""
 
     @classmethod
-    def of(cls, scores: Sequence[float], penalty: float) -> "Verdict":
+    def of(cls, scores: Sequence[float], penalty: float) -> "Classification":
         """From the scores of each kind."""
         top = max(scores)
         odds = [exp(score - top) for score in scores]
@@ -116,12 +116,12 @@ def model() -> Model:
     return Model(said["model"], directions, tuple(said["lengths"]), tuple(said["bias"]), rows)
 
 
-def sentences(text: str) -> tuple[Sentence, ...]:
+def sentences(text: str) -> tuple[UserSentence, ...]:
     """The sentences of what a user wrote that may lay something down: no code, no questions, nothing too long."""
     text = text.strip()
     penalty = max(0.0, log2(len(text) / _USUAL)) / 2 if text else 0.0
     found = {
-        one: Sentence(one, scores[: len(KINDS)], scores[len(KINDS) :], penalty)
+        one: UserSentence(one, scores[: len(KINDS)], scores[len(KINDS) :], penalty)
         for one in split(text)
         if len(one) <= LONGEST and one[-1] not in "?？:：" and is_prose(one)
         for scores in [_scores(one)]

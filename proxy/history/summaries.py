@@ -66,7 +66,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class SummarySize:
     """How long a summary may be."""
 
     tokens: int
@@ -163,7 +163,7 @@ def levels(ends: Sequence[int]) -> list[int]:
 
 
 async def summarised(
-    leaving: Leaving, handles: tuple[str, ...], measure: Measure, ctx: Context, written: Written | None = None
+    leaving: Leaving, handles: tuple[str, ...], measure: SummarySize, ctx: Context, written: Written | None = None
 ) -> Summarised | None:
     """The messages that stand for what leaves; made shorter where they outgrow their room or what they replace.
 
@@ -193,7 +193,7 @@ async def summarised(
     return None
 
 
-async def settled(leaving: Leaving, end: int, measure: Measure, ctx: Context) -> Written | None:
+async def settled(leaving: Leaving, end: int, measure: SummarySize, ctx: Context) -> Written | None:
     """What a model wrote of the messages before `end`, if it was ready when this cut was first used."""
     if ctx.drafts is None or not end:
         return None
@@ -203,7 +203,7 @@ async def settled(leaving: Leaving, end: int, measure: Measure, ctx: Context) ->
 
 
 async def prepare(
-    gone: Sequence[Message], since: Sequence[Message], about: Sequence[Message], measure: Measure, ctx: Context
+    gone: Sequence[Message], since: Sequence[Message], about: Sequence[Message], measure: SummarySize, ctx: Context
 ) -> None:
     """Have the summary written that a cut behind `gone` would need.
 
@@ -218,13 +218,13 @@ async def prepare(
     ctx.drafts.prepare(Material(name, before, tuple(since), size))
 
 
-async def _name(messages: Sequence[Message], measure: Measure, ctx: Context) -> str:
+async def _name(messages: Sequence[Message], measure: SummarySize, ctx: Context) -> str:
     """A name for messages and the room of their summary: the same on every replica."""
     work = partial(_digest, messages, measure)
     return await ctx.once.of_key(("name", fingerprint(messages), measure), _size(messages), work)
 
 
-def _digest(messages: Sequence[Message], measure: Measure) -> str:
+def _digest(messages: Sequence[Message], measure: SummarySize) -> str:
     digest = blake2b(repr(measure).encode(), digest_size=20)
     for message in messages:
         digest.update(len(message.raw).to_bytes(8, "big") + message.raw)

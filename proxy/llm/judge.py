@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from proxy.config.judge_settings import JudgeSettings
 from proxy.context.services import Pair, Question
@@ -34,7 +34,7 @@ class UpstreamJudge(VerdictService):
         metrics: JudgeMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(batch=1, most=_WAITING, most_of_one=_WAITING_OF_ONE)
+        super().__init__(most=_WAITING, most_of_one=_WAITING_OF_ONE)
         self._settings = settings
         self._model = SmallModel(settings, routes, metrics.used, _log, "no verdict of the judge; rules alone decide")
         self._metrics = metrics
@@ -45,24 +45,18 @@ class UpstreamJudge(VerdictService):
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
         return self._model.authorization(upstream, headers)
 
-    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
-        """How sure the model is of each pair; one that nobody waits for any more is not asked about."""
-        found: list[float | None] = []
-        for pair in pairs:
-            async with self._free:
-                found.append(await self._asked(asker, question, pair))
-        return found
-
-    async def _asked(self, asker: Asker, question: Question, pair: Pair) -> float | None:
-        now = self._clock()
-        if asyncio.get_running_loop().time() >= asker.until or asker.tenant in self._left_alone:
-            self._metrics.ended("dropped", 1, 0.0)
-            return None
-        sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
-        self._metrics.ended(outcome, 1, self._clock() - now)
-        if outcome in ("failed", "timeout"):  # anything else may be the texts' doing
-            self._left_alone.put(asker.tenant, outcome)
-        return sure
+    async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
+        """How sure the model is of a pair; one that nobody waits for any more is not asked about."""
+        async with self._free:
+            now = self._clock()
+            if asyncio.get_running_loop().time() >= asker.until or asker.tenant in self._left_alone:
+                self._metrics.ended("dropped", 0.0)
+                return None
+            sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
+            self._metrics.ended(outcome, self._clock() - now)
+            if outcome in ("failed", "timeout"):  # anything else may be the texts' doing
+                self._left_alone.put(asker.tenant, outcome)
+            return sure
 
     async def _verdict(self, question: Question, pair: Pair, headers: Mapping[str, str]) -> tuple[float | None, str]:
         profile = await self._model.profile()

@@ -36,9 +36,9 @@ class Asker(NamedTuple):
 class VerdictService(ABC):
     """Verdicts of a model, for each tenant. For use on one event loop."""
 
-    def __init__(self, *, batch: int, most: int, most_of_one: int) -> None:
-        """`batch` pairs are judged together; so many may wait in all and of one tenant, and more are not judged."""
-        self._batch, self._most, self._most_of_one = batch, most, most_of_one
+    def __init__(self, *, most: int, most_of_one: int) -> None:
+        """So many pairs may wait in all and of one tenant; more are not judged."""
+        self._most, self._most_of_one = most, most_of_one
         self._known: Cache[Key, float] = Cache(_REMEMBERED)
         self._work = BackgroundWork[Key]()
 
@@ -67,24 +67,19 @@ class VerdictService(ABC):
         new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._work]
         taken = sum(key[0] == tenant for key in self._work)
         new = new[: max(0, min(self._most - len(self._work), self._most_of_one - taken))]
-        for start in range(0, len(new), self._batch):
-            self.begin(asker, new[start : start + self._batch])
+        for key in new:
+            self._work.begin(self._judge(asker, key), key)
         await self._work.wait(keys, wait)
         return self._known.get_each(keys)
 
-    def begin(self, asker: Asker, keys: Sequence[Key]) -> None:
-        """Have pairs judged, all of one question."""
-        self._work.begin(self._judge(asker, keys), *keys)
-
-    async def _judge(self, asker: Asker, keys: Sequence[Key]) -> None:
-        found = await self.judged(asker, keys[0][1], [pair for _, _, pair in keys])
-        for key, sure in zip(keys, found, strict=True):
-            if sure is not None:
-                self._known.put(key, sure)
+    async def _judge(self, asker: Asker, key: Key) -> None:
+        sure = await self.judged(asker, *key[1:])
+        if sure is not None:
+            self._known.put(key, sure)
 
     @abstractmethod
-    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
-        """How sure the model is of each pair; None where it gave no verdict. Never raises but for cancellation."""
+    async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
+        """How sure the model is of a pair; None where it gives no verdict. Never raises but for cancellation."""
 
 
 class BoundJudge:

@@ -81,7 +81,7 @@ def kinds_of(scope: str) -> tuple[str, ...]:
     return tuple(kind for kind in _KINDS if kind[0] in scope.partition("-")[0])
 
 
-class Earlier(msgspec.Struct, frozen=True, array_like=True):
+class ReplacedText(msgspec.Struct, frozen=True, array_like=True):
     """A text that a newer one took the place of."""
 
     id: str
@@ -104,7 +104,7 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     confidence: float
     """How sure it is, from 0 to 1."""
     expires: float | None = None
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[ReplacedText, ...] = ()
     """The texts that were merged into it, the latest first."""
     scope: str = ""
     """For whose requests it is (`scope_of`); empty for all of the owner's."""
@@ -128,7 +128,7 @@ class Draft(NamedTuple):
     expires: float | None = None
 
 
-class Told(Protocol):
+class MemoryObserver(Protocol):
     """Who counts what becomes of memories."""
 
     def changed(self, change: str, count: int) -> None:

@@ -19,7 +19,7 @@ _LEAST_GAP = 0.5
 """Standard deviations by which what helps must lie above what does not, or the figures say nothing."""
 
 
-class Calibration(NamedTuple):
+class ScoreCurve(NamedTuple):
     """A monotone map from figures to scores from 0 to 1: the logistic curve between two normal distributions."""
 
     middle: float
@@ -57,12 +57,12 @@ def figure(cosine: float, base: float, share: float) -> float:
     return cosine - base + _WORDS * share
 
 
-WORDS = Calibration(0.2, 6.0)
+WORDS = ScoreCurve(0.2, 6.0)
 """For the share of a question's words that a memory has (`proxy.text.bm25.Fit.share`): 0.34 scores 0.7. By words alone
 half of what helps is not found at all, so there is no curve that fits them better."""
 
 
-def calibrated(helping: Sequence[float], *others: Sequence[float]) -> Calibration | None:
+def calibrated(helping: Sequence[float], *others: Sequence[float]) -> ScoreCurve | None:
     """The map that the figures of pairs make; each group of `others` counts the same.
 
     None where they do not tell what helps from what does not.
@@ -76,4 +76,4 @@ def calibrated(helping: Sequence[float], *others: Sequence[float]) -> Calibratio
     spread = (pvariance(helping) + varied) / 2 + 1e-6
     if (high - low) / sqrt(spread) < _LEAST_GAP:
         return None
-    return Calibration((high + low) / 2, (high - low) / spread)
+    return ScoreCurve((high + low) / 2, (high - low) / spread)

@@ -20,7 +20,7 @@ class Added(NamedTuple):
     status: Status
 
 
-class Change:
+class ShelfChange:
     """What becomes of a shelf; memories that are over leave at once."""
 
     def __init__(self, shelf: Shelf, now: float) -> None:

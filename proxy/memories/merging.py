@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.memories import HISTORY, SOURCES, Draft, Earlier, Memory, id_of
+from proxy.memories import HISTORY, SOURCES, Draft, Memory, ReplacedText, id_of
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _DENYING = """
@@ -74,7 +74,7 @@ def repeated(known: Memory, again: Memory) -> Memory:
 def merged(one: Memory, other: Memory) -> Memory:
     """The memory that two with the same meaning become: the newer text, both sources, and the older text's history."""
     old, new = sorted((one, other), key=lambda each: each.updated)
-    earlier = (*new.earlier, Earlier(old.id, old.text, old.created), *old.earlier)
+    earlier = (*new.earlier, ReplacedText(old.id, old.text, old.created), *old.earlier)
     return Memory(
         new.id,
         new.text,

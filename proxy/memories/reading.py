@@ -15,7 +15,7 @@ _LONGEST_SOURCE = 200
 _LONGEST_NAME = 512
 
 
-class Bounds(NamedTuple):
+class RequestBounds(NamedTuple):
     """How much one request may bring."""
 
     memories: int
@@ -44,7 +44,7 @@ def names_of(given: Mapping[str, Any], where: str = "") -> Names:
     return Names(*(_name(given, field, where) for field in _NAMES))
 
 
-def entries(raw: bytes, bounds: Bounds) -> tuple[list[Entry], bool]:
+def entries(raw: bytes, bounds: RequestBounds) -> tuple[list[Entry], bool]:
     """The memories of a body, and whether it has a list of them. Raises `BadRequest`."""
     body = _object(_parsed(raw, "the body"), "")
     if "memories" not in body:
@@ -62,14 +62,14 @@ def entries(raw: bytes, bounds: Bounds) -> tuple[list[Entry], bool]:
     return [Entry(_or(each.names, names), each.draft) for each in found], True
 
 
-def lines(raw: bytes, bounds: Bounds) -> list[Entry]:
+def lines(raw: bytes, bounds: RequestBounds) -> list[Entry]:
     """The memories of JSON lines; empty lines are passed over. Raises `BadRequest`, which names the line."""
     found = list(_lines(raw, bounds))
     _check_count(len(found), bounds, None)
     return found
 
 
-def _lines(raw: bytes, bounds: Bounds) -> Iterator[Entry]:
+def _lines(raw: bytes, bounds: RequestBounds) -> Iterator[Entry]:
     taken = 0
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
@@ -79,7 +79,7 @@ def _lines(raw: bytes, bounds: Bounds) -> Iterator[Entry]:
             yield _entry(_object(_parsed(line, where), where), f"{where}: ", bounds)
 
 
-def _check_count(count: int, bounds: Bounds, param: str | None) -> None:
+def _check_count(count: int, bounds: RequestBounds, param: str | None) -> None:
     if count > bounds.memories:
         raise BadRequest(f"at most {bounds.memories} memories in one request", param=param, code="too_many_memories")
 
@@ -97,7 +97,7 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _entry(given: Mapping[str, Any], where: str, bounds: Bounds) -> Entry:
+def _entry(given: Mapping[str, Any], where: str, bounds: RequestBounds) -> Entry:
     for name in given:
         if name not in _FIELDS:
             raise _wrong(where + name[:50], f"is unknown; known: {', '.join(sorted(_FIELDS))}")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from proxy.memories import Memory, Owner, is_over
-from proxy.memories.calibration import WORDS, Calibration
+from proxy.memories.calibration import WORDS, ScoreCurve
 from proxy.memories.shelves import Shelf
 from proxy.memories.vectors import MemoryVectors
 from proxy.text.bm25 import Index, fits, index
@@ -27,7 +27,7 @@ class Hit(NamedTuple):
     """Whether it is the user's, and not the tenant's as a whole."""
 
 
-class Search:
+class MemorySearch:
     """Ranks the memories of owners, those of each scope by themselves. For use on one event loop."""
 
     def __init__(self, vectors: MemoryVectors, threads: Executor) -> None:
@@ -77,7 +77,7 @@ class Search:
         near: Sequence[Near],
         query: str,
         vector: bytes,
-        calibration: Calibration,
+        calibration: ScoreCurve,
     ) -> dict[str, float]:
         there = [each for each in near if each.id in records]
         work = partial(_shares, words, [records[each.id] for each in there], query)

@@ -8,10 +8,10 @@ from concurrent.futures import Executor
 from functools import cached_property
 
 from proxy.context import Identity, Outage, Remembered, RememberedItem
-from proxy.memories import Draft, Memory, Owner, Told, Untold, id_of, is_over, scopes_seen
-from proxy.memories.change import Added, Change
+from proxy.memories import Draft, Memory, MemoryObserver, Owner, Untold, id_of, is_over, scopes_seen
+from proxy.memories.change import Added, ShelfChange
 from proxy.memories.merging import made
-from proxy.memories.search import Hit, How, Search
+from proxy.memories.search import Hit, How, MemorySearch
 from proxy.memories.shelves import Shelf, Shelves
 from proxy.memories.vectors import MemoryVectors
 from proxy.state.store import StoreError
@@ -39,11 +39,11 @@ class MemoryService:
         most: int = 10_000,
         merge_at: float = 0.92,
         clock: Callable[[], float] = time.time,
-        told: Told | None = None,
+        told: MemoryObserver | None = None,
     ) -> None:
         """`most` bounds the memories of one owner; `threads` rank by words; `clock` is in seconds since 1970."""
         self._told = told or Untold()
-        self._shelves, self._vectors, self._search = shelves, vectors, Search(vectors, threads)
+        self._shelves, self._vectors, self._search = shelves, vectors, MemorySearch(vectors, threads)
         self._most, self._merge_at, self._clock = most, merge_at, clock
 
     def forget_read(self, tenant: str) -> int:
@@ -88,7 +88,7 @@ class MemoryService:
     ) -> list[Added]:
         now, scope = self._clock(), owner.scope or ""
         likely = await self._likely(owner, shelf, drafts, packed)
-        change = Change(shelf, now)
+        change = ShelfChange(shelf, now)
         added = [change.add(made(draft, scope, now), near) for draft, near in zip(drafts, likely, strict=True)]
         evicted = change.bound(self._most, {each.memory.id for each in added})
         vectors = {id_of(d.text, scope): v for d, v in zip(drafts, packed, strict=True) if v}
@@ -121,7 +121,7 @@ class MemoryService:
     async def aggregate(self, owner: Owner, least: float | None = None) -> int:
         """Merge the memories of one scope that say the same, by a cosine of `least`; how many left by that."""
         async with self._shelves.changing(owner) as shelf:
-            change = Change(shelf, self._clock())
+            change = ShelfChange(shelf, self._clock())
             before = len(change.records)
             records = [each for each in change.records.values() if each.scope == owner.scope]
             # well below the time of a lease
@@ -149,7 +149,7 @@ class MemoryService:
     async def delete(self, owner: Owner, id: str) -> bool:
         """Remove a memory, and what was merged into it; whether there was one."""
         async with self._shelves.changing(owner) as shelf:
-            found, change = shelf.find(id, owner.scope), Change(shelf, self._clock())
+            found, change = shelf.find(id, owner.scope), ShelfChange(shelf, self._clock())
             there = found is not None and found.id in change.records
             if found is not None and there:
                 change.drop(found.id)
@@ -210,7 +210,7 @@ class MemoryService:
         shelves = {whole: await self._shelves.current(whole) for whole in dict.fromkeys(each.whole for each in owners)}
         return [(each, shelves[each.whole]) for each in owners]
 
-    async def _save(self, owner: Owner, shelf: Shelf, change: Change, packed: Mapping[str, bytes]) -> None:
+    async def _save(self, owner: Owner, shelf: Shelf, change: ShelfChange, packed: Mapping[str, bytes]) -> None:
         """Write a change, first to the store, then to the index."""
         for left in await self._shelves.make_room(owner, shelf) if change.records else ():
             await self._vectors.forget(left)

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from proxy.memories import Memory, Owner, Told, Untold
+from proxy.memories import Memory, MemoryObserver, Owner, Untold
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 from proxy.text.bm25 import Index
@@ -97,7 +97,7 @@ class Shelves:
         most: int = 50_000,
         max_users: int = 10_000,
         clock: Callable[[], float] = time.time,
-        told: Told | None = None,
+        told: MemoryObserver | None = None,
     ) -> None:
         """`ttl` is in seconds from the last use, `most` bounds the memories in this process, `clock` is in seconds."""
         self._told = told or Untold()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from proxy.memories import Memory, Owner
-from proxy.memories.calibration import Calibration, calibrated, figure, unrelated
+from proxy.memories.calibration import ScoreCurve, calibrated, figure, unrelated
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.text.bm25 import fits, index
@@ -41,7 +41,7 @@ class MemoryVectors:
         embedding: EmbeddingService | None,
         index: VectorIndex | None,
         *,
-        known: Calibration | None = None,
+        known: ScoreCurve | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without an embedding service or an index, everything is ranked by words. `clock` is in seconds.
@@ -65,7 +65,7 @@ class MemoryVectors:
         """The packed vector of what is searched for; None where there is none in time, or no model."""
         return None if self._both is None else await self._both[0].query(tenant, text, wait=wait)
 
-    async def calibration(self, wait: float) -> Calibration | None:
+    async def calibration(self, wait: float) -> ScoreCurve | None:
         """The model's, once it was measured; None where it is not within so many seconds, or tells nothing apart."""
         if self._both is not None and not self._is_measured:
             if _CALIBRATION not in self._work:
@@ -178,7 +178,7 @@ def _scope(owner: Owner, embedding: EmbeddingService) -> Scope:
     return Scope(owner.tenant, KIND, embedding.version, "/".join(filter(None, (owner.part, owner.scope))))
 
 
-def _calibration(queries: Sequence[bytes], memories: Sequence[bytes]) -> Calibration | None:
+def _calibration(queries: Sequence[bytes], memories: Sequence[bytes]) -> ScoreCurve | None:
     words = index(text for pair in pairs() for text in (pair.helps, pair.near))
     groups: tuple[list[tuple[float, float]], ...] = ([], [], [])  # what helps, what is near it, all others
     for place, (pair, query) in enumerate(zip(pairs(), queries, strict=True)):

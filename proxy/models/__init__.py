@@ -16,7 +16,7 @@ from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
 from proxy.models.names import canonical
 from proxy.models.price_list import Listed, PriceList
-from proxy.models.table import Row, Table, load_table
+from proxy.models.table import ModelRow, ModelTable, load_table
 from proxy.state.cache import Cache
 
 UNKNOWN_WINDOW = 128_000
@@ -60,7 +60,7 @@ class Models:
         return frozenset(self.resolve(each.model or name, each).encoding for each in entries for name in each.match)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ModelTable:
         return load_table()
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
@@ -92,7 +92,7 @@ def _unknown() -> dict[str, Any]:
     return {"window": UNKNOWN_WINDOW, "max_output": UNKNOWN_OUTPUT, "factor": UNKNOWN_FACTOR, "source": "default"}
 
 
-def _of_row(table: Table, row: Row) -> dict[str, Any]:
+def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
     facts = msgspec.structs.asdict(row)
     del facts["match"], facts["above"]
     return facts | {

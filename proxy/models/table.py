@@ -8,7 +8,7 @@ import msgspec
 from proxy.context import CacheRules
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line of the table. Prices are US dollars per million tokens, input and output."""
 
     match: tuple[str, ...]
@@ -25,24 +25,24 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache: str = "none"
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole table."""
 
     caches: dict[str, CacheRules]
     unbound: tuple[str, ...]
     """Models of which signed reasoning is known not to be bound to what stood before it, up to the versions from which
     on it is; all others count as bound."""
-    models: tuple[Row, ...]
+    models: tuple[ModelRow, ...]
 
     def is_bound(self, name: str) -> bool:
         """Whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
         return not any(fnmatchcase(name, glob) for glob in self.unbound)
 
-    def find(self, name: str) -> Row | None:
+    def find(self, name: str) -> ModelRow | None:
         """The first line that matches a canonical name."""
         return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
 
 
-def load_table() -> Table:
+def load_table() -> ModelTable:
     """Read the table that ships with the package."""
-    return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=Table)
+    return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)

@@ -146,7 +146,7 @@ class BoundTokens:
 
     async def _sizes_of(self, request: ChatRequest) -> "_Sizes":
         """The sizes of a request's messages; those that an earlier request had are not looked up again."""
-        form, name = request.folds.of(request.messages), ("sizes", self._scopes, self._scale)
+        form, name = request.form, ("sizes", self._scopes, self._scale)
         known: _Sizes | None = form.known(name)
         if known is None:
             count, before = form.resume(name, _Sizes())

@@ -17,7 +17,7 @@ from starlette.routing import Route as HttpRoute
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
 from proxy.access.gate import Gate, Handler, Places, is_needed
-from proxy.access.limits import Limits
+from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
 from proxy.config.access_settings import KeysAuth
 from proxy.config.load import Config, load
@@ -253,7 +253,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     judge = build_judge(settings, routes, telemetry)
     services = replace(lasting.services, writing=writing, judge=judge)
     waits = patience(settings.state)
-    limits = Limits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
+    limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
     pipeline = Pipeline(settings, routes, services, lasting.saving)
     api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)

@@ -40,7 +40,7 @@ from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.judge import UpstreamJudge
 from proxy.llm.writer import Writer
-from proxy.memories import Told
+from proxy.memories import MemoryObserver
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
@@ -64,7 +64,7 @@ from proxy.vectors.backend import Backend
 from proxy.vectors.base import VectorIndex
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 
 if TYPE_CHECKING:
     from proxy.upstreams.foreign.process import LitellmProcess
@@ -203,12 +203,12 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
         return None
     metrics = telemetry.metrics.index if telemetry is not None else None
     failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
-    bounds = Bounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
+    bounds = IndexBounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
     if isinstance(chosen, QdrantVectors):
-        from proxy.vectors.qdrant_server import Server
+        from proxy.vectors.qdrant_server import PointServer
 
         key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
-        server, wait = Server(chosen.url, key, chosen.prefix, chosen.timeout, bounds), chosen.timeout
+        server, wait = PointServer(chosen.url, key, chosen.prefix, chosen.timeout, bounds), chosen.timeout
         return IndexService(server, timeout=wait, search_timeout=wait, threads=4, failed=failed, degraded=degraded)
     from proxy.vectors.embedded import Embedded
 
@@ -250,7 +250,7 @@ def build_memories(
     embedding: EmbeddingService | None,
     index: VectorIndex | None,
     threads: Executor,
-    told: Told | None = None,
+    told: MemoryObserver | None = None,
 ) -> MemoryService:
     """What remembers for users. Nothing is opened or loaded before it is needed."""
     shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=told)

@@ -28,7 +28,7 @@ from proxy.config.settings import (
     OllamaUpstream,
     OpenAIUpstream,
     PricesSettings,
-    Server,
+    ServerSettings,
     Settings,
     TelemetrySettings,
 )
@@ -40,7 +40,7 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variabl
 
 _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("The file", Settings),
-    ("server", Server),
+    ("server", ServerSettings),
     ("upstreams: kind: openai", OpenAIUpstream),
     ("upstreams: kind: anthropic", AnthropicUpstream),
     ("upstreams: kind: ollama", OllamaUpstream),

@@ -21,7 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from proxy.chat.errors import error_body
 from proxy.config.access_settings import LimitsSettings
 from proxy.config.load import Config
-from proxy.config.settings import Server
+from proxy.config.settings import ServerSettings
 
 
 def serve(
@@ -85,7 +85,7 @@ _PATIENCE = 60
 busy machine; `/healthz` tells of a worker that is stuck."""
 
 
-def uvicorn_config(server: Server, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
+def uvicorn_config(server: ServerSettings, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration. uvicorn writes no access log: Penstock's own has no prompts and no query
     strings."""
     return GuardedConfig(

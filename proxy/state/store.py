@@ -106,7 +106,7 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._protected = protected
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}  # in the order of their last use
+        self._entries: dict[str, _StoredValue] = {}  # in the order of their last use
         self._bytes = 0
         self._closed = False
 
@@ -139,7 +139,7 @@ class MemoryStore:
         for key, value in values.items():
             if key in self._entries:
                 self._drop(key)
-            self._entries[key] = _Entry(bytes(value), now, now + ttl)
+            self._entries[key] = _StoredValue(bytes(value), now, now + ttl)
         self._bytes += sum(sizes)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
@@ -182,7 +182,7 @@ class MemoryStore:
         if self._closed:
             raise StoreError("closed")
 
-    def _live(self, key: str) -> "_Entry | None":
+    def _live(self, key: str) -> "_StoredValue | None":
         self._check_open()
         entry = self._entries.get(key)
         if entry is not None and entry.expires <= self._clock():
@@ -190,7 +190,7 @@ class MemoryStore:
             return None
         return entry
 
-    def _use(self, key: str, entry: "_Entry", ttl: float) -> None:
+    def _use(self, key: str, entry: "_StoredValue", ttl: float) -> None:
         entry.used = self._clock()
         entry.expires = entry.used + ttl
         self._entries[key] = self._entries.pop(key)
@@ -213,7 +213,7 @@ class MemoryStore:
         raise StoreError("full")
 
 
-class _Entry:
+class _StoredValue:
     __slots__ = ("expires", "used", "value")
 
     def __init__(self, value: bytes, used: float, expires: float) -> None:

@@ -288,4 +288,4 @@ async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefi
         return tuple(found)
 
     name = ("prefixes", scope, first[-1:], sizes[:8])  # sizes change with the correction of counts
-    return request.folds.of(request.messages).fold(name, first, extend)
+    return request.form.fold(name, first, extend)

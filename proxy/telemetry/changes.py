@@ -23,7 +23,7 @@ Stages = Sequence[tuple[str, ChatRequest]]
 """What each step that changed the request made of it, in order."""
 
 
-class Change(NamedTuple):
+class MessageChange(NamedTuple):
     """What became of one message, or of several neighbours."""
 
     before: int | None
@@ -79,15 +79,15 @@ class Doers:
         return cls(made, removed, tools)
 
 
-async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: Tokens) -> list[Change]:
+async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: Tokens) -> list[MessageChange]:
     """What became of each message of the client's request, and what was added, in the order of what was sent."""
     before = await tokens.sizes(came.messages)
     if came.messages == sent.messages:  # most requests
         roles, total = {message.get("role") for message in came.messages}, sum(before)
         role = str(*roles) if len(roles) == 1 else None
-        return [Change(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
+        return [MessageChange(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
     after = await tokens.sizes(sent.messages)
-    found: list[Change] = []
+    found: list[MessageChange] = []
     runs = 0
     for change in _each(came, sent, before, after, doers):
         runs += not found or (change.kind, change.step) != (found[-1].kind, found[-1].step)
@@ -99,26 +99,26 @@ async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: To
 
 def _each(
     came: ChatRequest, sent: ChatRequest, before: Sequence[int], after: Sequence[int], doers: Doers
-) -> Iterator[Change]:
+) -> Iterator[MessageChange]:
     """The changes, message by message; `before` and `after` are their tokens."""
     origins = of_client(sent, came)
     kept = set(origins.values())
     at = 0
 
-    def leave(until: int) -> Iterator[Change]:
+    def leave(until: int) -> Iterator[MessageChange]:
         nonlocal at
         for place in range(at, until):
             if place not in kept:
                 gone = came.messages[place]
                 step = doers.removed.get(id(gone))
-                yield Change(place, None, gone.role, "removed", before[place], 0, step, None)
+                yield MessageChange(place, None, gone.role, "removed", before[place], 0, step, None)
         at = max(at, until)
 
     for place, message in enumerate(sent.messages):
         origin = origins.get(place)
         step = doers.made.get(id(message))
         if origin is None:
-            yield Change(None, place, message.role, "added", 0, after[place], step, None)
+            yield MessageChange(None, place, message.role, "added", 0, after[place], step, None)
             continue
         has_moved = origin < at
         yield from leave(origin)
@@ -128,11 +128,11 @@ def _each(
         if message is not was and message != was:
             handle = message.derive("handle", partial(_handle, message))
             kind = "shortened" if handle or after[place] < before[origin] else "changed"
-        yield Change(origin, place, message.role, kind, before[origin], after[place], step, handle)
+        yield MessageChange(origin, place, message.role, kind, before[origin], after[place], step, handle)
     yield from leave(len(came.messages))
 
 
-def _shortened(found: Sequence[Change]) -> list[Change]:
+def _shortened(found: Sequence[MessageChange]) -> list[MessageChange]:
     """The changes with runs of what stayed or left as one entry each; of very many, all runs."""
     alike = {"unchanged", "removed"}
     runs = [list(run) for _, run in groupby(found, key=lambda each: (each.kind, each.step))]
@@ -140,7 +140,7 @@ def _shortened(found: Sequence[Change]) -> list[Change]:
     return short if len(short) <= MOST else [_run(run) for run in runs][:MOST]
 
 
-def _run(run: Sequence[Change]) -> Change:
+def _run(run: Sequence[MessageChange]) -> MessageChange:
     """Neighbours as one entry."""
     first = run[0]
     if len(run) == 1:

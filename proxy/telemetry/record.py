@@ -23,7 +23,7 @@ from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate, Prefixes, estimated, prefixes
-from proxy.telemetry.changes import Change, Doers, Stages, changes
+from proxy.telemetry.changes import Doers, MessageChange, Stages, changes
 
 COLUMNS = (
     "ended", "started", "tenant", "conversation", "request_id", "model", "chain", "status", "failed", "refused",
@@ -141,7 +141,7 @@ class Prompts:
         self._last: Cache[tuple[str, str], _Prompt] = Cache(max_bytes)
 
     async def broken(
-        self, record: Record, who: Identity, doers: Doers, found: Sequence[Change]
+        self, record: Record, who: Identity, doers: Doers, found: Sequence[MessageChange]
     ) -> dict[str, Any] | None:
         """What of the earlier prompt is not in the provider's cache although it was expected; None where all is."""
         made, estimate = record.rewriting, record.estimate
@@ -209,7 +209,7 @@ def _first_difference(before: "array[int]", after: Prefixes) -> int | None:
     return next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new[0]), len(after))
 
 
-def _removed_before(place: int, found: Sequence[Change]) -> str | None:
+def _removed_before(place: int, found: Sequence[MessageChange]) -> str | None:
     """The last step that took something out in front of a place of what was sent."""
     step: str | None = None
     for change in found:
@@ -222,7 +222,7 @@ def _removed_before(place: int, found: Sequence[Change]) -> str | None:
 async def row_of(record: Record, prompts: Prompts, texts: "Texts | None" = None) -> bytes | None:
     """A record as the JSON of its row, behind that of its `texts`; None for one that JSON cannot hold."""
     who, request = record.identity()
-    made, found, doers = record.rewriting, list[Change](), Doers({}, {}, None)
+    made, found, doers = record.rewriting, list[MessageChange](), Doers({}, {}, None)
     if made is not None:
         doers = Doers.of(made.came, made.stages)
         found = await changes(made.came, made.sent, doers, made.ctx.tokens)
@@ -363,7 +363,7 @@ def shown(row: Sequence[Any]) -> dict[str, Any]:
         "usd_saved": at["usd_saved"],
         "prefix_broken": rest["prefix_broken"],
         "trace_id": rest["trace_id"],
-        "changes": [Change(*each).shown() for each in rest["changes"]],
+        "changes": [MessageChange(*each).shown() for each in rest["changes"]],
         "steps": [_step(each) for each in rest["steps"]],
     }
 

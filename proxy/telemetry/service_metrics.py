@@ -29,9 +29,9 @@ class JudgeMetrics:
     def __init__(self, series: "Series") -> None:
         self._series = series
 
-    def ended(self, outcome: str, pairs: int, seconds: float) -> None:
-        """Count pairs that were `judged`, or why not: `unusable`, `failed`, `timeout`, `broken` or `dropped`."""
-        self._series.judged.labels(outcome).inc(pairs)
+    def ended(self, outcome: str, seconds: float) -> None:
+        """Count a pair that was `judged`, or why not: `unusable`, `failed`, `timeout`, `broken` or `dropped`."""
+        self._series.judged.labels(outcome).inc()
         if outcome != "dropped":
             self._series.judge_duration.observe(seconds)
 

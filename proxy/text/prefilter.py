@@ -38,7 +38,7 @@ def needs(pattern: str) -> Needs:
     return tuple(dict.fromkeys(long or every))
 
 
-class Search:
+class PrefilteredPattern:
     """A pattern that does not count case, and what it needs: of texts without its words it is quick to say no."""
 
     def __init__(self, pattern: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from proxy.text.prefilter import Search, small
+from proxy.text.prefilter import PrefilteredPattern, small
 from proxy.text.tables import word_lists
 
 LONGEST = 400
@@ -24,12 +24,12 @@ _QUESTION = re.compile(
     r"|aren't|wasn't|doesn't|didn't)\b(?!.*[^?]$).*\?$|^¿|\?\s*$",
     re.IGNORECASE,
 )
-_ASKED = Search(
+_ASKED = PrefilteredPattern(
     r"\b(?:(?:ask|asked|wonder|wondering|check|verify|tell me|not sure|unsure|doubt|know|see|decide|find out)"
     r" (?:whether|if)|whether|(?:pregunto|preguntan?|no sé|dime|verifica|comprueba|dudo|averigua|averiguar|saber)"
     r" (?:que )?si)\b",
 )
-_SUPPOSED = Search(
+_SUPPOSED = PrefilteredPattern(
     r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
     r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
     r"|once upon a time"
@@ -40,7 +40,7 @@ _SUPPOSED = Search(
     r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:historia|cuento|juego|sueño|ficción|universo)"
     r"|en (?:mi|esta|este|nuestra) (?:novela|película|libro)|^en (?:el|la|un|una) (?:novela|película|libro))\b",
 )
-_REPORTED = Search(
+_REPORTED = PrefilteredPattern(
     r"\b(?:say|says|said|claim|claims|claimed|claiming|believe|believes|believed|believing|think|thinks|thought|argue|argues"
     r"|argued|assert|asserts|asserted|allege|alleges|alleged|allegedly|supposedly|according to|rumou?rs?|myth|myths"
     r"|misconception|wrong(?:ly)?|false|falsely|fake|incorrect|untrue|mistake|mistaken|mistakenly|lied|lying|joke|joked"

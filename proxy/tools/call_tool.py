@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Tool, encode
 from proxy.policy import InternalTool
-from proxy.tools.deferral import CALL_TOOL, Misfit, Wanted, is_function, unwrapped
+from proxy.tools.deferral import CALL_TOOL, Misfit, WantedCall, is_function, unwrapped
 from proxy.tools.search_tools import Rank, SearchTools, left_out
 
 _LONGEST_SCHEMA = 6000
@@ -50,7 +50,7 @@ class CallTool(InternalTool):
             return f"Error: {misfit} Nothing was called."
         return "Error: nothing was called. Try again."
 
-    async def _in_thread(self, arguments: str, *, strict: bool) -> Wanted:
+    async def _in_thread(self, arguments: str, *, strict: bool) -> WantedCall:
         work = partial(_checked, self._tools, arguments, strict=strict)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
@@ -61,7 +61,7 @@ def searching(sent: ChatRequest, request: ChatRequest, rank: Rank) -> SearchTool
     return SearchTools(left_out(sent.tools, request.tools), rank, how=how, messages=request.messages)
 
 
-def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> Wanted:
+def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> WantedCall:
     """What a call asks for. Raises `Misfit` where there is no such tool, or the arguments do not fit it."""
     wanted = unwrapped(arguments)
     tool = tools.get(wanted.name)
@@ -77,7 +77,7 @@ def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> Want
     return wanted
 
 
-def _fit(tool: Tool, wanted: Wanted) -> None:
+def _fit(tool: Tool, wanted: WantedCall) -> None:
     from proxy.tools.json_schema import misfits
 
     schema = tool["function"].get("parameters")

@@ -29,7 +29,7 @@ _NAMES = frozenset(tool.name for tool in OURS)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Wanted(NamedTuple):
+class WantedCall(NamedTuple):
     """What a call of `call_tool` asks for."""
 
     name: str
@@ -69,7 +69,7 @@ def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | No
     def extend(before: tuple[Message, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
         return (*before, *through_call_tool(messages, names))
 
-    messages = request.folds.of(request.messages).fold(("call_tool", names), tuple[Message, ...](), extend)
+    messages = request.form.fold(("call_tool", names), tuple[Message, ...](), extend)
     return request.with_tools([*kept, *ours]).with_messages(messages)
 
 
@@ -89,7 +89,7 @@ def is_function(tool: Mapping[str, Any]) -> bool:
     return isinstance(inner, Mapping) and bool(inner.get("name"))
 
 
-def unwrapped(arguments: str) -> Wanted:
+def unwrapped(arguments: str) -> WantedCall:
     """What the arguments of a call of `call_tool` ask for. Raises `Misfit`."""
     try:
         fields = _fields.decode(arguments)
@@ -106,7 +106,7 @@ def unwrapped(arguments: str) -> Wanted:
         inner, value = value, _parsed(value)
     if not isinstance(value, dict):
         raise Misfit('"arguments" must be a JSON object.')
-    return Wanted(name.strip(), inner)
+    return WantedCall(name.strip(), inner)
 
 
 def _wrapped(message: Message, names: Set[str]) -> Message:

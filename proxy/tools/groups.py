@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from proxy.chat import Tool
-from proxy.tools.texts import Told, spaced
+from proxy.tools.texts import ToolText, spaced
 
 _SENTENCE = re.compile(r"^[^:]*: (.{20,300}?[.:!])\s")
 """The first of several sentences of a description; where tools share it, it is about their server."""
@@ -24,7 +24,7 @@ _VERBS = frozenset(_ACTIONS.split())
 """What a name may begin with that says what is done, and not with what."""
 
 
-def grouped(tools: Sequence[Tool], texts: Sequence[Told], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The group of each tool, empty for one that stands alone. `groups` are globs of names, by the group's name."""
     prefixes = [_prefix(tool.name) for tool in tools]
     openings = [_opening(text) for text in texts]
@@ -55,6 +55,6 @@ def _prefix(name: str) -> str:
     return first if more and first not in _VERBS else ""
 
 
-def _opening(text: Told) -> str:
+def _opening(text: ToolText) -> str:
     found = _SENTENCE.match(text.meaning)
     return found[1] if found else ""

@@ -13,7 +13,7 @@ from proxy.economics import UNCACHED
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
 from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance
-from proxy.tools.selection import Limits, Moment, Offer, Standing, Want, moments, request_ends
+from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
@@ -82,7 +82,7 @@ def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Cli
     return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
 
 
-class Finding:
+class OfferFinder:
     """Finds the tools to offer in one request."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Finding:
         `sizes` are the tools' tokens, `search` those of what finds the others. What is forced need not pay for itself.
         """
         pool = await self._pool()
-        limits = Limits(
+        limits = OfferLimits(
             keep,
             self._wishes.least if self._within_reach else keep,
             self._wishes.max_tokens,
@@ -130,14 +130,14 @@ class Finding:
     async def narrowed(self, keep: int, sizes: tuple[int, ...]) -> frozenset[int] | None:
         """The places of the tools that may be called, where all are offered: changing them costs nothing."""
         pool = await self._pool()
-        limits = Limits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
+        limits = OfferLimits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
         return await self._chosen(pool, limits)
 
     async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
         """The places of the sections that stay in the system prompt, for which the first `count` tools stand; None for
         all of them. The tools that are offered take so many tokens."""
         pool = await self._pool()
-        limits = Limits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
+        limits = OfferLimits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
         self._kind = Standing
         return await self._chosen(pool, limits)
 
@@ -155,7 +155,7 @@ class Finding:
             if is_out_of_reach or tool.name in fixed or matches(tool.name, self._wishes.always):
                 yield place
 
-    async def _chosen(self, pool: Pool, limits: Limits) -> frozenset[int] | None:
+    async def _chosen(self, pool: Pool, limits: OfferLimits) -> frozenset[int] | None:
         found = moments(self._ctx.incoming)
         if not limits.called_must_stay:  # then calls change nothing
             found = [moment for moment in found if moment.queries]
@@ -181,7 +181,7 @@ class Finding:
         return self._as_it_is(_read(known), limits)
 
     async def _remembered(
-        self, memo: Memo, pool: Pool, limits: Limits, found: Sequence[Moment], keys: Sequence[str]
+        self, memo: Memo, pool: Pool, limits: OfferLimits, found: Sequence[Moment], keys: Sequence[str]
     ) -> tuple[str, str]:
         """The tools of the last moment as they are remembered, and their key."""
         *before, known = await memo.known(keys)
@@ -191,7 +191,9 @@ class Finding:
                 known = await memo.settle(keys[-1], known)
         return known, keys[-1]
 
-    async def _walked(self, pool: Pool, limits: Limits, found: Sequence[Moment], known: Sequence[str | None]) -> str:
+    async def _walked(
+        self, pool: Pool, limits: OfferLimits, found: Sequence[Moment], known: Sequence[str | None]
+    ) -> str:
         """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
         self._now = found[-1].end
         wants = await asyncio.gather(*(self._want(pool, moment) for moment in found))
@@ -233,7 +235,7 @@ class Finding:
             self._ctx.once.remember(key, want)
         return want
 
-    def _as_it_is(self, chosen: tuple[int, ...] | None, limits: Limits) -> frozenset[int] | None:
+    def _as_it_is(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> frozenset[int] | None:
         """What was chosen, and what must stay besides: for that the least wanted leaves."""
         if chosen is None:
             return None

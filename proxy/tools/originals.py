@@ -21,7 +21,7 @@ _LARGEST = 800
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class FoundPassage:
     """A few lines of a content that fit a query."""
 
     handle: str
@@ -67,14 +67,14 @@ def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[s
 
 def best_passages(
     contents: Sequence[tuple[str, str]], query: str, most: int = 8, origins: Mapping[str, str] | None = None
-) -> list[Passage]:
+) -> list[FoundPassage]:
     """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated.
 
     A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
     """
     known = [(origins or {}).get(handle, "") for handle, _ in contents]
     shares = [fit.share for fit in fits(query, [index(known)])]
-    passages: list[Passage] = []
+    passages: list[FoundPassage] = []
     weights: list[float] = []
     firsts: set[int] = set()
     for (handle, content), origin, share in zip(contents, known, shares, strict=True):
@@ -87,7 +87,7 @@ def best_passages(
     # of a content that only its origin speaks for, the beginning is enough
     fitting = [at for at, score in enumerate(scores) if score > 0 or (weights[at] and at in firsts)]
     ranked = sorted(fitting, key=lambda at: -scores[at] - top * weights[at])
-    best: list[Passage] = []
+    best: list[FoundPassage] = []
     shown: set[str] = set()
     for place in ranked:
         passage = passages[place]
@@ -99,16 +99,16 @@ def best_passages(
     return best
 
 
-def _passages(handle: str, lines: Sequence[str]) -> list[Passage]:
-    passages: list[Passage] = []
+def _passages(handle: str, lines: Sequence[str]) -> list[FoundPassage]:
+    passages: list[FoundPassage] = []
     start = size = 0
     for place, line in enumerate(lines):
         if place > start and (place - start == _TALLEST or size + len(line) > _LARGEST):
-            passages.append(Passage(handle, start + 1, tuple(lines[start:place]), len(lines)))
+            passages.append(FoundPassage(handle, start + 1, tuple(lines[start:place]), len(lines)))
             start, size = place, 0
         size += len(line)
     if lines:
-        passages.append(Passage(handle, start + 1, tuple(lines[start:]), len(lines)))
+        passages.append(FoundPassage(handle, start + 1, tuple(lines[start:]), len(lines)))
     return passages
 
 

@@ -72,7 +72,7 @@ class Want(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OfferLimits:
     """How much may be offered, and what it costs."""
 
     keep: int
@@ -96,7 +96,7 @@ class Limits:
     """The tokens of what finds the tools that are left out."""
 
 
-class _Walked(NamedTuple):
+class _RequestsSoFar(NamedTuple):
     """What is known of the requests up to a message."""
 
     end: int = 0
@@ -110,7 +110,7 @@ class _Walked(NamedTuple):
     last: str = ""
     """The assistant's words that came last."""
 
-    def ended(self) -> "_Walked":
+    def ended(self) -> "_RequestsSoFar":
         """The same with the end of a request here."""
         text, new, found = "\n".join(self.words), self.new - self.called, self.moments
         if text:
@@ -124,10 +124,10 @@ class _Walked(NamedTuple):
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
     """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
-    return request.folds.of(request.messages).fold("moments", _Walked(), _walked).ended().moments
+    return request.form.fold("moments", _RequestsSoFar(), _walked).ended().moments
 
 
-def _walked(before: _Walked, messages: Sequence[Message]) -> _Walked:
+def _walked(before: _RequestsSoFar, messages: Sequence[Message]) -> _RequestsSoFar:
     here = before
     for message in messages:
         role = message.get("role")
@@ -150,7 +150,7 @@ class Offer:
     """The set as it stands while a conversation is walked through."""
 
     def __init__(
-        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+        self, limits: OfferLimits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
     ) -> None:
         """`ends` says how many messages each request had; `pinned` are the tools that are always offered."""
         self._limits = limits
@@ -308,7 +308,7 @@ class Standing:
     """
 
     def __init__(
-        self, limits: Limits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
+        self, limits: OfferLimits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
     ) -> None:
         """As of `Offer`; the first `keep` of what is ranked are the sections."""
         self._count = limits.keep

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Self
 
-from proxy.tools.originals import READ, Passage, lines_of, readable
+from proxy.tools.originals import READ, FoundPassage, lines_of, readable
 
 LONGEST = 16_000
 """Characters of one answer: what was too long for the context must not come back at once."""
@@ -94,7 +94,7 @@ def part_of(content: str, part: Part, longest: int = LONGEST) -> str:
     return answer
 
 
-def as_answer(passages: Iterable[Passage], longest: int = LONGEST) -> str:
+def as_answer(passages: Iterable[FoundPassage], longest: int = LONGEST) -> str:
     """Passages for the model: where each comes from and stands, and its numbered lines."""
     answer = ""
     for each in passages:

@@ -17,7 +17,7 @@ _WORDS = 8_000
 """Characters of a tool that are read for its words."""
 
 
-class Told(NamedTuple):
+class ToolText(NamedTuple):
     """What a tool definition says."""
 
     meaning: str
@@ -26,7 +26,7 @@ class Told(NamedTuple):
     """All of its words: parameters' descriptions and the values they may have, too."""
 
 
-def told(tool: Tool) -> Told:
+def told(tool: Tool) -> ToolText:
     """The texts of a function, or of a custom tool, which has no parameters; either may lack its description."""
     inner = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), Mapping)), tool)
     about = inner.get("description")
@@ -36,7 +36,7 @@ def told(tool: Tool) -> Told:
     names = ", ".join(spaced(each) for each, _ in parameters[:_NAMES])
     meaning = f"{name}: {about[:_DESCRIPTION]}" + (f" ({names})" if names else "")
     words = "\n".join([name, name, about, *(f"{spaced(each)} {says}" for each, says in parameters)])
-    return Told(meaning, words[:_WORDS])
+    return ToolText(meaning, words[:_WORDS])
 
 
 def spaced(name: str) -> str:

@@ -33,7 +33,7 @@ class Route:
     settings: ModelSettings
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Whoever asks for a model."""
 
     def may_use(self, model: str) -> bool:
@@ -52,7 +52,7 @@ class Routes:
         self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
         """The upstream of requests that name no model."""
 
-    def of(self, model: str, caller: Asker | None = None) -> Route:
+    def of(self, model: str, caller: Requester | None = None) -> Route:
         """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
         if caller is not None and not caller.may_use(model):
             raise _unknown(model)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from proxy.vectors.base import Near, Scope
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import Stack
-from proxy.vectors.points import BUSY, Bounds, Points
+from proxy.vectors.points import BUSY, IndexBounds, Points
 
 LOADED = 200 * 2**20
 """Bytes of vectors that may be in memory, of all scopes. The scope that was asked longest ago leaves."""
@@ -34,7 +34,7 @@ class Embedded(Points):
     def __init__(
         self,
         directory: Path | None,
-        bounds: Bounds,
+        bounds: IndexBounds,
         *,
         busy: float = BUSY,
         clock: Callable[[], float] = time,

@@ -18,11 +18,11 @@ from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
 from proxy.vectors.base import VectorIndex
-from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, Wanted
+from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import Stack
 from proxy.vectors.pairs import Pair, of_language
-from proxy.vectors.remembered import AT_ONCE, Remembered, Stacks
+from proxy.vectors.remembered import AT_ONCE, Stacks, VectorMemory
 from proxy.vectors.scale import REFERENCE, Scale, measured
 
 logger = logging.getLogger("penstock.embedding")
@@ -63,9 +63,9 @@ class EmbeddingService:
         self._scale = backend.scale
         self._warnings = Warnings(logger, "embedding failed", clock)
         kept = None if backend.is_quick else index
-        self._remembered = Remembered(backend.version, kept, self._warn, max_bytes=max_bytes)
+        self._remembered = VectorMemory(backend.version, kept, self._warn, max_bytes=max_bytes)
         self._making = Making(backend, self._made, self._warn, clock)
-        self._pending: dict[Key, Wanted] = {}
+        self._pending: dict[Key, VectorRequest] = {}
         self._looking = BackgroundWork[Key]()
         self._measuring = BackgroundWork[str]()
         self._questions = 0
@@ -244,10 +244,10 @@ class EmbeddingService:
             digest.update(_ROLE)
         return Key(tenant, digest.hexdigest())
 
-    def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, Wanted]:
+    def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, VectorRequest]:
         """Those of the texts whose vectors are not in memory, each on its way."""
-        wanted: dict[Key, Wanted] = {}
-        new: list[Wanted] = []
+        wanted: dict[Key, VectorRequest] = {}
+        new: list[VectorRequest] = []
         for place, (key, text) in enumerate(texts):
             if key in wanted or not text.strip() or self._remembered.get(key) is not None:
                 continue
@@ -255,7 +255,7 @@ class EmbeddingService:
             pending = self._pending.get(key)
             if pending is None:
                 is_query = self._has_roles and urgency == QUERY
-                pending = self._pending[key] = Wanted(key, _readable(text), rank, is_query)
+                pending = self._pending[key] = VectorRequest(key, _readable(text), rank, is_query)
                 pending.made.add_done_callback(partial(self._forget, key))
                 new.append(pending)
             pending.rank = min(pending.rank, rank)
@@ -267,7 +267,7 @@ class EmbeddingService:
     def _forget(self, key: Key, made: "asyncio.Future[bytes | None]") -> None:
         self._pending.pop(key, None)
 
-    async def _look_up(self, wanted: list[Wanted]) -> None:
+    async def _look_up(self, wanted: list[VectorRequest]) -> None:
         """Get vectors from the index; texts that have none there go to the queue."""
         try:
             while wanted:
@@ -286,7 +286,7 @@ class EmbeddingService:
             for each in wanted:
                 each.answer(None)
 
-    def _made(self, wanted: Wanted, packed: bytes) -> None:
+    def _made(self, wanted: VectorRequest, packed: bytes) -> None:
         self._remembered.add(wanted.key, packed)
         wanted.answer(packed)
 

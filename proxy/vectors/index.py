@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from proxy.vectors.base import IndexFailed, Near, Point, Scope
 from proxy.vectors.embedded import Embedded
-from proxy.vectors.qdrant_server import Server
+from proxy.vectors.qdrant_server import PointServer
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _SEARCH = 10.0
 """Seconds for a search where it must first read what it searches."""
 
 
-Blocking = Embedded | Server
+Blocking = Embedded | PointServer
 """What does the work, in the thread that calls. Its methods raise `IndexFailed`."""
 
 

@@ -38,7 +38,7 @@ class Rank(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Wanted:
+class VectorRequest:
     """A text whose vectors are on their way."""
 
     key: Key
@@ -63,7 +63,7 @@ class Making:
     def __init__(
         self,
         backend: Backend,
-        made: Callable[[Wanted, bytes], None],
+        made: Callable[[VectorRequest, bytes], None],
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
         most: int = MOST,
@@ -74,13 +74,13 @@ class Making:
         self._warn = warn
         self._clock = clock
         self._most = most
-        self._queue: dict[Key, Wanted] = {}
+        self._queue: dict[Key, VectorRequest] = {}
         self._worker: asyncio.Task[None] | None = None
         self._paused_until = float("-inf")
         self._pause = _FIRST_PAUSE
         self._closed = False
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: VectorRequest) -> None:
         """Put a text in the queue, or answer at once that it will not be made."""
         if self.is_pausing:
             wanted.answer(None)
@@ -135,9 +135,9 @@ class Making:
         except Exception as error:  # whatever a library raises: the chain goes on without vectors
             self._failed(type(error).__name__)
 
-    def _next(self) -> list[Wanted]:
+    def _next(self) -> list[VectorRequest]:
         """Takes the next batch out of the queue, of equal urgency and role: queries wait for nothing else."""
-        batch: list[Wanted] = []
+        batch: list[VectorRequest] = []
         room = self._backend.characters
         for wanted in nsmallest(self._backend.batch, self._queue.values(), key=lambda waiting: waiting.rank):
             room -= len(wanted.text)

@@ -43,7 +43,7 @@ CREATE INDEX IF NOT EXISTS points_by_use ON points (used);
 """
 
 
-class Bounds(NamedTuple):
+class IndexBounds(NamedTuple):
     """How much is kept."""
 
     all: int
@@ -58,7 +58,7 @@ class Points:
     """The table. Blocking; any thread may call."""
 
     def __init__(
-        self, directory: Path | None, bounds: Bounds, *, clock: Callable[[], float] = time.time, busy: float = BUSY
+        self, directory: Path | None, bounds: IndexBounds, *, clock: Callable[[], float] = time.time, busy: float = BUSY
     ) -> None:
         """Without a directory it is in memory. Nothing is opened before the first call; `busy` is in seconds."""
         file = None if directory is None else directory / FILE

@@ -20,7 +20,7 @@ class Missing(Exception):
     """There is no such collection."""
 
 
-class Row(NamedTuple):
+class QdrantPoint(NamedTuple):
     """A point as Qdrant has it."""
 
     id: int | str
@@ -75,17 +75,17 @@ class Client:
     def names(self) -> list[str]:
         return self._call(lambda: [each.name for each in self._client.get_collections().collections])
 
-    def upsert(self, name: str, rows: Sequence[Row]) -> None:
+    def upsert(self, name: str, rows: Sequence[QdrantPoint]) -> None:
         if rows:
             struct = self._models.PointStruct
             points = [struct(id=each.id, vector=each.vector, payload=each.payload) for each in rows]
             self._call(lambda: self._client.upsert(name, points, wait=True))
 
-    def retrieve(self, name: str, ids: Sequence[int | str], *, vectors: bool) -> list[Row]:
+    def retrieve(self, name: str, ids: Sequence[int | str], *, vectors: bool) -> list[QdrantPoint]:
         if not ids:
             return []
         found = self._call(lambda: self._client.retrieve(name, list(ids), with_payload=True, with_vectors=vectors))
-        return [Row(each.id, each.vector if vectors else [], each.payload or {}) for each in found]
+        return [QdrantPoint(each.id, each.vector if vectors else [], each.payload or {}) for each in found]
 
     def nearest(
         self, name: str, vector: Sequence[float], limit: int, least: float, where: Where

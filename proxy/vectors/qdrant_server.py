@@ -16,8 +16,8 @@ from uuid import UUID, uuid5
 
 from proxy.vectors.base import IndexFailed, Near, Point, Scope, tenant_digest
 from proxy.vectors.packed import dimension, joined, rows
-from proxy.vectors.points import Bounds
-from proxy.vectors.qdrant import Client, Missing, Row
+from proxy.vectors.points import IndexBounds
+from proxy.vectors.qdrant import Client, Missing, QdrantPoint
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _PIECES = 4
 """Vectors that most texts have at most: where more are found for a limit, the rest are asked for in another round."""
 
 
-class Server:
+class PointServer:
     """Keeps points on a server. Blocking; any thread may call."""
 
     repaired = 0
@@ -44,7 +44,7 @@ class Server:
         api_key: str | None,
         prefix: str,
         timeout: float,
-        bounds: Bounds,
+        bounds: IndexBounds,
         *,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -65,7 +65,7 @@ class Server:
         self._client().names()
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        by_width: dict[int, list[Row]] = {}
+        by_width: dict[int, list[QdrantPoint]] = {}
         for point in points:
             if width := dimension(point.vector):
                 by_width.setdefault(width, []).extend(self._rows(scope, point))
@@ -179,7 +179,7 @@ class Server:
             self._widths.pop(self._base(scope), None)
             return otherwise
 
-    def _rows(self, scope: Scope, point: Point) -> list[Row]:
+    def _rows(self, scope: Scope, point: Point) -> list[QdrantPoint]:
         vectors = rows(point.vector)
         payload: dict[str, Any] = {
             "tenant": tenant_digest(scope.tenant).hex(),
@@ -190,7 +190,7 @@ class Server:
             "data": dict(point.payload),
         }
         return [
-            Row(_name(scope, point.id, piece), vector, {**payload, "piece": piece})
+            QdrantPoint(_name(scope, point.id, piece), vector, {**payload, "piece": piece})
             for piece, vector in enumerate(vectors)
         ]
 
@@ -215,9 +215,11 @@ class Server:
             self._if_there(scope, None, partial(self._client().mark, name, {"used": now}, old))
         return found
 
-    def _rows_of(self, scope: Scope, name: str, places: Sequence[str], *, vectors: bool = True) -> dict[str, Row]:
+    def _rows_of(
+        self, scope: Scope, name: str, places: Sequence[str], *, vectors: bool = True
+    ) -> dict[str, QdrantPoint]:
         read = partial(self._client().retrieve, name, places, vectors=vectors)
-        found = self._if_there(scope, list[Row](), read)
+        found = self._if_there(scope, list[QdrantPoint](), read)
         return {str(row.id): row for row in found if "id" in row.payload}
 
     def _evict(self, scope: Scope, name: str, put: int) -> None:

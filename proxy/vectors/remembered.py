@@ -32,7 +32,7 @@ class Stacks:
         self._known.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
 
 
-class Remembered:
+class VectorMemory:
     """A memory of packed vectors, bounded in bytes; what was used longest ago is forgotten. For one event loop."""
 
     def __init__(self, version: str, index: VectorIndex | None, warn: Warn, *, max_bytes: int) -> None:

@@ -39,7 +39,7 @@ class Static:
     scale = None
 
     def __init__(self) -> None:
-        self._table: Table | None = None
+        self._table: TokenTable | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def load(self) -> None:
@@ -59,7 +59,7 @@ class Static:
         return [] if table is None else [table.packed(text) for text in texts]
 
 
-class Table:
+class TokenTable:
     """The vectors of tokens: rows of small whole numbers, each with a scale; read from the file where they are used."""
 
     def __init__(self, directory: Path) -> None:
@@ -77,8 +77,8 @@ class Table:
         return pack(vectors) if vectors else b""
 
 
-def _loaded() -> Table:
+def _loaded() -> TokenTable:
     try:
-        return Table(DATA)
+        return TokenTable(DATA)
     except (OSError, ValueError):
         raise EmbeddingFailed("no_such_model", lasting=True) from None

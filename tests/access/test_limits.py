@@ -8,7 +8,7 @@ import pytest
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
-from proxy.access.limits import Admission, Limits, Terms
+from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.chat.errors import RateLimited
 from proxy.config.access_settings import KeySettings, LimitsSettings
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
@@ -49,7 +49,7 @@ class World:
         self.counters = Broken(None, clock=lambda: self.now)
         self.metrics = Metrics("test")
         settings = LimitsSettings.model_validate(limits)
-        self.limits = Limits(settings, self.counters, self.metrics.limits, clock=lambda: self.now)
+        self.limits = KeyLimits(settings, self.counters, self.metrics.limits, clock=lambda: self.now)
 
     async def ask(
         self, prompt: int | None = None, answer: int = 0, caller: Caller = SOMEBODY

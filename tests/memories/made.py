@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zlib import crc32
 
-from proxy.memories import Draft, Owner, Told
-from proxy.memories.calibration import Calibration
+from proxy.memories import Draft, MemoryObserver, Owner
+from proxy.memories.calibration import ScoreCurve
 from proxy.memories.service import MemoryService
 from proxy.memories.shelves import Shelves
 from proxy.memories.vectors import MemoryVectors
@@ -17,7 +17,7 @@ from proxy.vectors.backend import Backend
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 from tests.vectors.scripted import Scripted
 
 ANN, BOB, ALL, ELSE = Owner("t", "user-ann"), Owner("t", "user-bob"), Owner("t", ""), Owner("other", "user-ann")
@@ -47,7 +47,7 @@ class Time:
 
 
 def index(folder: Path | None = None) -> IndexService:
-    return IndexService(Embedded(folder, Bounds(100_000, 100_000, 3600.0)), timeout=30)
+    return IndexService(Embedded(folder, IndexBounds(100_000, 100_000, 3600.0)), timeout=30)
 
 
 @asynccontextmanager
@@ -60,14 +60,14 @@ async def remembering(
     most: int = 10_000,
     max_users: int = 10_000,
     merge_at: float = 0.92,
-    told: Told | None = None,
+    told: MemoryObserver | None = None,
 ) -> AsyncGenerator[MemoryService, None]:
     """A service with a real index; without a backend everything goes by words. A store of the caller's stays open."""
     clock = clock or Time()
     own = store or MemoryStore(2**26)
     made = None if backend is None else index(folder)
     embedding = None if backend is None else EmbeddingService(backend, made)
-    vectors = MemoryVectors(embedding, made, known=Calibration(0.3, 9.0) if isinstance(backend, Terms) else None)
+    vectors = MemoryVectors(embedding, made, known=ScoreCurve(0.3, 9.0) if isinstance(backend, Terms) else None)
     with ThreadPoolExecutor(1) as threads:
         shelves = Shelves(own, ttl=86400.0, max_users=max_users, clock=clock, told=told)
         service = MemoryService(shelves, vectors, threads, most=most, merge_at=merge_at, clock=clock, told=told)

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from proxy.memories.calibration import WORDS, Calibration, calibrated
+from proxy.memories.calibration import WORDS, ScoreCurve, calibrated
 from proxy.vectors.packing import alike, pack, similarities
 from proxy.vectors.pairs import pairs
 from tests.memories.made import Terms, remembering
@@ -40,7 +40,7 @@ def test_extreme_figures_have_scores() -> None:
 def test_what_counts_is_how_far_a_cosine_lies_above_those_of_the_same_language() -> None:
     question = pack([[1.0, 0.0, 0.0]])
     alike, apart = pack([[0.9, 0.4, 0.0]]), pack([[0.1, 1.0, 0.0]])
-    curve = Calibration(0.1, 6.0)
+    curve = ScoreCurve(0.1, 6.0)
     spanish, english = curve._replace(others=(alike,) * 10 + (apart,) * 40), curve._replace(others=(apart,) * 50)
     assert spanish.figures(question, [0.9], [0.0])[0] < 0.1 < english.figures(question, [0.9], [0.0])[0]
     assert spanish.figures(question, [0.9], [0.5])[0] > 0.1, "shared words count beside it"

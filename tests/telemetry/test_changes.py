@@ -9,7 +9,7 @@ import pytest
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import shortened
 from proxy.context import CacheRules, Identity
-from proxy.telemetry.changes import MOST, Change, Doers, changes
+from proxy.telemetry.changes import MOST, Doers, MessageChange, changes
 from proxy.telemetry.record import Prompts, Rewriting
 from proxy.testing import CharTokens, chat, context, profile, tool
 from tests.telemetry.test_records import made
@@ -25,7 +25,7 @@ async def told(came: ChatRequest, *stages: tuple[str, ChatRequest]) -> list[tupl
     return [(each.kind, each.before, each.after, each.size, each.step) for each in found]
 
 
-def check(came: ChatRequest, sent: ChatRequest, found: Sequence[Change]) -> None:
+def check(came: ChatRequest, sent: ChatRequest, found: Sequence[MessageChange]) -> None:
     """Every message of both stands in the changes once."""
     before = [each.before + n for each in found if each.before is not None for n in range(each.size)]
     after = [each.after + n for each in found if each.after is not None for n in range(each.size)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies.inject_facts.patterns import facts_in, found_in, ready, shipped, whole
 from proxy.text import sentences
-from proxy.text.prefilter import Search, may_match, needs, small
+from proxy.text.prefilter import PrefilteredPattern, may_match, needs, small
 
 PATTERNS = [whole(each) for every in shipped().values() for each in every]
 OPERATORS = {
@@ -115,7 +115,7 @@ def test_that_comparison_finds_facts_of_all_sorts() -> None:
 
 
 @pytest.mark.parametrize("search", [sentences._ASKED, sentences._SUPPOSED, sentences._REPORTED])
-def test_what_is_no_statement_is_found_as_by_the_pattern_alone(search: Search) -> None:
+def test_what_is_no_statement_is_found_as_by_the_pattern_alone(search: PrefilteredPattern) -> None:
     @settings(max_examples=60, deadline=None, database=None)
     @given(st.from_regex(search._pattern))
     def found(text: str) -> None:
@@ -127,4 +127,4 @@ def test_what_is_no_statement_is_found_as_by_the_pattern_alone(search: Search) -
 
 def test_words_alone_are_not_what_a_pattern_finds() -> None:
     text = "Somebody said that it is due on Monday."
-    assert not Search(r"due by \w+day").finds(text, small(text.replace("on", "by")))
+    assert not PrefilteredPattern(r"due by \w+day").finds(text, small(text.replace("on", "by")))

@@ -5,7 +5,7 @@ import pytest
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules
 from proxy.testing import chat
-from proxy.tools.selection import Limits, Offer, Want, moments
+from proxy.tools.selection import Offer, OfferLimits, Want, moments
 
 CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 
@@ -39,12 +39,12 @@ def test_an_answer_is_no_small_talk() -> None:
     assert moments(ChatRequest("m", (telling, fine)))[0].is_idle
 
 
-def limits(keep: int = 2, count: int = 6, **fields: bool) -> Limits:
-    return Limits(keep, keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
+def limits(keep: int = 2, count: int = 6, **fields: bool) -> OfferLimits:
+    return OfferLimits(keep, keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
 
 
 def walk(
-    found: Limits, *wants: Want, sizes: tuple[int, ...] = (10,) * 9, pinned: tuple[int, ...] = ()
+    found: OfferLimits, *wants: Want, sizes: tuple[int, ...] = (10,) * 9, pinned: tuple[int, ...] = ()
 ) -> list[tuple[int, ...] | None]:
     offer = Offer(found, [want.end for want in wants], sizes, pinned)
     chosen = []
@@ -98,7 +98,7 @@ def test_small_talk_has_none_or_all() -> None:
 
 
 def test_the_last_group_stays() -> None:
-    grouped = Limits(3, 3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
+    grouped = OfferLimits(3, 3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
     first = (0.9, 0.4, 0.0, 0.5, 0.0, 0.0)
     second = (0.0, 0.0, 0.0, 0.0, 0.9, 0.0)
     assert set(walk(grouped, Want(1, first), Want(3, second))[1] or ()) == {4, 0, 1}

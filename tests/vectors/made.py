@@ -6,9 +6,9 @@ import sys
 
 from proxy.vectors.base import Point, Scope
 from proxy.vectors.packed import joined
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 
-BOUNDS = Bounds(10_000, 10_000, 3600.0)
+BOUNDS = IndexBounds(10_000, 10_000, 3600.0)
 T = Scope("tenant", "texts", "model-1")
 
 
@@ -38,7 +38,7 @@ def process(directory: str, name: str, count: int, at_once: int) -> None:
 
     from proxy.vectors.embedded import Embedded
 
-    index = Embedded(Path(directory), Bounds(10**6, 10**6, 3600.0))
+    index = Embedded(Path(directory), IndexBounds(10**6, 10**6, 3600.0))
     made = points(count, name=name)
     for start in range(0, count, at_once):
         index.put(T, made[start : start + at_once])

@@ -9,7 +9,7 @@ from proxy.vectors.base import Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking
 from proxy.vectors.packed import rows
-from proxy.vectors.qdrant_server import Server
+from proxy.vectors.qdrant_server import PointServer
 from tests.vectors.made import BOUNDS, T, points, vector, vectors
 from tests.vectors.qdrant_server import QdrantServer
 
@@ -18,7 +18,7 @@ from tests.vectors.qdrant_server import QdrantServer
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
     if request.param == "on a server":
         with QdrantServer() as server:
-            made: Blocking = Server(server.url, None, "penstock", 30.0, BOUNDS)
+            made: Blocking = PointServer(server.url, None, "penstock", 30.0, BOUNDS)
             yield made
             made.close()
     else:

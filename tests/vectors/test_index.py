@@ -11,7 +11,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.vectors.base import IndexFailed
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking, IndexService
-from proxy.vectors.qdrant_server import Server
+from proxy.vectors.qdrant_server import PointServer
 from tests.vectors.made import BOUNDS, T, points, vector
 from tests.vectors.qdrant_server import QdrantServer
 from tests.vectors.scripted import Clock
@@ -125,7 +125,7 @@ async def test_more_than_enough_is_refused(faulty: Faulty, monkeypatch: pytest.M
 
 async def test_without_the_library_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
-    index = IndexService(Server("http://127.0.0.1:9", None, "penstock", LONG, BOUNDS), timeout=LONG, clock=Clock())
+    index = IndexService(PointServer("http://127.0.0.1:9", None, "penstock", LONG, BOUNDS), timeout=LONG, clock=Clock())
     for _ in range(2):
         with pytest.raises(IndexFailed, match="not_installed"):
             await index.put(T, points(1))
@@ -146,8 +146,8 @@ async def test_a_broken_file_is_told_once(tmp_path: object, caplog: pytest.LogCa
     await index.aclose()
 
 
-def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> Server:
-    return Server(server.url, key, "penstock", timeout, BOUNDS)
+def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> PointServer:
+    return PointServer(server.url, key, "penstock", timeout, BOUNDS)
 
 
 async def test_a_server_that_is_gone_and_comes_back() -> None:
@@ -270,7 +270,7 @@ async def test_a_batch_is_one_request_each_way() -> None:
 def test_a_server_is_bounded_and_what_was_used_longest_ago_leaves() -> None:
     clock = Clock()
     with QdrantServer() as server:
-        index: Blocking = Server(
+        index: Blocking = PointServer(
             server.url, None, "penstock", LONG, BOUNDS._replace(scope=100, ttl=1600.0), clock=clock
         )
         for start in range(0, 100, 10):

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import Embedded
-from proxy.vectors.points import FILE, Bounds, Points
+from proxy.vectors.points import FILE, IndexBounds, Points
 from tests.vectors.made import BOUNDS, T, points, vector
 from tests.vectors.scripted import Clock
 
@@ -79,7 +79,7 @@ def test_what_a_killed_process_has_put_is_there(tmp_path: Path) -> None:
     process.wait()
     said += process.stdout.read().split()
     process.stdout.close()
-    index = Embedded(tmp_path, Bounds(10**6, 10**6, 3600.0))
+    index = Embedded(tmp_path, IndexBounds(10**6, 10**6, 3600.0))
     done = int(said[-1])
     assert None not in index.vectors(T, [f"p{n}" for n in range(done)])
     assert index.size(T) % 20 == 0, "a put is there whole or not at all"
@@ -166,7 +166,7 @@ def test_a_directory_that_cannot_be_is_a_failure(tmp_path: Path) -> None:
 
 def test_what_was_used_longest_ago_leaves_a_full_scope() -> None:
     clock = Clock()
-    index = Points(None, Bounds(10_000, 100, 160.0), clock=clock)
+    index = Points(None, IndexBounds(10_000, 100, 160.0), clock=clock)
     for start in range(0, 100, 10):
         index.put(T, points(100)[start : start + 10])
         clock.now += 1
@@ -183,7 +183,7 @@ def test_what_was_used_longest_ago_leaves_a_full_scope() -> None:
 
 def test_all_scopes_together_are_bounded_too_and_what_is_old_leaves() -> None:
     clock = Clock()
-    index = Points(None, Bounds(1000, 1000, 100.0), clock=clock)
+    index = Points(None, IndexBounds(1000, 1000, 100.0), clock=clock)
     scopes = [T._replace(owner=str(number)) for number in range(30)]
     for scope in scopes:
         index.put(scope, points(50))

@@ -15,7 +15,7 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
 from proxy.vectors.packing import Stack, pack
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 from proxy.vectors.remembered import KIND, Stacks
 from tests.vectors.scripted import Clock, Scripted
 
@@ -27,7 +27,7 @@ class SpyIndex(IndexService):
     """An index in memory that counts what is asked of it, and fails when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(Embedded(None, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+        super().__init__(Embedded(None, IndexBounds(1000, 1000, 3600.0)), timeout=LONG)
         self.calls: list[tuple[str, str, int]] = []
         self.broken = False
         self.written = asyncio.Event()

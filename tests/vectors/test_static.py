@@ -17,7 +17,7 @@ from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import similarities
-from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, Table
+from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable
 from proxy.vectors.wordpiece import WordPiece
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,8 +38,8 @@ needs_original = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
-    return Table(DATA)
+def table() -> TokenTable:
+    return TokenTable(DATA)
 
 
 def test_the_data_is_what_the_script_made() -> None:
@@ -68,7 +68,7 @@ async def test_near_texts_are_nearer_than_far_ones(query: str, near: str, far: s
     assert found[2] == pytest.approx(1.0, abs=0.001)
 
 
-def test_what_stands_late_in_a_long_text_counts(table: Table) -> None:
+def test_what_stands_late_in_a_long_text_counts(table: TokenTable) -> None:
     filler = "The committee met on Tuesday and spoke at length about the colour of the new curtains in the hall. "
     late = filler * 12 + "The password of the staging database is kept in the vault."
     without, found = similarities(
@@ -83,11 +83,11 @@ def test_what_stands_late_in_a_long_text_counts(table: Table) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\x00", "\ufffd", "ꙮ" * 5])
-def test_a_text_without_known_words_has_no_vector(table: Table, text: str) -> None:
+def test_a_text_without_known_words_has_no_vector(table: TokenTable, text: str) -> None:
     assert table.packed(text) == b""
 
 
-def test_a_piece_without_known_words_is_passed_over(table: Table) -> None:
+def test_a_piece_without_known_words_is_passed_over(table: TokenTable) -> None:
     assert table.packed("ꙮ" * SIZE + "boats") == table.packed("boats")
 
 

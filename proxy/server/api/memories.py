@@ -14,7 +14,7 @@ from proxy.config.settings import Settings
 from proxy.identity import session_key
 from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
-from proxy.memories.reading import Bounds, Entry, Names, entries, lines, names_of
+from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of
 from proxy.memories.search import Hit
 from proxy.memories.service import MemoryService
 from proxy.server.api.endpoint import not_allowed
@@ -35,7 +35,7 @@ class MemoriesApi:
 
     def __init__(self, settings: Settings, service: MemoryService) -> None:
         self._limit = int(settings.server.max_body_mib * 2**20)
-        self._bounds = Bounds(settings.memories.max_import, settings.memories.max_characters)
+        self._bounds = RequestBounds(settings.memories.max_import, settings.memories.max_characters)
         self._service = service
 
     async def collection(self, http: Exchange, seen: Observation) -> None:
@@ -180,7 +180,7 @@ class MemoriesApi:
         return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
 
 
-async def _read(read: Callable[[bytes, Bounds], T], raw: bytes, bounds: Bounds) -> T:
+async def _read(read: Callable[[bytes, RequestBounds], T], raw: bytes, bounds: RequestBounds) -> T:
     return read(raw, bounds) if len(raw) <= _INLINE else await asyncio.to_thread(read, raw, bounds)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
-from proxy.access.limits import DAY, Limits, Terms, day_key, minute_key
+from proxy.access.limits import DAY, KeyLimits, Terms, day_key, minute_key
 from proxy.access.metering import ALL, Meter
 from proxy.access.windows import MINUTE, Window
 from proxy.chat.errors import Overloaded
@@ -23,7 +23,7 @@ _DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
 class UsageApi:
     """Tells each key what is its own; nothing of it reaches an upstream."""
 
-    def __init__(self, settings: Settings, limits: Limits, meter: Meter) -> None:
+    def __init__(self, settings: Settings, limits: KeyLimits, meter: Meter) -> None:
         self._models = tuple(dict.fromkeys(name for entry in settings.models for name in entry.match))
         self._limits = limits
         self._meter = meter

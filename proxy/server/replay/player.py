@@ -319,7 +319,7 @@ class SilentJudge(VerdictService):
     """Stands for the judge: it knows no answer, and notes what it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(batch=1, most=0, most_of_one=0)
+        super().__init__(most=0, most_of_one=0)
         self.unasked = Unasked()
 
     async def of(
@@ -329,9 +329,9 @@ class SilentJudge(VerdictService):
         self.unasked.note(len(pairs))
         return [None] * len(pairs)
 
-    async def judged(self, asker: Asker, question: Question, pairs: Sequence[Pair]) -> Sequence[float | None]:
-        """None for each."""
-        return [None] * len(pairs)
+    async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
+        """None: nobody is asked."""
+        return None
 
 
 @asynccontextmanager

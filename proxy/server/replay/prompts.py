@@ -41,7 +41,7 @@ _SHOWN = 48
 _MARK = re.compile(rb',\s*"%b"\s*:\s*\{[^{}]*\}|"%b"\s*:\s*\{[^{}]*\}\s*,?' % (FIELD.encode(), FIELD.encode()))
 
 
-class Piece(NamedTuple):
+class PromptPiece(NamedTuple):
     """A tool or a message."""
 
     raw: bytes
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
 class Prompt:
     """A request as a provider reads it."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PromptPiece, ...]
     marks: tuple[int, ...]
     """The places of the pieces that are marked for the cache."""
     at: float
@@ -75,7 +75,7 @@ async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
     # clients and steps move marks from message to message, and no cache minds
     raws = [_MARK.sub(b"", part.raw) if FIELD.encode() in part.raw else part.raw for part in parts]
     marks = [place for place, part in enumerate(parts) if place in marked or raws[place] is not part.raw]
-    return Prompt(tuple(map(Piece, raws, sizes, wires)), tuple(marks), at)
+    return Prompt(tuple(map(PromptPiece, raws, sizes, wires)), tuple(marks), at)
 
 
 async def _wires(messages: Sequence[Message], tokens: Tokens) -> list[int]:
@@ -134,7 +134,7 @@ class Priced(NamedTuple):
     cached: int
 
 
-class Conversation:
+class PromptHistory:
     """The prompts of a conversation in one form: as the client sent them, or as a chain made them."""
 
     def __init__(self) -> None:

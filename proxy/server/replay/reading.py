@@ -25,7 +25,7 @@ from proxy.server.replay.traces import spans
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RecordedRequest:
     """One request of a conversation, and what is known of it."""
 
     body: Mapping[str, Any]
@@ -51,13 +51,13 @@ class Conversation:
 
     name: str
     source: str
-    points: Sequence[Point]
+    points: Sequence[RecordedRequest]
 
 
 def read(path: Path) -> list[Conversation]:
     """The conversations of a file. Raises `BadRequest` for what cannot be read, with its place."""
     found: list[Conversation] = []
-    loose: dict[str, list[Point]] = {}
+    loose: dict[str, list[RecordedRequest]] = {}
     for place, row, line in _rows(path):
         try:
             for item in _unpacked(row):
@@ -128,7 +128,7 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
             if value["cls"] == "id" and value["first_role"] not in ("arg", "assistant"):
                 needed.setdefault(value["at"], []).append(value["v"])
     made = [
-        Point(
+        RecordedRequest(
             {**shared, "messages": messages[:point]},
             answer=_answer(messages[point : point + 1]),
             needed=None if needed is None else tuple(needed[point]),
@@ -138,7 +138,7 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
     return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), made)
 
 
-def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[Point, str]:
+def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
     """A request, and the name of its conversation; `line` has its bytes."""
     if isinstance(text := row.get("text"), dict):
         point = _of_record(row, text)
@@ -147,7 +147,7 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[Point, str]:
     elif "request" in row:
         point = replace(_of_exchange(row), raw=None if line is None else Body(line).raw_of("request"))
     else:
-        point = Point(row, line)
+        point = RecordedRequest(row, line)
     if not isinstance(point.body.get("messages"), list):
         raise BadRequest("messages must be a list of messages")
     name = row.get("conversation") or row.get("conversation_id")
@@ -157,7 +157,7 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[Point, str]:
     return point, str(name)
 
 
-def _of_exchange(row: Mapping[str, Any]) -> Point:
+def _of_exchange(row: Mapping[str, Any]) -> RecordedRequest:
     response = row.get("response")
     answer, usage = row.get("answer"), UsageReader().of_body(encode({"usage": row.get("usage") or {}}))
     if isinstance(response, dict):
@@ -166,20 +166,20 @@ def _of_exchange(row: Mapping[str, Any]) -> Point:
         usage = UsageReader().of_body(encode(response))
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
     at, sent = _seconds(row.get("at")), row.get("sent")
-    return Point(row["request"], answer=answer, headers=headers, at=at, usage=usage, sent=sent)
+    return RecordedRequest(row["request"], answer=answer, headers=headers, at=at, usage=usage, sent=sent)
 
 
-def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> Point:
+def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> RecordedRequest:
     def body(when: str) -> dict[str, Any]:
         tools = text.get(f"tools_{when}")
         return {"model": row["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
     usage = Usage(row.get("input_tokens"), row.get("output_tokens"), row.get("cached_tokens"))
     at, sent = _seconds(row.get("ended")), body("after")
-    return Point(body("before"), answer=text.get("answer"), at=at, usage=usage, sent=sent)
+    return RecordedRequest(body("before"), answer=text.get("answer"), at=at, usage=usage, sent=sent)
 
 
-def _answered(points: Sequence[Point]) -> Iterator[Point]:
+def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
     """The requests with their answers, as the next one of the conversation has them."""
     for place, point in enumerate(points):
         if point.answer is None and place + 1 < len(points):

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.server.replay.prompts import OTHERS, OWN
 from proxy.server.replay.run import Replayed
-from proxy.server.replay.score import Turn
+from proxy.server.replay.score import ScoredRequest
 from proxy.step import Step
 
 RULES = (OWN, *OTHERS)
@@ -104,7 +104,7 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
     }
 
 
-def _costs(turns: Iterable[Turn]) -> dict[str, tuple[float, float]]:
+def _costs(turns: Iterable[ScoredRequest]) -> dict[str, tuple[float, float]]:
     """What requests cost by each of the rules, and what the client's would have."""
     found = dict.fromkeys(RULES, (0.0, 0.0))
     for turn in turns:
@@ -115,7 +115,7 @@ def _costs(turns: Iterable[Turn]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _calibration(turns: Iterable[Turn]) -> dict[str, Any] | None:
+def _calibration(turns: Iterable[ScoredRequest]) -> dict[str, Any] | None:
     """How well our rules predict the reads from the cache that the upstream reported; None where there were none."""
     known = [turn.reported for turn in turns if turn.reported is not None]
     expected, reported = sum(each.expected for each in known), sum(each.cached for each in known)
@@ -151,7 +151,7 @@ def _conversation(replayed: Replayed) -> dict[str, Any]:
     return {"name": replayed.name, "source": replayed.source, "turns": [_turn(turn) for turn in replayed.turns]}
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def _turn(turn: ScoredRequest) -> dict[str, Any]:
     made = asdict(turn)
     made["steps"] = [step.shown() for step in turn.steps]
     made["milliseconds"] = round(made.pop("seconds") * 1000, 3)

@@ -8,8 +8,8 @@ from proxy.chat.errors import ConfigError, PenstockError
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.server.replay.player import Explained, Player, open_player
-from proxy.server.replay.reading import Conversation, Point
-from proxy.server.replay.score import Scoring, Turn
+from proxy.server.replay.reading import Conversation, RecordedRequest
+from proxy.server.replay.score import ScoredRequest, Scoring
 
 
 class Replayed(NamedTuple):
@@ -17,7 +17,7 @@ class Replayed(NamedTuple):
 
     name: str
     source: str
-    turns: list[Turn]
+    turns: list[ScoredRequest]
 
 
 async def replay(
@@ -77,14 +77,14 @@ async def _play(
         told(1)
 
 
-def _body(point: Point, model: str | None) -> bytes:
+def _body(point: RecordedRequest, model: str | None) -> bytes:
     if not (model or point.body.get("model")):
         raise ConfigError("the file names no model: say which with --model")
     raw = encode(point.body) if point.raw is None else point.raw
     return Body(raw).encoded({"model": model}) if model else raw
 
 
-def _is_as_recorded(played: Explained, point: Point) -> bool:
+def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
     """Whether what would be sent is what the upstream reported on."""
     sent = point.body if point.sent is None else point.sent
     return list(played.outcome.request.messages) == sent.get("messages")

@@ -12,8 +12,8 @@ from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
 from proxy.economics import UNCACHED, money
 from proxy.server.replay.player import Explained, Player, sections
-from proxy.server.replay.prompts import OWN, Break, Conversation, Prompt, find_break, prompt_of, rules_of
-from proxy.server.replay.reading import Point
+from proxy.server.replay.prompts import OWN, Break, Prompt, PromptHistory, find_break, prompt_of, rules_of
+from proxy.server.replay.reading import RecordedRequest
 from proxy.server.replay.values import needed_by, stands, text_of
 from proxy.step import Step
 
@@ -37,7 +37,7 @@ class Values:
 
 
 @dataclass(slots=True)
-class Messages:
+class MessageCounts:
     """The client's messages that are not sent as they were."""
 
     all: int = 0
@@ -64,7 +64,7 @@ class Reported:
 
 
 @dataclass(slots=True)
-class Turn:
+class ScoredRequest:
     """One request."""
 
     number: int
@@ -85,7 +85,7 @@ class Turn:
     values: Values = field(default_factory=Values)
     missing: tuple[str, ...] = ()
     """The values that are lost."""
-    messages: Messages = field(default_factory=Messages)
+    messages: MessageCounts = field(default_factory=MessageCounts)
     recalled: int = 0
     """Tokens that came back."""
     left_out: tuple[str, ...] = ()
@@ -117,15 +117,19 @@ class Scoring:
 
     def __init__(self, player: Player) -> None:
         self._player = player
-        self._came, self._sent, self._recorded = Conversation(), Conversation(), Conversation()
+        self._came, self._sent, self._recorded = PromptHistory(), PromptHistory(), PromptHistory()
         self._before: Explained | None = None
         self._number = 0
 
-    async def turn(self, played: Explained, point: Point, at: float, *, is_last: bool = False) -> Turn:
+    async def turn(
+        self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False
+    ) -> ScoredRequest:
         """The score of a turn. Call it before the turn is committed."""
         self._number += 1
         outcome = played.outcome
-        turn = Turn(self._number, played.chain, sections(outcome.before), steps=outcome.steps, seconds=played.seconds)
+        turn = ScoredRequest(
+            self._number, played.chain, sections(outcome.before), steps=outcome.steps, seconds=played.seconds
+        )
         turn.usable = played.usable
         turn.internal_calls = _internal_calls(point)
         needed = point.needed
@@ -149,7 +153,7 @@ class Scoring:
         self._before = played
         return turn
 
-    async def _price(self, turn: Turn, played: Explained, at: float) -> None:
+    async def _price(self, turn: ScoredRequest, played: Explained, at: float) -> None:
         tokens, request = self._player.counter(played.profile), played.outcome.request
         came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
         before = (self._came.last, self._sent.last)
@@ -177,7 +181,7 @@ class Scoring:
         old, new = (_piece(prompt, place) for prompt in sent)
         return Break(broken.at, broken.lost, _mover(self._before, played, old, new), broken.before, broken.after)
 
-    async def _look_for(self, turn: Turn, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
+    async def _look_for(self, turn: ScoredRequest, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
         """Which values can be seen, and which messages are gone."""
         text = text_of(played.outcome.request.messages)
         hidden = [value for value in needed if not stands(value, text)]
@@ -186,7 +190,7 @@ class Scoring:
         places = of_client(played.outcome.request, played.incoming)
         removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
         shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
-        turn.messages = Messages(len(came), len(removed), shortened)
+        turn.messages = MessageCounts(len(came), len(removed), shortened)
         if not hidden and not (is_last and removed):
             return
         originals = await self._player.originals(played, named_handles(played.body or b""))
@@ -197,14 +201,14 @@ class Scoring:
         if is_last:
             turn.messages.gone = sum(text not in there for text in removed)
 
-    def _look_at_tools(self, turn: Turn, played: Explained, point: Point) -> None:
+    def _look_at_tools(self, turn: ScoredRequest, played: Explained, point: RecordedRequest) -> None:
         if point.answer is None:
             return
         offered = {tool.name for tool in played.outcome.request.tools}
         known = {tool.name for tool in played.incoming.tools} - offered
         turn.left_out = tuple(name for name in Message(point.answer).called_tools if name in known)
 
-    async def _compare(self, turn: Turn, played: Explained, point: Point, at: float) -> None:
+    async def _compare(self, turn: ScoredRequest, played: Explained, point: RecordedRequest, at: float) -> None:
         """Compare what the upstream reported with what our rules say of what it was sent at the time."""
         recorded = played.incoming if point.sent is None else _request(point.sent)
         prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
@@ -218,7 +222,7 @@ def _request(body: Mapping[str, object]) -> ChatRequest:
     return Body(encode({"model": "any", **body})).parse()
 
 
-def _internal_calls(point: Point) -> int:
+def _internal_calls(point: RecordedRequest) -> int:
     """The calls in what was sent that the client knows nothing of."""
     came, sent = (
         {call for each in (body or {}).get("messages", ()) for call in Message(each).call_ids}

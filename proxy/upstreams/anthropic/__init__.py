@@ -15,10 +15,10 @@ from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
-from proxy.upstreams.anthropic.answer import SERVER, Answer, Facts
+from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
 from proxy.upstreams.anthropic.errors import broken, refusal
-from proxy.upstreams.anthropic.request import Translation, translate
-from proxy.upstreams.anthropic.server import VERSION, Server
+from proxy.upstreams.anthropic.request import AnthropicRequest, translate
+from proxy.upstreams.anthropic.server import VERSION, AnthropicServer
 from proxy.upstreams.base import Call, Reply, Translator, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
@@ -50,7 +50,7 @@ class Anthropic(Translator):
         self.name = name
         self.address = settings.base_url
         self._strict = settings.strict_params
-        self._server = Server(name, settings)
+        self._server = AnthropicServer(name, settings)
         self._images = Images(settings, ["http"])
 
     async def send(self, call: Call) -> Reply:
@@ -65,7 +65,7 @@ class Anthropic(Translator):
         translation = await _translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._ask(call, translation.body)
-        answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
+        answer = AnthropicAnswer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
         headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
         if translation.body.get("stream"):
             events = await hold_back(self._spoken(response, answer, call, translation), facts)
@@ -86,7 +86,7 @@ class Anthropic(Translator):
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
 
-    def _goes_on(self, answer: Answer, translation: Translation) -> bool:
+    def _goes_on(self, answer: AnthropicAnswer, translation: AnthropicRequest) -> bool:
         """Whether an answer has paused; then the request is made one that it goes on with."""
         pauses = int(answer.facts.get("pauses", 0))
         if not answer.paused or pauses >= PAUSES:
@@ -99,7 +99,7 @@ class Anthropic(Translator):
         answer.go_on()
         return True
 
-    async def _keep(self, answer: Answer, call: Call) -> None:
+    async def _keep(self, answer: AnthropicAnswer, call: Call) -> None:
         """Have an answer remembered that clients may not send back as it was. Not those that were cut off: a client
         drops their calls, and nobody goes on with them."""
         message = answer.kept()
@@ -126,7 +126,7 @@ class Anthropic(Translator):
         return await relay(response)
 
     async def _spoken(
-        self, response: Response, answer: Answer, call: Call, translation: Translation
+        self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
     ) -> AsyncGenerator[bytes, None]:
         """What a client gets of a stream, and of those that go on with it. Raises what an event says went wrong."""
         while True:
@@ -149,7 +149,7 @@ class Anthropic(Translator):
         yield answer.end()
 
 
-async def _translated(call: Call, request: ChatRequest) -> Translation:
+async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:
     if not _MODEL.fullmatch(request.model):
         told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
         raise NotFound(told, code="model_not_found")

@@ -95,7 +95,7 @@ def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, A
     return {"type": kind, kind: {key: value for key, value in citation.items() if key != "type"} | place}
 
 
-class Answer:
+class AnthropicAnswer:
     """One answer on its way to the client: makes its events or its body, and fills `facts` once it is done.
 
     An answer that pauses goes on with the next one, and is one answer to the client.

@@ -14,7 +14,7 @@ _UNSIGNED = ("reasoning_content", "reasoning")
 """Where clients send back reasoning as text, which Anthropic takes from nobody."""
 
 
-class Messages:
+class AnthropicMessages:
     """A conversation, translated. Raises `BadRequest` for wrong types and for parts that Anthropic cannot take."""
 
     def __init__(self, messages: Sequence[Message], *, system_messages: bool) -> None:

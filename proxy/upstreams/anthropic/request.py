@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.anthropic.abilities import Abilities, abilities_of
-from proxy.upstreams.anthropic.messages import Messages
+from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
 
 NATIVE = frozenset({
@@ -53,7 +53,7 @@ _FUNCTION = frozenset({"type", "function", "strict", "parameters"})
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class AnthropicRequest:
     """What Anthropic gets."""
 
     body: dict[str, Any]
@@ -62,7 +62,7 @@ class Translation:
     """The fields that the client sent and that Anthropic, or this model, has nothing for, sorted."""
 
 
-def translate(request: ChatRequest, *, most: int, room: int) -> Translation:
+def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
     """A request as Anthropic wants it.
 
     `most` is the longest answer of the model, `room` what the window leaves for one, in tokens. Raises `BadRequest` for
@@ -78,11 +78,11 @@ class _Fields:
         self._request = request
         self._rest = {name: value for name, value in request.rest.items() if value is not None}
         self._able: Abilities = abilities_of(request.model)
-        self._messages = Messages(request.messages, system_messages=self._able.system_messages)
+        self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored
         self._limit = self._max_tokens(most, room)
 
-    def translation(self) -> Translation:
+    def translation(self) -> AnthropicRequest:
         rest = self._rest
         mapping(rest.get("stream_options", {}), "stream_options")
         body: dict[str, Any] = {
@@ -105,7 +105,7 @@ class _Fields:
         if "n" in rest:
             integer(rest["n"], "n")
         kept = {name: value for name, value in body.items() if value is not None and value != {}}
-        return Translation(kept, tuple(sorted(self._ignored)))
+        return AnthropicRequest(kept, tuple(sorted(self._ignored)))
 
     def _max_tokens(self, most: int, room: int) -> int:
         """What the client wants, up to the model's maximum; without a word of it all that there is room for."""

@@ -20,7 +20,7 @@ _OAUTH = "sk-ant-oat"
 """How keys begin that go out as a bearer token."""
 
 
-class Server:
+class AnthropicServer:
     """One server and the connections to it."""
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:

@@ -11,7 +11,7 @@ from proxy.config.settings import ForeignUpstream
 from proxy.models.price_list import PriceList
 from proxy.upstreams.base import Call, Reply, Translator
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
-from proxy.upstreams.foreign.answer import Chunks, counts, whole
+from proxy.upstreams.foreign.answer import ForeignStream, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.ending import Ending
 from proxy.upstreams.foreign.errors import explain
@@ -74,7 +74,7 @@ class Foreign(Translator):
             options = {"stream": True, "stream_options": {"include_usage": True}}
             async with asyncio.timeout_at(deadline):
                 source = await library.acompletion(**asked, **options)
-            chunks = Chunks(show_usage=wants_usage(call.request.rest) and not call.hide_usage)
+            chunks = ForeignStream(show_usage=wants_usage(call.request.rest) and not call.hide_usage)
             events = self._events(source, chunks, facts, deadline, asked)
             # A generator that was never begun ignores its closing: the first step waits for the first chunk.
             await anext(events)
@@ -103,7 +103,7 @@ class Foreign(Translator):
         await self._images.aclose()
 
     async def _events(
-        self, source: Any, chunks: Chunks, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
+        self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
         begun, ending = False, Ending()
         try:

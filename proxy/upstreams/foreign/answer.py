@@ -78,7 +78,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Chunks:
+class ForeignStream:
     """One stream: turns litellm's chunks into OpenAI's events and gathers the usage."""
 
     def __init__(self, *, show_usage: bool) -> None:

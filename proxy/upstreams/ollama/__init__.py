@@ -19,10 +19,10 @@ from proxy.models import with_window
 from proxy.upstreams.base import Call, Reply, Translator, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
-from proxy.upstreams.ollama.answer import Answer, Facts, lines, used
+from proxy.upstreams.ollama.answer import Facts, OllamaAnswer, lines, used
 from proxy.upstreams.ollama.errors import broken, refusal
-from proxy.upstreams.ollama.request import Translation, translate
-from proxy.upstreams.ollama.server import Server
+from proxy.upstreams.ollama.request import OllamaRequest, translate
+from proxy.upstreams.ollama.server import OllamaServer
 from proxy.upstreams.ollama.truncation import may_be_truncated, ran_full, was_truncated
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, tokens
 from proxy.upstreams.request_fields import ignored_fact
@@ -49,7 +49,7 @@ class Ollama(Translator):
         self._num_ctx = num_ctx
         self._keep_alive = _duration(settings.keep_alive)
         self._strict = settings.strict_params
-        self._server = Server(name, settings)
+        self._server = OllamaServer(name, settings)
         self._images = Images(settings, ["http", "https"])
         self._windows = Windows(self._server.ask)
 
@@ -68,7 +68,7 @@ class Ollama(Translator):
         if response.status != 200:
             raise refusal(response.status, await response.read(), call)
         counted = call.counted.total if call.counted else None
-        answer = Answer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
+        answer = OllamaAnswer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
         if translation.body["stream"]:
             events = await hold_back(self._spoken(response, answer, call, translation), facts, lambda: answer.done)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
@@ -83,7 +83,7 @@ class Ollama(Translator):
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return () if call.request is None else self._translated(call, call.request).ignored
 
-    def _translated(self, call: Call, request: ChatRequest) -> Translation:
+    def _translated(self, call: Call, request: ChatRequest) -> OllamaRequest:
         return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
@@ -126,7 +126,7 @@ class Ollama(Translator):
         return await relay(response)
 
     async def _spoken(
-        self, response: Response, answer: Answer, call: Call, translation: Translation
+        self, response: Response, answer: OllamaAnswer, call: Call, translation: OllamaRequest
     ) -> AsyncGenerator[bytes, None]:
         """The events that the lines of a stream stand for. Raises what a line says went wrong."""
         async with aclosing(lines(response.chunks())) as source:
@@ -142,7 +142,7 @@ class Ollama(Translator):
         if not answer.done:
             raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
 
-    async def _check(self, line: Mapping[str, Any], call: Call, translation: Translation, facts: Facts) -> None:
+    async def _check(self, line: Mapping[str, Any], call: Call, translation: OllamaRequest, facts: Facts) -> None:
         """Note that the server has answered, and whether it has cut the prompt."""
         self._windows.answered(call.model)
         window = self._num_ctx(call.model)

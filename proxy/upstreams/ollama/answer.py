@@ -34,7 +34,7 @@ class ScoredCompletion(Completion):
         return encode(answer)
 
 
-class Answer:
+class OllamaAnswer:
     """One answer on its way to the client: makes its events or its body, and fills `facts` once it is done."""
 
     def __init__(self, model: str, facts: Facts, *, show_usage: bool, counted: int | None = None) -> None:

@@ -16,7 +16,7 @@ UNTRANSLATED = ("name", "audio")
 """Keys of a message that Ollama has nothing for."""
 
 
-class Messages:
+class OllamaMessages:
     """A conversation, translated. Raises `BadRequest` for wrong types and for parts that Ollama cannot take."""
 
     def __init__(self, messages: Iterable[Message]) -> None:

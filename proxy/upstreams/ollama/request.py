@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
-from proxy.upstreams.ollama.messages import Messages
+from proxy.upstreams.ollama.messages import OllamaMessages
 from proxy.upstreams.request_fields import NEUTRAL, is_neutral
 
 OPTIONS = {
@@ -45,7 +45,7 @@ BOOKKEEPING = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class OllamaRequest:
     """What Ollama gets."""
 
     body: dict[str, Any]
@@ -56,13 +56,13 @@ class Translation:
     """Whether our count of the prompt compares with Ollama's."""
 
 
-def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> Translation:
+def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> OllamaRequest:
     """A request as Ollama wants it. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
 
     Raises `BadRequest` for values of a wrong type and for what cannot be translated.
     """
     rest = {name: value for name, value in request.rest.items() if value is not None}
-    messages = Messages(request.messages)
+    messages = OllamaMessages(request.messages)
     options = _options(rest)
     if num_ctx is not None:
         options["num_ctx"] = num_ctx
@@ -81,7 +81,7 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
     }
     mapping(rest.get("stream_options", {}), "stream_options")
     ignored = messages.ignored | _ignored(rest)
-    return Translation(
+    return OllamaRequest(
         {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.countable
     )
 

@@ -16,7 +16,7 @@ FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """What Ollama needs of a request's headers; the client's credentials are none of its business."""
 
 
-class Server:
+class OllamaServer:
     """One server and the connections to it."""
 
     def __init__(self, name: str, settings: OllamaUpstream) -> None:

@@ -31,7 +31,7 @@ Ask = Callable[[str, str, Any], Awaitable[Mapping[str, Any] | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedWindow:
     """What a server says about a model, in tokens; None where it does not say."""
 
     loaded: int | None = None
@@ -42,10 +42,10 @@ class Told:
     """The context that the model was trained for (`/api/show`)."""
 
 
-_NOTHING = (0.0, Told())
+_NOTHING = (0.0, ReportedWindow())
 
 
-def effective(told: Told, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
+def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
     """The window of the next request, in tokens.
 
     With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
@@ -88,11 +88,11 @@ class Windows:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._known: Cache[str, tuple[float, Told]] = Cache(REMEMBERED)
+        self._known: Cache[str, tuple[float, ReportedWindow]] = Cache(REMEMBERED)
         self._asking = BackgroundWork[str]()
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
-    async def told(self, model: str) -> Told:
+    async def told(self, model: str) -> ReportedWindow:
         """What the server says about a model; empty where it does not answer within a second. Never raises."""
         until, told = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
@@ -126,7 +126,11 @@ class Windows:
         _, before = self._known.get(model) or _NOTHING
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
         context = loaded(running).get(full_name(model)) or before.loaded
-        told = replace(before, loaded=context) if shown is None else Told(context, _parameter(shown), _trained(shown))
+        told = (
+            replace(before, loaded=context)
+            if shown is None
+            else ReportedWindow(context, _parameter(shown), _trained(shown))
+        )
         fresh = RETRY if running is None or shown is None else FRESH
         self._known.put(model, (asyncio.get_running_loop().time() + fresh, told))
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.validate_content.content import Content, Finding
-from policies.validate_content.measures import MEASURES, Verdict, freshness, judge, present, stated
+from policies.validate_content.measures import MEASURES, ContentScores, freshness, judge, present, stated
 
 LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5, "consistency": 0.7}
 PROSE = (
@@ -223,8 +223,8 @@ def test_nobody_can_tell_an_age_without_both_times() -> None:
 
 def test_the_overall_score_leaves_out_what_cannot_be_told() -> None:
     weights = dict.fromkeys(MEASURES, 1.0)
-    assert Verdict(None, None, Finding(0.5), Finding(1.0), None).overall(weights) == 0.75
-    assert Verdict(None, None, None, None, None).overall(weights) == 1.0
+    assert ContentScores(None, None, Finding(0.5), Finding(1.0), None).overall(weights) == 0.75
+    assert ContentScores(None, None, None, None, None).overall(weights) == 1.0
 
 
 @settings(max_examples=50, deadline=None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import CacheMarks, ChatRequest, Message
 from proxy.context import CacheRules
-from proxy.server.replay.prompts import OWN, Conversation, Prompt, common, find_break, prompt_of, rules_of
+from proxy.server.replay.prompts import OWN, Prompt, PromptHistory, common, find_break, prompt_of, rules_of
 from proxy.testing import chat, context, tool
 
 RULES = CacheRules(read=0.1, minimum=0, ttl=300)
@@ -18,7 +18,7 @@ async def prompts(*requests: ChatRequest | str, at: float = 0.0) -> list[Prompt]
     return [await prompt_of(chat(each) if isinstance(each, str) else each, tokens, at) for each in requests]
 
 
-def read(conversation: Conversation, prompt: Prompt, rules: CacheRules) -> int:
+def read(conversation: PromptHistory, prompt: Prompt, rules: CacheRules) -> int:
     found = conversation.price(prompt, rules)[OWN].cached
     conversation.sent(prompt)
     return found
@@ -26,7 +26,7 @@ def read(conversation: Conversation, prompt: Prompt, rules: CacheRules) -> int:
 
 async def test_a_prompt_that_goes_on_reads_the_one_before_it() -> None:
     first, second = await prompts("s u1", "s u1 a1 u2")
-    talk = Conversation()
+    talk = PromptHistory()
     assert read(talk, first, RULES) == 0
     assert read(talk, second, RULES) == first.tokens()
     priced = talk.price(second, RULES)[OWN]
@@ -37,20 +37,20 @@ async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
     long = "word " * 400
     requests = [chat("s u1").with_messages([Message({"role": "user", "content": long})] * count) for count in (3, 4)]
     first, second = await prompts(*requests)
-    talk = Conversation()
+    talk = PromptHistory()
     rules = CacheRules(read=0.1, minimum=1024, ttl=300)
     read(talk, first, rules)
     cached = read(talk, second, rules)
     assert cached % 128 == 0
     assert first.tokens() - 128 < cached <= first.tokens()
-    assert read(Conversation(), second, rules) == 0
-    short = Conversation()
+    assert read(PromptHistory(), second, rules) == 0
+    short = PromptHistory()
     short.sent((await prompts("s u1"))[0])
     assert short.price((await prompts("s u1 a1"))[0], rules)[OWN].cached == 0
 
 
 async def test_nothing_is_read_after_a_pause() -> None:
-    talk, (first,), (later,) = Conversation(), await prompts("s u1"), await prompts("s u1 a1 u2", at=301)
+    talk, (first,), (later,) = PromptHistory(), await prompts("s u1"), await prompts("s u1 a1 u2", at=301)
     talk.sent(first)
     assert talk.price(later, RULES)[OWN].cached == 0
 
@@ -59,7 +59,7 @@ async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
     marked = CacheRules(read=0.1, ttl=300, marked=True)
     request = chat("s u1 a1 u2", tools=[tool()]).with_cache_marks(CacheMarks((0,), tools=True))
     first, second = await prompts(request, chat("s u1 a1 u2 a2 u3", tools=[tool()]))
-    talk = Conversation()
+    talk = PromptHistory()
     talk.sent(first)
     assert talk.price(second, marked)[OWN].cached == second.tokens(2)
     assert rules_of(marked, chat("s u1")) == CacheRules()

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.upstreams.anthropic.answer import Answer
+from proxy.upstreams.anthropic.answer import AnthropicAnswer
 from tests.upstreams.anthropic.conftest import MODEL, Client, text, user
 from tests.upstreams.anthropic.stand_in import KEY, Scripted, StandIn
 
@@ -106,7 +106,7 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": block}},
         {"type": "message_stop"},
     ]
-    answer = Answer("m", {}, show_usage=False)
+    answer = AnthropicAnswer("m", {}, show_usage=False)
     with pytest.raises(UpstreamFailed):
         if stream:
             for line in lines:

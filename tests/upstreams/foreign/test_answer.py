@@ -5,7 +5,7 @@ from typing import Any
 
 from proxy.testing import tool
 from proxy.upstreams.foreign import Foreign
-from proxy.upstreams.foreign.answer import Chunks
+from proxy.upstreams.foreign.answer import ForeignStream
 from tests.upstreams.foreign.calls import ask, call
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
@@ -103,7 +103,7 @@ async def test_a_model_may_repeat_itself(fake: FakeAnthropic, upstream: Foreign)
 
 
 def test_calls_that_share_an_index_are_told_apart_by_id() -> None:
-    chunks = Chunks(show_usage=False)
+    chunks = ForeignStream(show_usage=False)
     head = {"id": "x", "created": 1, "model": "m"}
 
     def said(*calls: dict[str, Any]) -> list[Any]:

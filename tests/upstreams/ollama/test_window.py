@@ -7,30 +7,43 @@ from typing import Any
 import pytest
 
 from proxy.upstreams.ollama import window as ollama_window
-from proxy.upstreams.ollama.window import Told, Windows, effective, full_name
+from proxy.upstreams.ollama.window import ReportedWindow, Windows, effective, full_name
 
 
 @pytest.mark.parametrize(
     ("told", "configured", "otherwise", "ours", "window"),
     [
-        pytest.param(Told(), None, None, False, 4096, id="nothing known: Ollama's own default"),
-        pytest.param(Told(), None, 16384, False, 16384, id="the configured window"),
-        pytest.param(Told(modelfile=8192), None, 16384, False, 8192, id="the model's parameter"),
-        pytest.param(Told(loaded=32768, modelfile=8192), None, None, False, 32768, id="what runs"),
-        pytest.param(Told(modelfile=65536, trained=2048), None, None, False, 2048, id="never above the trained length"),
-        pytest.param(Told(), 8192, 4096, False, 8192, id="num_ctx"),
-        pytest.param(Told(trained=2048), 8192, None, False, 2048, id="num_ctx above the trained length"),
+        pytest.param(ReportedWindow(), None, None, False, 4096, id="nothing known: Ollama's own default"),
+        pytest.param(ReportedWindow(), None, 16384, False, 16384, id="the configured window"),
+        pytest.param(ReportedWindow(modelfile=8192), None, 16384, False, 8192, id="the model's parameter"),
+        pytest.param(ReportedWindow(loaded=32768, modelfile=8192), None, None, False, 32768, id="what runs"),
         pytest.param(
-            Told(loaded=65536, trained=131072), 8192, None, False, 8192, id="num_ctx over a larger one that runs"
+            ReportedWindow(modelfile=65536, trained=2048), None, None, False, 2048, id="never above the trained length"
         ),
-        pytest.param(Told(loaded=4096, trained=131072), 8192, None, False, 8192, id="another's model will be reloaded"),
-        pytest.param(Told(loaded=4096, trained=131072), 8192, None, True, 4096, id="ours runs with less: a limit"),
-        pytest.param(Told(loaded=4096), 8192, None, False, 4096, id="it runs with less, trained length unknown"),
-        pytest.param(Told(loaded=8192, trained=131072), 8192, None, True, 8192, id="runs as configured"),
+        pytest.param(ReportedWindow(), 8192, 4096, False, 8192, id="num_ctx"),
+        pytest.param(ReportedWindow(trained=2048), 8192, None, False, 2048, id="num_ctx above the trained length"),
+        pytest.param(
+            ReportedWindow(loaded=65536, trained=131072),
+            8192,
+            None,
+            False,
+            8192,
+            id="num_ctx over a larger one that runs",
+        ),
+        pytest.param(
+            ReportedWindow(loaded=4096, trained=131072), 8192, None, False, 8192, id="another's model will be reloaded"
+        ),
+        pytest.param(
+            ReportedWindow(loaded=4096, trained=131072), 8192, None, True, 4096, id="ours runs with less: a limit"
+        ),
+        pytest.param(
+            ReportedWindow(loaded=4096), 8192, None, False, 4096, id="it runs with less, trained length unknown"
+        ),
+        pytest.param(ReportedWindow(loaded=8192, trained=131072), 8192, None, True, 8192, id="runs as configured"),
     ],
 )
 def test_the_effective_window(
-    told: Told, configured: int | None, otherwise: int | None, ours: bool, window: int
+    told: ReportedWindow, configured: int | None, otherwise: int | None, ours: bool, window: int
 ) -> None:
     assert effective(told, configured=configured, otherwise=otherwise, ours=ours) == window
 
@@ -67,7 +80,7 @@ async def test_both_sources_are_read_once_for_all_who_ask() -> None:
 
     told = await asyncio.gather(*(windows.told("m") for _ in range(5)))
 
-    assert told == [Told(loaded=8192, modelfile=16384, trained=131072)] * 5
+    assert told == [ReportedWindow(loaded=8192, modelfile=16384, trained=131072)] * 5
     assert await windows.told("m") == told[0]
     assert server.asked == 2
 
@@ -79,8 +92,8 @@ async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch)
     windows = Windows(server.ask)
 
     async with asyncio.timeout(60):
-        assert await windows.told("m") == Told()
-        assert await windows.told("m") == Told()
+        assert await windows.told("m") == ReportedWindow()
+        assert await windows.told("m") == ReportedWindow()
     assert server.asked == 2
 
 
@@ -164,7 +177,7 @@ async def test_closing_ends_what_is_under_way() -> None:
 
     await windows.aclose()
 
-    assert await waiting == Told()
+    assert await waiting == ReportedWindow()
 
 
 @pytest.mark.parametrize(
@@ -179,4 +192,4 @@ async def test_nonsense_says_nothing(nonsense: Mapping[str, Any]) -> None:
     server = Server()
     server.running = server.shown = nonsense
 
-    assert await Windows(server.ask).told("m") == Told()
+    assert await Windows(server.ask).told("m") == ReportedWindow()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import similarities
-from proxy.vectors.points import Bounds
+from proxy.vectors.points import IndexBounds
 from proxy.vectors.sentence_transformers import PIECES, Sentences
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,6 +85,16 @@ async def test_a_text_has_the_same_vectors_in_any_company(model: Sentences) -> N
 
 
 @needs_model
+@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have priorities of their own")
+async def test_the_event_loop_goes_before_the_model(model: Sentences) -> None:
+    await model.embed(["text"])
+    threads = [each.native_id for each in threading.enumerate() if each.name.startswith("penstock-embedding")]
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert threads
+    assert {os.getpriority(os.PRIO_PROCESS, each or 0) for each in threads} == {min(own + 10, 19)}
+
+
+@needs_model
 async def test_both_precisions_say_the_same(model: Sentences) -> None:
     texts = ["cancel my hotel booking", FILLER, '{"a": [1, 2, 3]}']
     exact, fast = sentences(precision="float32"), sentences(precision="bfloat16")
@@ -135,7 +146,7 @@ async def test_questions_get_the_prompt_of_the_model_or_of_the_settings(model: S
 
 @needs_model
 async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
-    index = IndexService(Embedded(tmp_path, Bounds(1000, 1000, 3600.0)), timeout=LONG)
+    index = IndexService(Embedded(tmp_path, IndexBounds(1000, 1000, 3600.0)), timeout=LONG)
     service = EmbeddingService(model, index)
     first = await service.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)
     while await index.size(Scope("t", "texts", model.version)) < 3:

@@ -1,5 +1,5 @@
-"""What holds for all tests: the same examples each time, logging as it was, and results that get from one process to
-another."""
+"""What holds for all tests: the same examples each time, logging as it was, results that get from one process to
+another, and a Redis server for who asks for one."""
 
 import logging
 import os
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.redis_process import RedisProcess, redis_process
 
 # how long an example takes is the machine's business
 PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
@@ -24,6 +26,13 @@ def logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = before
     root.setLevel(level)
+
+
+@pytest.fixture
+def running() -> Iterator[RedisProcess]:
+    """A Redis server of the test's own."""
+    with redis_process() as made:
+        yield made
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -80,19 +80,10 @@ class TestEveryPolicy:
     @given(request_=conversations())
     async def test_decides_purely_and_leaves_a_sound_request(self, name: str, request_: ChatRequest) -> None:
         await check(made(name), request_, context(request_, window=WINDOW))
-
-    @settings(max_examples=10, deadline=None)
-    @given(request_=conversations())
-    async def test_needs_no_mercy_from_the_runner(self, name: str, request_: ChatRequest) -> None:
         await run([(name, made(name))], context(request_, window=WINDOW), strict=True)
 
     async def test_keeps_to_the_contract_in_conversations_in_which_it_acts(self, name: str) -> None:
         await conform(policy_class(name), examples_of(name))
-
-    def test_is_frozen(self, name: str) -> None:
-        policy = made(name)
-        with pytest.raises(ValueError, match="frozen"):
-            policy.timeout = 2.0
 
 
 def test_decisions_do_not_depend_on_the_hash_seed() -> None:

@@ -16,7 +16,7 @@ from proxy.economics import (
     reported_cost,
     turns_to_pay,
 )
-from tests.costs import Piece, request_cost, shared_tokens
+from tests.costs import Piece, request_cost
 
 FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
 ONE_HOUR = CacheRules(read=0.1, write=2.0, minimum=1024, ttl=3600)
@@ -26,19 +26,6 @@ FREE_WRITES = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
 def pieces(*parts: str | int) -> list[Piece]:
     """`pieces("a", 1000, "b", 500)`: a piece "a" of 1000 tokens and a piece "b" of 500."""
     return [Piece(key, int(tokens)) for key, tokens in zip(parts[::2], parts[1::2], strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "shared"),
-    [
-        pytest.param(pieces("a", 10, "b", 5), pieces("a", 10, "b", 5, "c", 1), 15, id="appending shares all there was"),
-        pytest.param(pieces("a", 10, "b", 5), pieces("a", 10, "x", 5, "b", 5), 10, id="an insertion ends it"),
-        pytest.param(pieces("a", 10, "b", 5), pieces("b", 5), 0, id="a dropped head ends it at once"),
-        pytest.param([], pieces("a", 10), 0, id="nothing was sent"),
-    ],
-)
-def test_what_two_requests_share(before: list[Piece], after: list[Piece], shared: int) -> None:
-    assert shared_tokens(before, after) == shared
 
 
 def test_a_prefix_below_the_minimum_is_not_cached() -> None:

@@ -226,15 +226,6 @@ async def test_between_two_cuts_the_prefix_is_the_same(messages: list[Message]) 
         before = (number, raws)
 
 
-@settings(SLOW, max_examples=15)
-@given(messages=talks(huge=False), more=talks(huge=False))
-async def test_a_branch_shares_the_cuts_of_what_it_shares(messages: list[Message], more: list[Message]) -> None:
-    rest = [message for message in more if not message.is_system]
-    long, _ = await forwarded([*messages, *rest, *rest], MemoryArchive())
-    again, _ = await forwarded([*messages, *rest, *rest], MemoryArchive())
-    assert [message.raw for message in long.messages] == [message.raw for message in again.messages]
-
-
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(1, 60), min_size=5, max_size=400), agent=st.booleans(), keep=st.integers(1, 3))
 def test_cuts_are_bounded_by_what_was_said(sizes: list[int], agent: bool, keep: int) -> None:

@@ -25,17 +25,7 @@ def test_clients_without_a_key_share_one_tenant(header: str | None) -> None:
 
 
 def test_the_same_key_is_the_same_tenant_and_another_key_another_one() -> None:
-    keys = [
-        "Bearer a",
-        "Bearer b",
-        "bearer a",
-        "Bearer a ",
-        "Basic a",
-        "a",
-        "Bearer anonymous",
-        "Bearer caf\xe9",
-        "\udcff",
-    ]
+    keys = ["Bearer a", "Bearer b", "bearer a", "Bearer a ", "Basic a", "a", "Bearer anonymous", "Bearer café", "�"]
 
     tenants = [identify(key).tenant for key in keys]
 

@@ -3,16 +3,11 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytest
 
@@ -82,10 +77,25 @@ class TestCheck:
         assert "none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err
 
 
+class Explain(Protocol):
+    def __call__(self, *arguments: str, config: str = ..., fails: bool = ...) -> str: ...
+
+
+@pytest.fixture
+def explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Explains the request of the folder; gives what is printed, or what is said where it fails."""
+
+    def explained(*arguments: str, config: str = "config.yaml", fails: bool = False) -> str:
+        assert run(folder, "explain", str(folder / "request.json"), *arguments, config=config) == fails
+        printed = capsys.readouterr()
+        return printed.err if fails else printed.out
+
+    return explained
+
+
 class TestExplain:
-    def test_shows_a_table(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json")) == 0
-        lines = capsys.readouterr().out.splitlines()
+    def test_shows_a_table(self, explain: Explain) -> None:
+        lines = explain().splitlines()
         assert lines[0].startswith("model echo -> echo (echo), chain default; window 4096 (config), usable ")
         assert lines[2].split() == ["step", "verdict", "before", "after", "ms", "why"]
         assert [line.split()[:2] for line in lines[3:6]] == [
@@ -95,13 +105,11 @@ class TestExplain:
         ]
         assert "dropped 1 of 3 turns" in lines[4]
 
-    def test_shows_which_messages_changed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json"), "--diff") == 0
-        assert "- [0] user: say one (38 bytes)\n  2 messages unchanged" in capsys.readouterr().out
+    def test_shows_which_messages_changed(self, explain: Explain) -> None:
+        assert "- [0] user: say one (38 bytes)\n  2 messages unchanged" in explain("--diff")
 
-    def test_speaks_json(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
-        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+    def test_speaks_json(self, explain: Explain) -> None:
+        data = json.loads(explain("--json"))
         assert [step["verdict"] for step in data["steps"]] == ["keep", "rewrite", "keep"]
         assert data["tokens_after"] < data["tokens_before"]
         assert data["steps"][1]["facts"] == {"dropped_turns": 1, "dropped_messages": 1}
@@ -113,41 +121,33 @@ class TestExplain:
         assert run(folder, "explain", str(folder / "request.json"), "--body", config="small.yaml") == 1
         assert capfdbinary.readouterr().out == b""
 
-    def test_takes_headers_as_a_client_sends_them(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_takes_headers_as_a_client_sends_them(self, folder: Path, explain: Explain) -> None:
         auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of('pk-1')}, models: [echo]}}]}}\n"
         (folder / "config.yaml").write_text(CONFIG.format(window=4096) + auth)
-        arguments = ("explain", str(folder / "request.json"), "--header")
-        assert run(folder, *arguments, "Authorization: Bearer pk-1", "--header", "x-penstock-bypass: true") == 0
-        assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
-        assert run(folder, *arguments, "authorization: Bearer pk-2") == 1
-        assert "Incorrect API key" in capsys.readouterr().err
+        sent = ("--header", "Authorization: Bearer pk-1", "--header", "x-penstock-bypass: true")
+        assert "an empty chain: the bytes pass through as they are" in explain(*sent)
+        assert "Incorrect API key" in explain("--header", "authorization: Bearer pk-2", fails=True)
         with pytest.raises(SystemExit):
-            run(folder, *arguments, "nothing")
+            explain("--header", "nothing")
 
-    def test_leaves_no_state_behind(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_leaves_no_state_behind(self, folder: Path, explain: Explain) -> None:
         state = folder / "state"
         (folder / "config.yaml").write_text(CONFIG.format(window=4096) + f'state: {{directory: "{state}"}}\n')
-        assert run(folder, "explain", str(folder / "request.json")) == 0
+        explain()
         assert not state.exists()
 
-    def test_prices_the_prompt_where_prices_are_known(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json")) == 0
-        assert "$" not in capsys.readouterr().out
+    def test_prices_the_prompt_where_prices_are_known(self, folder: Path, explain: Explain) -> None:
+        assert "$" not in explain()
         text = (folder / "config.yaml").read_text()
         (folder / "config.yaml").write_text(text.replace("window: 4096", "window: 4096, prices: {input: 1000}"))
-        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
-        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        data = json.loads(explain("--json"))
         for when in ("before", "after"):
             assert data[f"prompt_usd_{when}"] == pytest.approx(data[f"tokens_{when}"] / 1000)
         assert data["usd_estimated"] == pytest.approx(data["tokens_after"] / 1000, rel=0.2)  # no reply's framing
         assert data["usd_saved"] == pytest.approx(data["usd_unchanged"] - data["usd_estimated"])
-        assert run(folder, "explain", str(folder / "request.json")) == 0
-        costs = f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}"
-        assert costs in capsys.readouterr().out
+        assert f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}" in explain()
 
-    def test_estimates_what_a_turn_costs_in_a_running_conversation(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_estimates_what_a_turn_costs_in_a_running_conversation(self, folder: Path, explain: Explain) -> None:
         """A window that moves with each turn has the rest written anew: more is paid for fewer tokens."""
         cached = "window: 99000, prices: {input: 1000}, cache: {read: 0.1, write: 1.25, minimum: 100, ttl: 300}"
         text = (folder / "config.yaml").read_text()
@@ -155,16 +155,14 @@ class TestExplain:
         talk = [{"role": ("user", "assistant")[n % 2], "content": f"{n} " + "word " * 200} for n in range(9)]
         request = json.dumps({**json.loads((folder / "request.json").read_bytes()), "messages": talk})
         (folder / "request.json").write_text(request)
-        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
-        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        data = json.loads(explain("--json"))
         assert data["tokens_after"] < data["tokens_before"]
         assert data["prompt_usd_after"] < data["prompt_usd_before"]
         assert data["usd_estimated"] > data["usd_unchanged"]
         assert data["usd_saved"] < 0
-        assert run(folder, "explain", str(folder / "request.json")) == 0
-        assert f"${data['usd_saved']:.6f} saved, net" in capsys.readouterr().out
+        assert f"${data['usd_saved']:.6f} saved, net" in explain()
 
-    def test_says_where_a_judge_would_have_been_asked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_says_where_a_judge_would_have_been_asked(self, folder: Path, explain: Explain) -> None:
         facts = "facts: [Ada Lovelace was an English mathematician.], judge: 0.5"
         text = (folder / "config.yaml").read_text()
         text = text.replace(
@@ -175,47 +173,34 @@ class TestExplain:
         for content, asked in [(said, {"check_facts": 1}), ("The weather is fine.", {})]:
             messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "Hm."}]
             (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
-            arguments = ("explain", str(folder / "request.json"), "--chain", "facts")
-            assert run(folder, *arguments, "--json") == 0
-            assert json.loads(capsys.readouterr().out)["judge_not_asked"] == asked
-            assert run(folder, *arguments) == 0
-            shown = capsys.readouterr().out
+            assert json.loads(explain("--chain", "facts", "--json"))["judge_not_asked"] == asked
+            shown = explain("--chain", "facts")
             told = "the judge was not asked here; `penstock serve` would ask it about\n  check_facts: 1 pair of texts\n"
             assert (told in shown) is bool(asked)
             assert ("judge" in shown) is bool(asked)
 
-    def test_says_what_the_upstream_has_nothing_for(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_says_what_the_upstream_has_nothing_for(self, folder: Path, explain: Explain) -> None:
         config = "upstreams: {main: {kind: ollama}}\nmodels: [{match: m, upstream: main}]\nchains: {default: []}\n"
         (folder / "config.yaml").write_text(config)
         request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "seed": 1, "stop": "."}
         (folder / "request.json").write_text(json.dumps(request))
-        assert run(folder, "explain", str(folder / "request.json"), "--json") == 0
-        assert json.loads(capsys.readouterr().out)["ignored"] == ["n"]
-        assert run(folder, "explain", str(folder / "request.json")) == 0
-        assert "the upstream has nothing for n\n" in capsys.readouterr().out
+        assert json.loads(explain("--json"))["ignored"] == ["n"]
+        assert "the upstream has nothing for n\n" in explain()
 
-    def test_of_another_chain(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
-        assert "an empty chain: the bytes pass through as they are" in capsys.readouterr().out
-
-    def test_of_another_chain_with_the_guards_of_its_own(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_of_another_chain_with_the_guards_of_its_own(self, folder: Path, explain: Explain) -> None:
+        assert "an empty chain: the bytes pass through as they are" in explain("--chain", "empty")
         text = CONFIG.format(window=4096).replace("default: [", "default: [tests.examples.redact_emails: {}, ")
         (folder / "config.yaml").write_text(text)
         messages = [{"role": "user", "content": "ana@example.com"}]
         (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
-        assert run(folder, "explain", str(folder / "request.json"), "--chain", "empty") == 0
-        assert "took addresses out of 1 messages" in capsys.readouterr().out
+        assert "took addresses out of 1 messages" in explain("--chain", "empty")
 
-    def test_of_a_request_that_is_rejected(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(folder, "explain", str(folder / "request.json"), config="small.yaml") == 0
-        assert "rejected with 400 context_length_exceeded: nothing would be sent" in capsys.readouterr().out
+    def test_of_a_request_that_is_rejected(self, explain: Explain) -> None:
+        assert "rejected with 400 context_length_exceeded: nothing would be sent" in explain(config="small.yaml")
 
-    def test_of_a_broken_request(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_of_a_broken_request(self, folder: Path, explain: Explain) -> None:
         (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')
-        assert run(folder, "explain", str(folder / "request.json")) == 1
-        assert capsys.readouterr().err == "penstock: messages[0] must be an object\n"
+        assert explain(fails=True) == "penstock: messages[0] must be an object\n"
 
     def test_of_no_request(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "none.json")) == 1
@@ -240,77 +225,6 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit) as ended:
         main([])
     assert ended.value.code == 2
-
-
-class Served:
-    """A `penstock serve` of its own process group, which ends as a whole: workers hold its pipes open otherwise."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.yaml"), "--port", "0"]
-        self._log = folder / "log"
-        with self._log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                [*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        if found is None:
-            self.kill()
-        assert found is not None, line + self._log.read_text()
-        self.base = found[0]
-
-    def get(self, path: str) -> str:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                with urllib.request.urlopen(self.base + path, timeout=30) as response:
-                    return str(response.read().decode())
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-
-    def wait_for(self, metric: str) -> None:
-        """Wait until the metrics have this line: a request is counted behind its answer."""
-        deadline = time.monotonic() + 60
-        while metric not in (told := self.get("/metrics")):
-            assert time.monotonic() < deadline, told
-            time.sleep(0.05)
-
-    def ask(self) -> str:
-        body = json.dumps(REQUEST).encode()
-        sent = urllib.request.Request(self.base + "/v1/chat/completions", body, {"content-type": "application/json"})
-        with urllib.request.urlopen(sent, timeout=30) as response:
-            return str(response.read().decode())
-
-    def stop(self) -> tuple[int, str]:
-        """Its exit code and what it had written to its log, once it has ended as it was told to."""
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=180)
-        return code, self._log.read_text()
-
-    def kill(self) -> None:
-        """End what is left of it, workers too, and wait for no more than the process itself."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=180)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-def test_two_workers_answer_count_and_stop(folder: Path) -> None:
-    served = Served(folder, "--workers", "2")
-    try:
-        assert json.loads(served.get("/readyz"))["status"] == "ready"
-        for _ in range(4):
-            assert "2 messages" in served.ask()
-        served.wait_for('penstock_requests_total{model="echo",status="200",upstream="echo"} 4.0')
-        code, errors = served.stop()
-    finally:
-        served.kill()
-    assert code == 0
-    assert "say one" not in errors
 
 
 def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_likelier_go_first_then_the_newer_and_the_newest_goal_stands_as_the_
         PinnedStatement((0, 0), "text 0", "said"),
         PinnedStatement((3, 0), "text 3", "said"),
     )
-    assert [each.text for each in chosen(rows, 20)] == ["text 2", "text 1"]
+    assert [each.text for each in chosen(rows, 18)] == ["text 2", "text 1"]
 
 
 def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, int], UserSentence, Classification]:
@@ -104,7 +104,7 @@ def judged(place: int, text: str, kind: str, kept: float) -> tuple[tuple[int, in
 
 
 def test_sure_constraints_and_the_newest_goal_leave_last() -> None:
-    rows = [judged(0, "The old rule.", "rule", 0.85), judged(1, "The goal.", "goal", 0.81)]
+    rows = [judged(0, "The old rule.", "rule", 0.8), judged(1, "The goal.", "goal", 0.8)]
     rows.append(((0, 1), UserSentence("Another goal.", (), (), 0), Classification("goal", 0.85, 0.85)))
     rows += [judged(place, f"Fact number {'x' * place}.", "fact", 0.99) for place in range(2, 9)]
     assert [each.text for each in chosen(rows, 40)] == ["The goal.", "The old rule."]
@@ -122,6 +122,12 @@ def test_of_sentences_that_are_nearly_alike_the_newest_counts() -> None:
     rows = [judged(0, "My son Leo is allergic to cats.", "fact", 0.99), judged(1, "Never call.", "rule", 0.55)]
     rows.append(judged(2, "My son Leo is allergic to nuts.", "fact", 0.99))
     assert [each.text for each in chosen(rows, 1000)] == [rows[2][1].text, "Never call.", rows[0][1].text]
+    rows = [
+        judged(0, "Call Bob now.", "rule", 0.99),
+        judged(1, "Call Bob.", "rule", 0.55),
+        judged(2, "Tea.", "fact", 0.75),
+    ]
+    assert [each.text for each in chosen(rows, 1000)] == ["Call Bob.", "Tea.", "Call Bob now."], "two words of three"
 
 
 def test_a_sentence_too_long_for_the_room_makes_way_to_the_next() -> None:
@@ -224,7 +230,7 @@ def test_what_does_not_fit_is_left_out_by_importance() -> None:
         (PinnedStatement((1, 0), "rule two", "rule"), PinnedStatement((0, 0), "rule one", "rule")),
     )
     assert pins.within(100) == pins
-    assert pins.within(20).texts() == ("marked", "a plan")
+    assert pins.within(18).texts() == ("marked", "a plan")
     assert pins.without("rule two, a plan").texts() == ("marked", "rule one")
     assert pins.under("rule") == ("rule one", "rule two")
 

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,9 @@ import pytest
 from proxy.context import Identity
 from proxy.state.archive import HANDLE, Archives
 from proxy.state.redis import RedisStore
-from tests.redis_process import RedisProcess, redis_process
+from tests.redis_process import RedisProcess
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture
-def running() -> Generator[RedisProcess, None, None]:
-    with redis_process() as made:
-        yield made
 
 
 @pytest.fixture

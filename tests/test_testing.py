@@ -7,21 +7,6 @@ from hypothesis import strategies as st
 from proxy.chat.wire import flaws
 from proxy.testing import CharTokens, chat, context, message, profile, script, tool
 
-
-@pytest.mark.parametrize(
-    "conversation",
-    [
-        pytest.param("", id="nothing"),
-        pytest.param("s u1 a1 u2", id="plain messages"),
-        pytest.param("d1 u1", id="a developer message"),
-        pytest.param("u1 a1! t1 a1 u2", id="a tool call"),
-        pytest.param("u1 a!x,y tx ty a1", id="parallel calls"),
-    ],
-)
-def test_a_conversation_reads_back_as_it_was_written(conversation: str) -> None:
-    assert script(chat(conversation)) == conversation
-
-
 names = st.text("abcxyz0189_-", min_size=1, max_size=4)
 a_word = (
     st.builds("{}{}".format, st.sampled_from("sduat"), names)

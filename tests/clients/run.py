@@ -113,7 +113,6 @@ def suites() -> dict[str, Suite]:
     """All suites by name."""
     three, node = dict(_pins("openai3")), json.loads((HERE / "package.json").read_text())["dependencies"]
     return {
-        "wire": Suite("bytes on the wire", lambda: [sys.executable, "-m", "tests.clients.wire"]),
         "openai2": _python("openai2", "openai", "with_openai.py"),
         "openai3": _python("openai3", "openai", "with_openai.py"),
         "openai-node6": _node("openai", "with_openai.mjs"),

@@ -21,7 +21,6 @@ from aiohttp import web
 
 from tests.clients import answers
 from tests.clients.answers import Json, Refused
-from tests.clients.odd_answers import ODD, Odd
 
 PAUSE = 0.15
 """Seconds between two chunks of a slow stream."""
@@ -105,8 +104,6 @@ class Scripted:
         raw = await http.read()
         seen = Seen(raw)
         self._remember(seen.model, http, raw)
-        if seen.scenario in ODD:
-            return await _odd(ODD[seen.scenario], http)
         if seen.scenario in self._scenarios:
             return await self._scenarios[seen.scenario](seen, http)
         return await _good(seen, http)
@@ -236,15 +233,6 @@ async def _good(seen: Seen, http: web.Request) -> web.StreamResponse:
     if seen.body.get("stream") is True:
         return await _sent(http, list(answers.stream(seen.body)))
     return _json(answers.whole(seen.body))
-
-
-async def _odd(odd: Odd, http: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(status=odd.status, headers=odd.headers)
-    await response.prepare(http)
-    for part in odd.parts:
-        await response.write(part)
-        await asyncio.sleep(0)
-    return response
 
 
 async def _overflow(seen: Seen, http: web.Request) -> web.StreamResponse:

@@ -32,10 +32,8 @@ chains:
     - include_shared: {{}}
     - filter_tools: {{}}
     - offer_recall: {{}}
-embedding: {{kind: none}}
 vectors: none
 state: {state}
-telemetry: {{log_level: error}}
 """
 TOOLS = [
     {"type": "function", "function": {"name": f"tool_{n}", "description": "Reads.", "parameters": {"type": "object"}}}

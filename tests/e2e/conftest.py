@@ -1,6 +1,9 @@
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -35,7 +38,6 @@ chains:
     - window_history: {{keep_turns: 1, stride: 1, summary: false, mode: observe}}
 server: {{max_body_mib: 1}}
 auth: {{kind: pass-through, paths: "/audio/*"}}
-telemetry: {{log_level: warning}}
 """
 
 
@@ -74,3 +76,55 @@ async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
     """A client whose every request has a connection of its own, so that any worker may take it."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         yield session
+
+
+@dataclass
+class Lab:
+    """Where a test starts its proxies: a folder, an upstream behind them, and a client in front."""
+
+    folder: Path
+    behind: Upstream
+    http: aiohttp.ClientSession
+    stack: AsyncExitStack
+
+    async def start(self, config: str, name: str = "") -> str:
+        """Start a proxy that runs until the end of the test, in a folder of this name; its base URL."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return await self.stack.enter_async_context(proxy(config, folder))
+
+    async def upstream(self) -> Upstream:
+        """Start another upstream."""
+        return await self.stack.enter_async_context(upstream())
+
+    async def chat(self, base: str, body: Any, headers: Any = None) -> tuple[int, Any, Any]:
+        """Send a chat request; the status, the headers and the JSON of its answer."""
+        async with self.http.post(f"{base}/v1/chat/completions", json=body, headers=headers) as response:
+            return response.status, response.headers, await response.json()
+
+    async def explained(self, base: str, body: Any) -> Any:
+        """Send a chat request, and ask what was done with it."""
+        status, headers, told = await self.chat(base, body)
+        assert status == 200, told
+        async with self.http.get(f"{base}/v1/explain/{headers['x-request-id']}") as response:
+            return await response.json()
+
+    async def metrics(self, base: str) -> str:
+        async with self.http.get(f"{base}/metrics") as response:
+            return await response.text()
+
+    async def until(self, base: str, line: str) -> None:
+        """Wait until the metrics have this line: what becomes of a request is counted behind its answer."""
+        async with asyncio.timeout(60):
+            while line not in await self.metrics(base):
+                await asyncio.sleep(0.01)
+
+    async def two(self, config: str) -> list[str]:
+        """Start two proxies of one configuration; their base URLs."""
+        return [await self.start(config, name) for name in ("first", "second")]
+
+
+@pytest.fixture
+async def lab(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> AsyncGenerator[Lab, None]:
+    async with AsyncExitStack() as stack:
+        yield Lab(tmp_path, behind, http, stack)

@@ -1,6 +1,7 @@
 """A running proxy and a scripted upstream, both on sockets of loopback."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,12 +15,16 @@ import yaml
 from proxy.config.load import load
 from proxy.gateway.saving import Saving
 from proxy.server.app import build
+from tests.scripted import events
 
 DEFAULT_ANSWER = (
     b'{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m-2025","choices":[{"index":0,"message":'
     b'{"role":"assistant","content":"hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],'
     b'"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}, "x_vendor": 1.0}'
 )
+
+
+JSON, EVENTS = "content-type: application/json\r\n", "content-type: text/event-stream\r\n"
 
 
 @dataclass
@@ -43,20 +48,28 @@ async def plainly(upstream: "Upstream", received: Received, writer: asyncio.Stre
     await send(writer, 200, DEFAULT_ANSWER)
 
 
-async def send(
-    writer: asyncio.StreamWriter, status: int, body: bytes, headers: str = "content-type: application/json\r\n"
-) -> None:
+async def send(writer: asyncio.StreamWriter, status: int, body: bytes, headers: str = JSON) -> None:
     """A whole answer."""
     head = f"HTTP/1.1 {status} Status\r\n{headers}content-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
 
 
-async def begin_stream(writer: asyncio.StreamWriter, headers: str = "") -> None:
+async def say(writer: asyncio.StreamWriter, received: Received, value: Any) -> None:
+    """An answer as the request asks for it: whole, or as a stream."""
+    asked = json.loads(received.body)
+    if not asked.get("stream"):
+        await send(writer, 200, json.dumps(value).encode())
+        return
+    await begin_stream(writer)
+    for part in events(value, usage=bool(asked.get("stream_options"))):
+        await send_chunk(writer, part)
+    await send_chunk(writer, b"")
+
+
+async def begin_stream(writer: asyncio.StreamWriter, headers: str = EVENTS, status: int = 200) -> None:
     """The head of an event stream."""
-    writer.write(
-        f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode()
-    )
+    writer.write(f"HTTP/1.1 {status} OK\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode())
     await writer.drain()
 
 
@@ -64,6 +77,42 @@ async def send_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
     """One chunk; an empty one ends the stream."""
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
     await writer.drain()
+
+
+def answering(*bodies: bytes, status: int = 200, headers: str = JSON) -> Respond:
+    """Answers with one body after the other, and with the last one for ever."""
+    waiting = list(bodies)
+
+    async def respond(upstream: "Upstream", received: Received, writer: asyncio.StreamWriter) -> None:
+        await send(writer, status, waiting.pop(0) if len(waiting) > 1 else waiting[0], headers)
+
+    return respond
+
+
+def streaming(*chunks: bytes, ends: bool = True, status: int = 200, headers: str = EVENTS) -> Respond:
+    """Answers with a stream, which breaks off behind its chunks unless it `ends`."""
+
+    async def respond(upstream: "Upstream", received: Received, writer: asyncio.StreamWriter) -> None:
+        await begin_stream(writer, headers, status)
+        for chunk in chunks:
+            await send_chunk(writer, chunk)
+        if ends:
+            await send_chunk(writer, b"")
+        else:
+            writer.close()
+
+    return respond
+
+
+async def silent(upstream: "Upstream", received: Received, writer: asyncio.StreamWriter) -> None:
+    """Never answers."""
+    await asyncio.Event().wait()
+
+
+async def breaking_off(upstream: "Upstream", received: Received, writer: asyncio.StreamWriter) -> None:
+    """Begins an answer and closes the connection."""
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n{")
+    writer.close()
 
 
 @dataclass
@@ -162,12 +211,17 @@ async def upstream() -> AsyncGenerator[Upstream, None]:
 
 def patient(config: str, folder: Path) -> str:
     """A configuration whose steps have all the time that a busy machine needs, but for times that it names itself: what
-    is late leaves a request as it was. State that has no place is in the folder."""
+    is late leaves a request as it was. Where it names none, state is in the folder, and there is no model of vectors."""
     data: dict[str, Any] = yaml.load(config, yaml.CSafeLoader)
     for steps in data.get("chains", {}).values():
         steps[:] = [{name: {"timeout": 30, **(given or {})} for name, given in step.items()} for step in steps]
     data["server"] = {"chain_deadline": 60, **(data.get("server") or {})}
-    data.setdefault("state", {"directory": str(folder / "state")})
+    own = {
+        "state": {"directory": str(folder / "state")},
+        "embedding": {"kind": "none"},
+        "telemetry": {"log_level": "warning"},
+    }
+    data = {**own, **data}
     return str(yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
 
 

@@ -10,17 +10,15 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy, until_ready
+from tests.e2e.servers import Upstream, until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: m, upstream: main, window: 8192, prices: {{input: 2, output: 8}}}}]
 chains: {{default: [consolidate_system: {{}}, window_history: {{keep_turns: 1, stride: 1, summary: false}}]}}
 server: {{{server}}}
-state: {{directory: "{folder}"}}
-embedding: {{kind: none}}
-telemetry: {{log_level: warning}}
 """
 SECRET = "my grandmother's recipe"
 BODY = {"model": "m", "messages": [{"role": "user", "content": f"{SECRET} {n}"} for n in range(3)]}
@@ -46,99 +44,89 @@ class Client:
         assert status == 200, answer
 
 
-def config(behind: Upstream, folder: Path, server: str = "") -> str:
-    return CONFIG.format(url=behind.url, folder=folder / "state", server=server)
+def config(behind: Upstream, server: str = "") -> str:
+    return CONFIG.format(url=behind.url, server=server)
 
 
-async def test_without_a_key_or_a_port_there_is_nothing(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind, tmp_path, "host: 0.0.0.0"), tmp_path) as base:
-        client = Client(base, http)
-        for path in PATHS:
-            for headers in (ADMIN, {}):
-                status, answer = await client.ask("GET", path, headers)
-                assert (status, answer["error"]["code"]) == (404, "not_found")
-        assert (await client.ask("POST", "/admin/reload"))[0] == 404
-        assert (await client.ask("GET", "/metrics"))[0] == 200
+async def test_without_a_key_or_a_port_there_is_nothing(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind, "host: 0.0.0.0"))
+    client = Client(base, lab.http)
+    for path in PATHS:
+        for headers in (ADMIN, {}):
+            status, answer = await client.ask("GET", path, headers)
+            assert (status, answer["error"]["code"]) == (404, "not_found")
+    assert (await client.ask("POST", "/admin/reload"))[0] == 404
+    assert (await client.ask("GET", "/metrics"))[0] == 200
 
 
-async def test_on_loopback_the_page_is_open_to_the_machine(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind, tmp_path), tmp_path) as base:
-        client = Client(base, http)
-        await client.chat("sk-ann", "anns")
-        for path in (*PATHS[:2], "/admin/requests/anns", *OPEN):
-            assert (await client.ask("GET", path))[0] == 200, path
-            assert (await client.ask("GET", path, {"host": "localhost:4000", "origin": "http://localhost:4000"}))[
-                0
-            ] == 200
-        for path in PATHS:
-            for key in ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"}):
-                assert (await client.ask("GET", path, key))[0] == 404, "a client is no operator"
-            for name in ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip"):
-                assert (await client.ask("GET", path, {name: "1"}))[0] == 404, "a proxy in front passes on for anybody"
-            for host in ("evil.example", "wiki:4000", "10.1.2.3", "localhost.evil.example"):
-                status, answer = await client.ask("GET", path, {"host": host})
-                assert (status, answer["error"]["code"]) == (403, "foreign_host"), "a name may be made to lead here"
-            for headers in ({"origin": "http://localhost:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
-                status, answer = await client.ask("GET", path, headers)
-                assert (status, answer["error"]["code"]) == (403, "foreign_origin")
-        assert (await client.ask("POST", "/admin/reload"))[0] == 404, "what changes something needs a key or a port"
-        assert (await client.ask("DELETE", "/admin/tenants/x"))[0] == 404
+async def test_on_loopback_the_page_is_open_to_the_machine(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind))
+    client = Client(base, lab.http)
+    await client.chat("sk-ann", "anns")
+    for path in (*PATHS[:2], "/admin/requests/anns", *OPEN):
+        assert (await client.ask("GET", path))[0] == 200, path
+        assert (await client.ask("GET", path, {"host": "localhost:4000", "origin": "http://localhost:4000"}))[0] == 200
+    for path in PATHS:
+        for key in ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"}):
+            assert (await client.ask("GET", path, key))[0] == 404, "a client is no operator"
+        for name in ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip"):
+            assert (await client.ask("GET", path, {name: "1"}))[0] == 404, "a proxy in front passes on for anybody"
+        for host in ("evil.example", "wiki:4000", "10.1.2.3", "localhost.evil.example"):
+            status, answer = await client.ask("GET", path, {"host": host})
+            assert (status, answer["error"]["code"]) == (403, "foreign_host"), "a name may be made to lead here"
+        for headers in ({"origin": "http://localhost:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
+            status, answer = await client.ask("GET", path, headers)
+            assert (status, answer["error"]["code"]) == (403, "foreign_origin")
+    assert (await client.ask("POST", "/admin/reload"))[0] == 404, "what changes something needs a key or a port"
+    assert (await client.ask("DELETE", "/admin/tenants/x"))[0] == 404
 
 
-async def test_the_first_line_says_where_the_page_is(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    text = config(behind, tmp_path)
-    async with served(text, tmp_path) as running:
+async def test_the_first_line_says_where_the_page_is(lab: Lab) -> None:
+    text = config(lab.behind)
+    async with served(text, lab.folder) as running:
         assert running.line == f"penstock: listening on {running.base}/v1 (1 worker); the page: {running.base}/ui\n"
-        async with http.get(f"{running.base}/", allow_redirects=False) as answer:
+        async with lab.http.get(f"{running.base}/", allow_redirects=False) as answer:
             assert (answer.status, answer.headers["location"]) == (307, "ui")
-        assert (await Client(running.base, http).ask("GET", "/admin/requests"))[0] == 200
-    async with served(text, tmp_path, "--host", "0.0.0.0") as running:
+        assert (await Client(running.base, lab.http).ask("GET", "/admin/requests"))[0] == 200
+    async with served(text, lab.folder, "--host", "0.0.0.0") as running:
         assert running.line.endswith("/v1 (1 worker)\n"), "others than this machine reach it"
-        assert (await Client(running.base, http).ask("GET", "/ui"))[0] == 404
+        assert (await Client(running.base, lab.http).ask("GET", "/ui"))[0] == 404
 
 
-async def test_the_key_opens_it(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
-        client = Client(base, http)
-        for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
-            for path in (*PATHS[:3], "/metrics"):
-                status, answer = await client.ask("GET", path, sent)
-                assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
-            assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
-        for path in OPEN:
-            assert (await client.ask("GET", path))[0] == 200
-        assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
-        status, told = await client.ask("GET", "/admin/config", ADMIN)
-        assert status == 200
-        assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers", "text", "chains"}
-        assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
-        assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
+async def test_the_key_opens_it(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind, "admin_key: s3cret"))
+    client = Client(base, lab.http)
+    for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
+        for path in (*PATHS[:3], "/metrics"):
+            status, answer = await client.ask("GET", path, sent)
+            assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+        assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
+    for path in OPEN:
+        assert (await client.ask("GET", path))[0] == 200
+    assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
+    status, told = await client.ask("GET", "/admin/config", ADMIN)
+    assert status == 200
+    assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers", "text", "chains"}
+    assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
+    assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
 
 
-async def test_where_clients_have_keys_metrics_are_not_for_them(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    text = config(behind, tmp_path).replace("openai, ", "openai, api_key: k, ")
-    async with proxy(f"{text}auth: {{kind: keys}}\n", tmp_path) as base:
-        for path in ("/metrics", *PATHS):
-            for headers in ({}, ADMIN):
-                status, answer = await Client(base, http).ask("GET", path, headers)
-                assert (status, answer["error"]["code"]) == (404, "not_found"), "others' keys, and what they use"
+async def test_where_clients_have_keys_metrics_are_not_for_them(lab: Lab) -> None:
+    text = config(lab.behind).replace("openai, ", "openai, api_key: k, ")
+    base = await lab.start(f"{text}auth: {{kind: keys}}\n")
+    for path in ("/metrics", *PATHS):
+        for headers in ({}, ADMIN):
+            status, answer = await Client(base, lab.http).ask("GET", path, headers)
+            assert (status, answer["error"]["code"]) == (404, "not_found"), "others' keys, and what they use"
 
 
-async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with served(config(behind, tmp_path, "admin_port: 0"), tmp_path) as running:
+async def test_a_port_of_its_own(lab: Lab) -> None:
+    async with served(config(lab.behind, "admin_port: 0"), lab.folder) as running:
         assert running.process.stdout is not None
         line = (await running.process.stdout.readline()).decode()
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found is not None
-        client, operator = Client(running.base, http), Client(found[0], http)
+        client, operator = Client(running.base, lab.http), Client(found[0], lab.http)
         await until_ready(running.base)
         await client.chat("k", "mine")
         for path in (*PATHS, "/metrics"):
@@ -155,78 +143,54 @@ async def test_a_port_of_its_own(tmp_path: Path, behind: Upstream, http: aiohttp
             assert (await operator.ask("GET", path))[0] == 200
         for path in ("/v1/chat/completions", "/v1/compress"):
             assert (await operator.ask("POST", path, json=BODY))[0] == 404
-        assert len(behind.received) == 1
+        assert len(lab.behind.received) == 1
 
 
-async def test_a_request_is_explained_to_operators_without_its_text(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
-        client = Client(base, http)
-        await client.chat("sk-client", "one")
-        await client.chat("sk-client", "two")
-        await client.ask("POST", "/v1/chat/completions", json={**BODY, "model": "unknown"})
-        _, answer = await client.ask("GET", "/admin/requests?limit=5", ADMIN)
-        assert [each["request_id"] for each in answer["requests"]] == ["two", "one"]
-        _, one = await client.ask("GET", "/admin/requests/one", ADMIN)
-        assert one == answer["requests"][1]
-        assert (one["model"], one["upstream"], one["chain"], one["status"]) == ("m", "main", "default", 200)
-        assert [step["verdict"] for step in one["steps"]] == ["keep", "rewrite"]
-        assert one["tokens_before"] > one["tokens_after"]
-        assert one["usd"] == pytest.approx(9 * 2e-6 + 2 * 8e-6)
-        assert one["config"] == (await client.ask("GET", "/admin/config", ADMIN))[1]["version"]
-        for secret in (SECRET, "sk-client", "s3cret"):
-            assert secret not in json.dumps(answer)
-        assert len((await client.ask("GET", "/admin/requests?limit=1", ADMIN))[1]["requests"]) == 1
-        assert (await client.ask("GET", "/admin/requests/none", ADMIN))[0] == 404
+async def test_a_request_is_explained_to_operators_without_its_text(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind, "admin_key: s3cret"))
+    client = Client(base, lab.http)
+    await client.chat("sk-client", "one")
+    await client.chat("sk-client", "two")
+    await client.ask("POST", "/v1/chat/completions", json={**BODY, "model": "unknown"})
+    _, answer = await client.ask("GET", "/admin/requests?limit=5", ADMIN)
+    assert [each["request_id"] for each in answer["requests"]] == ["two", "one"]
+    _, one = await client.ask("GET", "/admin/requests/one", ADMIN)
+    assert one == answer["requests"][1]
+    assert (one["model"], one["upstream"], one["chain"], one["status"]) == ("m", "main", "default", 200)
+    assert [step["verdict"] for step in one["steps"]] == ["keep", "rewrite"]
+    assert one["tokens_before"] > one["tokens_after"]
+    assert one["usd"] == pytest.approx(9 * 2e-6 + 2 * 8e-6)
+    assert one["config"] == (await client.ask("GET", "/admin/config", ADMIN))[1]["version"]
+    for secret in (SECRET, "sk-client", "s3cret"):
+        assert secret not in json.dumps(answer)
+    assert len((await client.ask("GET", "/admin/requests?limit=1", ADMIN))[1]["requests"]) == 1
+    assert (await client.ask("GET", "/admin/requests/none", ADMIN))[0] == 404
 
 
-async def test_a_client_learns_of_its_own_requests_only(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind, tmp_path), tmp_path) as base:
-        client = Client(base, http)
-        await client.chat("mine", "secret-id")
-        status, told = await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer mine"})
-        assert (status, told["request_id"], len(told["steps"])) == (200, "secret-id", 2)
-        of_another = await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer other"})
-        of_none = await client.ask("GET", "/v1/explain/no-such-id", {"authorization": "Bearer mine"})
-        assert of_another == of_none
-        assert of_another[0] == 404
-        assert (await client.ask("GET", "/v1/explain/secret-id"))[0] == 404
-        await client.chat("other", "secret-id")  # an id that another client chose as well hides nothing
-        assert (await client.ask("GET", "/v1/explain/secret-id", {"authorization": "Bearer mine"}))[1] == told
-        for method, path in (("POST", "/v1/explain/secret-id"), ("DELETE", "/v1/explain"), ("GET", "/v1/explain")):
-            assert (await client.ask(method, path, {"authorization": "Bearer mine"}))[0] in (404, 405)
-        assert len(behind.received) == 2, "nothing of it reaches an upstream"
-
-
-async def test_a_changed_configuration_is_checked_and_not_put_in_force(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    secret = tmp_path / "secret"
+async def test_a_changed_configuration_is_checked_and_not_put_in_force(lab: Lab) -> None:
+    secret = lab.folder / "secret"
     secret.write_text("marmalade-77")
-    async with proxy(config(behind, tmp_path), tmp_path) as base:
-        client = Client(base, http)
+    base = await lab.start(config(lab.behind))
+    client = Client(base, lab.http)
 
-        async def check(text: str) -> Any:
-            status, told = await client.ask("POST", "/admin/check", json={"yaml": text})
-            assert status == 200
-            return told
+    async def check(text: str) -> Any:
+        status, told = await client.ask("POST", "/admin/check", json={"yaml": text})
+        assert status == 200
+        return told
 
-        before = await client.ask("GET", "/admin/config")
-        good = (tmp_path / "config.yaml").read_text()
-        assert await check(good) == {"errors": [], "warnings": []}
-        assert (await check("modls: []"))["errors"][0] == "config.yaml:1: modls: unknown key; did you mean 'models'?"
-        assert len((await check("models: [{}]\nserver: {prot: 1}"))["errors"]) > 2, "all at once"
-        (told,) = (await check(f"{good}\ndefault_upstream: '${{file:{secret}}}'"))["errors"]
-        assert "cannot be read" in told, "it is no way to read files"
-        (told,) = (await check(good.replace("consolidate_system", "tests.ui.telling")))["errors"]
-        assert "not imported here" in told, "nor to run code"
-        for body in (b"{}", b"[]", b"{"):
-            sent = {"content-type": "application/json"}
-            assert (await client.ask("POST", "/admin/check", sent, data=body))[0] == 400
-        assert (await client.ask("GET", "/admin/config"))[1]["version"] == before[1]["version"]
+    before = await client.ask("GET", "/admin/config")
+    good = (lab.folder / "config.yaml").read_text()
+    assert await check(good) == {"errors": [], "warnings": []}
+    assert (await check("modls: []"))["errors"][0] == "config.yaml:1: modls: unknown key; did you mean 'models'?"
+    assert len((await check("models: [{}]\nserver: {prot: 1}"))["errors"]) > 2, "all at once"
+    (told,) = (await check(f"{good}\ndefault_upstream: '${{file:{secret}}}'"))["errors"]
+    assert "cannot be read" in told, "it is no way to read files"
+    (told,) = (await check(good.replace("consolidate_system", "tests.ui.telling")))["errors"]
+    assert "not imported here" in told, "nor to run code"
+    for body in (b"{}", b"[]", b"{"):
+        sent = {"content-type": "application/json"}
+        assert (await client.ask("POST", "/admin/check", sent, data=body))[0] == 400
+    assert (await client.ask("GET", "/admin/config"))[1]["version"] == before[1]["version"]
 
 
 class Page(HTMLParser):
@@ -241,27 +205,27 @@ class Page(HTMLParser):
         self.found += [(tag, name, value or "") for name, value in attrs]
 
 
-async def test_the_page_runs_nothing_but_itself(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with proxy(config(behind, tmp_path, "admin_key: s3cret"), tmp_path) as base:
-        async with http.get(f"{base}/ui") as response:
-            page = Page(await response.text())
-        assert not [name for _, name, _ in page.found if name.startswith("on") or name == "style"]
-        linked = [value for tag, name, value in page.found if (tag, name) in (("script", "src"), ("link", "href"))]
-        assert "ui/app.js" in linked
-        files = [path.name for path in (ROOT / "proxy/data/ui").iterdir() if path.suffix != ".LICENSE"]
-        assert {value.removeprefix("ui/") for value in linked} <= set(files)
-        for name in files:
-            async with http.get(f"{base}/ui/{name}") as response:
-                text, headers = await response.text(), response.headers
-            policy = headers["content-security-policy"]
-            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; ")
-            assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
-            assert "unsafe" not in policy
-            assert headers["x-content-type-options"] == "nosniff"
-            if "uPlot" not in name:
-                assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text), name
-        for name in ("uPlot.LICENSE", "..%2fmodels.json", "%2e%2e%2fmodels.json", "app.py"):
-            assert (await Client(base, http).ask("GET", f"/ui/{name}"))[0] == 404, name
+async def test_the_page_runs_nothing_but_itself(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind, "admin_key: s3cret"))
+    async with lab.http.get(f"{base}/ui") as response:
+        page = Page(await response.text())
+    assert not [name for _, name, _ in page.found if name.startswith("on") or name == "style"]
+    linked = [value for tag, name, value in page.found if (tag, name) in (("script", "src"), ("link", "href"))]
+    assert "ui/app.js" in linked
+    files = [path.name for path in (ROOT / "proxy/data/ui").iterdir() if path.suffix != ".LICENSE"]
+    assert {value.removeprefix("ui/") for value in linked} <= set(files)
+    for name in files:
+        async with lab.http.get(f"{base}/ui/{name}") as response:
+            text, headers = await response.text(), response.headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; ")
+        assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        if "uPlot" not in name:
+            assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text), name
+    for name in ("uPlot.LICENSE", "..%2fmodels.json", "%2e%2e%2fmodels.json", "app.py"):
+        assert (await Client(base, lab.http).ask("GET", f"/ui/{name}"))[0] == 404, name
 
 
 def test_the_library_of_charts_is_the_published_one() -> None:

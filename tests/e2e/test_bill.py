@@ -1,17 +1,15 @@
 """What the proxy says that its chain saves, against an independent count of the requests that reached the upstream."""
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.models.encodings import load_encoder
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, proxy, send, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import DEFAULT_ANSWER, answering
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -75,35 +73,29 @@ def agent(calls: int) -> Iterator[dict[str, Any]]:
     yield {"model": "m", "messages": list(messages), "tools": [TOOL]}
 
 
-@pytest.mark.parametrize(("read", "write"), [(0.1, 1.25), (0.05, 2.0)])
+CUT = "window_history: {keep_turns: 4, stride: 1, summary: false}"
+
+
 @pytest.mark.parametrize(
-    ("requests", "chain", "is_cheaper"),
+    ("requests", "chain", "is_cheaper", "read", "write"),
     [
-        pytest.param(
-            chat, "window_history: {keep_turns: 4, stride: 1, summary: false}", False, id="a cut in each turn"
-        ),
-        pytest.param(agent, "compact_tool_results: {}", True, id="short forms of what was read"),
-        pytest.param(chat, "compact_tool_results: {}", None, id="nothing to do"),
+        pytest.param(chat, CUT, False, 0.1, 1.25, id="a cut in each turn"),
+        pytest.param(agent, "compact_tool_results: {}", True, 0.1, 1.25, id="short forms of what was read"),
+        pytest.param(agent, "compact_tool_results: {}", True, 0.05, 2.0, id="with other prices"),
+        pytest.param(chat, "compact_tool_results: {}", None, 0.1, 1.25, id="nothing to do"),
     ],
 )
 async def test_what_is_saved_is_net(
-    tmp_path: Path, requests: Any, chain: str, is_cheaper: bool | None, read: float, write: float
+    lab: Lab, requests: Any, chain: str, is_cheaper: bool | None, read: float, write: float
 ) -> None:
     """A cut in each turn removes a third of the tokens, and makes the bill higher: nothing of that is a saving."""
     unchanged, sent = Bill(read, write), Bill(read, write)
-    async with upstream() as behind, aiohttp.ClientSession() as session:
-        config = CONFIG.format(url=behind.url, chain="{" + chain + "}", read=read, write=write)
-        async with proxy(config, tmp_path) as base:
-            for body in requests(14):
-                unchanged.add(body)
-                async with session.post(f"{base}/v1/chat/completions", json=body) as response:
-                    assert response.status == 200
-                    request_id = response.headers["x-request-id"]
-                sent.add(json.loads(behind.last.body))
-            async with session.get(f"{base}/metrics") as response:
-                lines = (await response.text()).splitlines()
-            async with session.get(f"{base}/v1/explain/{request_id}") as response:
-                record = await response.json()
+    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="{" + chain + "}", read=read, write=write))
+    for body in requests(14):
+        unchanged.add(body)
+        record = await lab.explained(base, body)
+        sent.add(json.loads(lab.behind.last.body))
+    lines = (await lab.metrics(base)).splitlines()
 
     usd = {
         prompt: float(line.rpartition(" ")[2])
@@ -133,23 +125,14 @@ def support(turns: int) -> Iterator[dict[str, Any]]:
             messages += [{"role": "assistant", "content": f"Answer {turn}. " + WORDS * 10}]
 
 
-async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(tmp_path: Path) -> None:
-    steps = (
-        "{compact_tool_results: {}}",
-        "{window_history: {keep_turns: 3, stride: 1, summary: false}}",
-        "{offer_recall: {}}",
-    )
+async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(lab: Lab) -> None:
+    steps = ("{compact_tool_results: {}}", "{" + CUT.replace("4", "3") + "}", "{offer_recall: {}}")
     bills = list[float]()
-    async with upstream() as behind, aiohttp.ClientSession() as session:
-        for count in range(1, len(steps) + 1):
-            chain, records = ", ".join(steps[:count]), list[dict[str, Any]]()
-            async with proxy(CONFIG.format(url=behind.url, chain=chain, read=0.1, write=1.25), tmp_path) as base:
-                for body in support(9):
-                    async with session.post(f"{base}/v1/chat/completions", json=body) as response:
-                        request_id = response.headers["x-request-id"]
-                    async with session.get(f"{base}/v1/explain/{request_id}") as response:
-                        records.append(await response.json())
-            bills.append(sum(record["usd_estimated"] for record in records))
+    for count in range(1, len(steps) + 1):
+        config = CONFIG.format(url=lab.behind.url, chain=", ".join(steps[:count]), read=0.1, write=1.25)
+        base = await lab.start(config, f"{count}")
+        records = [await lab.explained(base, body) for body in support(9)]
+        bills.append(sum(record["usd_estimated"] for record in records))
     unchanged = sum(record["usd_unchanged"] for record in records)
     saved = [sum(record["steps"][place]["usd_saved"] for record in records) for place in range(len(steps))]
 
@@ -160,25 +143,14 @@ async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_o
 
 
 @pytest.mark.parametrize("reported", [0, None], ids=["never read", "not told"])
-async def test_a_cache_that_is_never_read_is_not_counted_on(tmp_path: Path, reported: int | None) -> None:
+async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab, reported: int | None) -> None:
     """An upstream that reports no reads charges for each prompt in full; one that does not tell is believed."""
-
-    async def answer(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        told = {} if reported is None else {"prompt_tokens_details": {"cached_tokens": reported}}
-        usage = {"prompt_tokens": 3000, "completion_tokens": 1, **told}
-        await send(writer, 200, json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
-
-    costs = []
-    async with upstream() as behind, aiohttp.ClientSession() as session:
-        behind.respond = answer
-        config = CONFIG.format(url=behind.url, chain="{compact_tool_results: {}}", read=0.1, write=1.0)
-        async with proxy(config, tmp_path) as base:
-            for body in chat(14):
-                async with session.post(f"{base}/v1/chat/completions", json=body) as response:
-                    request_id = response.headers["x-request-id"]
-                async with session.get(f"{base}/v1/explain/{request_id}") as response:
-                    record = await response.json()
-                costs.append(record["usd_estimated"] * 1e6 / 5 / record["tokens_after"])
+    told = {} if reported is None else {"prompt_tokens_details": {"cached_tokens": reported}}
+    usage = {"prompt_tokens": 3000, "completion_tokens": 1, **told}
+    lab.behind.respond = answering(json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
+    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="{compact_tool_results: {}}", read=0.1, write=1.0))
+    records = [await lab.explained(base, body) for body in chat(14)]
+    costs = [record["usd_estimated"] * 1e6 / 5 / record["tokens_after"] for record in records]
 
     assert costs[0] == pytest.approx(1.0, rel=0.01)
     assert costs[5] < 0.5

@@ -1,16 +1,10 @@
 """`/metrics` has the figures of what requests went through, over sockets: each finding counts once in a conversation."""
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import aiohttp
-import pytest
-
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.conftest import Lab
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
 from tests.e2e.test_recall import model as recalling
 
@@ -18,9 +12,6 @@ CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 chains: {{default: [{chain}]}}
-embedding: {{kind: none}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 KEY = {"authorization": "Bearer k"}
 FALSE = "The capital of Australia is Sydney."
@@ -31,34 +22,28 @@ class Running:
     """A proxy, what is behind it, and what it has counted."""
 
     base: str
-    behind: Upstream
-    http: aiohttp.ClientSession
+    lab: Lab
 
     async def ask(self, method: str, path: str, **options: Any) -> Any:
-        async with self.http.request(method, f"{self.base}{path}", headers=KEY, **options) as response:
+        async with self.lab.http.request(method, f"{self.base}{path}", headers=KEY, **options) as response:
             assert response.status == 200, await response.text()
             return await response.json()
 
     async def chat(self, messages: list[Any], **fields: Any) -> list[Any]:
         """The messages that reached the upstream."""
         await self.ask("POST", "/v1/chat/completions", json={"model": "m", "messages": messages, **fields})
-        sent: list[Any] = json.loads(self.behind.last.body)["messages"]
+        sent: list[Any] = json.loads(self.lab.behind.last.body)["messages"]
         return sent
 
     async def counted(self, *names: str) -> list[float]:
         """The values of these series; 0 for one that is not there."""
-        async with self.http.get(f"{self.base}/metrics") as response:
-            lines = [line.rpartition(" ") for line in (await response.text()).splitlines()]
+        lines = [line.rpartition(" ") for line in (await self.lab.metrics(self.base)).splitlines()]
         known = {name: float(value) for name, _, value in lines if name and not name.startswith("#")}
         return [known.get(f"penstock_{name}", 0.0) for name in names]
 
 
-@asynccontextmanager
-async def running(folder: Path, chain: str) -> AsyncGenerator[Running, None]:
-    async with upstream() as behind:
-        made = CONFIG.format(url=behind.url, folder=folder / "state", chain=chain)
-        async with proxy(made, folder) as base, aiohttp.ClientSession() as http:
-            yield Running(base, behind, http)
+async def running(lab: Lab, chain: str) -> Running:
+    return Running(await lab.start(CONFIG.format(url=lab.behind.url, chain=chain)), lab)
 
 
 def user(text: str) -> dict[str, str]:
@@ -69,25 +54,25 @@ def assistant(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-async def test_poisoning_and_clashes_count_once_however_long_the_conversation_goes_on(tmp_path: Path) -> None:
+async def test_poisoning_and_clashes_count_once_however_long_the_conversation_goes_on(lab: Lab) -> None:
     chain = '{check_facts: {facts: ["The capital of Australia is Canberra."]}}, {resolve_clashes: {}}'
     names = ('poisoning_attempts_total{policy="check_facts"}', 'clashes_resolved_total{policy="resolve_clashes"}')
     said = [user("I live in Leeds."), assistant("I see."), user(FALSE)]
-    async with running(tmp_path, chain) as run:
-        told = []
-        for more in (
-            [assistant("I see."), user("Good news: we moved to Cardiff.")],
-            [assistant(FALSE), user("Is it?")],
-            [assistant("Yes."), user("Thanks.")],
-            [],
-        ):
-            await run.chat(said)
-            told.append(await run.counted(*names))
-            said += more
+    run = await running(lab, chain)
+    told = []
+    for more in (
+        [assistant("I see."), user("Good news: we moved to Cardiff.")],
+        [assistant(FALSE), user("Is it?")],
+        [assistant("Yes."), user("Thanks.")],
+        [],
+    ):
+        await run.chat(said)
+        told.append(await run.counted(*names))
+        said += more
     assert told == [[1, 0], [1, 1], [2, 1], [2, 1]]
 
 
-async def test_mitigations_of_distraction_and_confusion_count_the_requests_that_had_one(tmp_path: Path) -> None:
+async def test_mitigations_of_distraction_and_confusion_count_the_requests_that_had_one(lab: Lab) -> None:
     tools = [
         {"type": "function", "function": {"name": f"tool_{n}", "description": f"Does thing {n}."}} for n in range(45)
     ]
@@ -97,17 +82,17 @@ async def test_mitigations_of_distraction_and_confusion_count_the_requests_that_
         'confusion_mitigations_total{policy="filter_tools"}',
     )
     said: list[Any] = []
-    async with running(tmp_path, chain) as run:
-        told = []
-        for turn in range(4):
-            said.append(user(f"Question {turn}?"))
-            await run.chat(said, tools=tools if turn == 3 else tools[:2])
-            told.append(await run.counted(*names))
-            said.append(assistant("Well."))
+    run = await running(lab, chain)
+    told = []
+    for turn in range(4):
+        said.append(user(f"Question {turn}?"))
+        await run.chat(said, tools=tools if turn == 3 else tools[:2])
+        told.append(await run.counted(*names))
+        said.append(assistant("Well."))
     assert told == [[0, 0], [0, 0], [1, 0], [2, 1]]
 
 
-async def test_quality_is_measured_once_for_each_content_those_from_memories_too(tmp_path: Path) -> None:
+async def test_quality_is_measured_once_for_each_content_those_from_memories_too(lab: Lab) -> None:
     names = (
         'poor_contents_total{policy="validate_content"}',
         'content_quality_count{measure="overall"}',
@@ -115,52 +100,51 @@ async def test_quality_is_measured_once_for_each_content_those_from_memories_too
         'memories_selected_total{policy="select_memories"}',
     )
     said = [user("When did the candle shop open, in which street?")]
-    async with running(tmp_path, "{select_memories: {}}, {validate_content: {}}") as run:
-        for text in (
-            "The candle shop in Mill Street did open on 2023-02-30",
-            "The candle shop is open, in Mill Street",
-        ):
-            await run.ask("POST", "/v1/memories", json={"text": text})
-        sent = await run.chat(said)
-        assert "- [quality check: it has a date that does not exist" in sent[0]["content"]
-        first = await run.counted(*names)
-        await run.chat([*said, assistant("In 2023."), user("Thank you!")])
-        assert (await run.counted(*names))[:1] == first[:1]
+    run = await running(lab, "{select_memories: {}}, {validate_content: {}}")
+    for text in (
+        "The candle shop in Mill Street did open on 2023-02-30",
+        "The candle shop is open, in Mill Street",
+    ):
+        await run.ask("POST", "/v1/memories", json={"text": text})
+    sent = await run.chat(said)
+    assert "- [quality check: it has a date that does not exist" in sent[0]["content"]
+    first = await run.counted(*names)
+    await run.chat([*said, assistant("In 2023."), user("Thank you!")])
+    assert (await run.counted(*names))[:1] == first[:1]
     assert first == [1, 1, 0.5, 2]
 
 
-async def test_memories_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
-    async with running(tmp_path, "{select_memories: {}}") as run:
-        for text in ("The user drinks green tea", "The user drinks green tea.", "Lives in Bremen"):
-            made = await run.ask("POST", "/v1/memories", json={"text": text, "user": "ann"})
-        await run.ask("GET", "/v1/memories?user=ann&query=tea")
-        await run.ask("DELETE", f"/v1/memories/{made['id']}?user=ann")
-        said = [user("Which green tea does the user drink?")]
-        await run.chat(said, user="ann")
-        await run.chat([*said, assistant("Sencha."), user("Thank you!")], user="ann")
-        changes = [f'memories_total{{change="{each}"}}' for each in ("added", "repeated", "deleted", "refused")]
-        assert await run.counted(*changes) == [2, 1, 1, 0]
-        searched, selected, failed = await run.counted(
-            'memory_searches_total{found_by="words"}',
-            'memories_selected_total{policy="select_memories"}',
-            'memory_searches_total{found_by="failed"}',
-        )
-        assert (searched, selected, failed) == (2, 1, 0)
-        (size,) = await run.counted("memory_written_bytes_total")
-        assert size > len("The user drinks green tea")
+async def test_memories_are_counted_by_what_became_of_them(lab: Lab) -> None:
+    run = await running(lab, "{select_memories: {}}")
+    for text in ("The user drinks green tea", "The user drinks green tea.", "Lives in Bremen"):
+        made = await run.ask("POST", "/v1/memories", json={"text": text, "user": "ann"})
+    await run.ask("GET", "/v1/memories?user=ann&query=tea")
+    await run.ask("DELETE", f"/v1/memories/{made['id']}?user=ann")
+    said = [user("Which green tea does the user drink?")]
+    await run.chat(said, user="ann")
+    await run.chat([*said, assistant("Sencha."), user("Thank you!")], user="ann")
+    changes = [f'memories_total{{change="{each}"}}' for each in ("added", "repeated", "deleted", "refused")]
+    assert await run.counted(*changes) == [2, 1, 1, 0]
+    searched, selected, failed = await run.counted(
+        'memory_searches_total{found_by="words"}',
+        'memories_selected_total{policy="select_memories"}',
+        'memory_searches_total{found_by="failed"}',
+    )
+    assert (searched, selected, failed) == (2, 1, 0)
+    (size,) = await run.counted("memory_written_bytes_total")
+    assert size > len("The user drinks green tea")
 
 
-@pytest.mark.parametrize("times", [1, 2])
-async def test_what_leaves_is_written_once_and_each_look_at_it_is_a_read(tmp_path: Path, times: int) -> None:
+async def test_what_leaves_is_written_once_and_each_look_at_it_is_a_read(lab: Lab) -> None:
     names = ('scratchpad_writes_total{kind="original"}', 'scratchpad_reads_total{kind="original"}')
-    async with running(tmp_path, "{compact_tool_results: {}}, {offer_recall: {}}") as run:
-        run.behind.respond = recalling
-        for _ in range(times):
-            await run.chat(CONVERSATION, tools=TOOLS)
+    run = await running(lab, "{compact_tool_results: {}}, {offer_recall: {}}")
+    run.lab.behind.respond = recalling
+    for times in (1, 2):
+        await run.chat(CONVERSATION, tools=TOOLS)
         assert await run.counted(*names) == [1, times]
-        await run.ask("GET", f"/v1/retrieve/{handle_in(run.behind.received[0].body)}")
-        assert await run.counted(*names) == [1, times + 1]
-        unknown = f"{run.base}/v1/retrieve/{'a' * 20}"
-        async with run.http.get(unknown, headers=KEY) as response:
-            assert response.status == 404
-        assert await run.counted(*names) == [1, times + 1], "what is not there is not read"
+    await run.ask("GET", f"/v1/retrieve/{handle_in(run.lab.behind.received[0].body)}")
+    assert await run.counted(*names) == [1, 3]
+    unknown = f"{run.base}/v1/retrieve/{'a' * 20}"
+    async with run.lab.http.get(unknown, headers=KEY) as response:
+        assert response.status == 404
+    assert await run.counted(*names) == [1, 3], "what is not there is not read"

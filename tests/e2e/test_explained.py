@@ -8,10 +8,7 @@ proxy from its directory, as the command line does.
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,9 +20,10 @@ from proxy.gateway.prepare import Services, Writing
 from proxy.server.build import build_services, build_writing
 from proxy.server.explain import explain
 from proxy.testing import lifelike, tool
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import MARKER, result
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
-from tests.scripted import answer, assembled, events
+from tests.e2e.servers import Received, Upstream, say
+from tests.scripted import answer, assembled
 
 CONFIG = """
 upstreams:
@@ -56,9 +54,6 @@ chains:
     - reject_oversize: {{}}
   empty: []
 writer: {{model: tiny-writer, timeout: 20}}
-state: {{directory: "{folder}"}}
-embedding: {{kind: none}}
-telemetry: {{log_level: error}}
 """
 SAID = [message.text for message in lifelike().messages if message.role == "user"]
 TOOLS = [tool("read_log", "Reads a log."), *lifelike().tools]
@@ -79,13 +74,7 @@ async def model(behind: Upstream, received: Received, writer: asyncio.StreamWrit
             thought = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
             said["choices"][0]["message"]["thinking_blocks"] = thought
     del said["usage"]  # what is learned of the model's tokens is known to the process alone that learned it
-    if not asked.get("stream"):
-        await send(writer, 200, json.dumps(said).encode())
-        return
-    await begin_stream(writer)
-    for event in events(said, usage=False):
-        await send_chunk(writer, event)
-    await send_chunk(writer, b"")
+    await say(writer, received, said)
 
 
 def _move(asked: Message, body: str, count: int) -> tuple[str, ...]:
@@ -147,7 +136,7 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World, None]:
+async def world(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> World:
     services: list[Services] = []
     writing: list[Writing] = []
 
@@ -161,13 +150,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
 
     monkeypatch.setattr(app, "build_services", kept_services)
     monkeypatch.setattr(app, "build_writing", kept_writing)
-    async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(upstream())
-        behind.respond = model
-        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-        base = await stack.enter_async_context(proxy(config, tmp_path))
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        yield World(base, load(tmp_path / "config.yaml", {}), behind, http, services, writing)
+    lab.behind.respond = model
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    return World(base, load(lab.folder / "config.yaml", {}), lab.behind, lab.http, services, writing)
 
 
 async def test_what_is_explained_is_what_is_sent(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,16 +12,18 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.testing import chat
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
+    JSON,
     Received,
     Respond,
     Upstream,
-    begin_stream,
+    answering,
     plainly,
     proxy,
-    send,
-    send_chunk,
+    silent,
+    streaming,
     upstream,
 )
 
@@ -72,8 +75,6 @@ chains:
   cutting:
     - consolidate_system: {{}}
 state: {{directory: "{state}"}}
-embedding: {{kind: none}}
-telemetry: {{log_level: warning}}
 """
 SECRETS = {
     "authorization": "Bearer sk-of-client",
@@ -142,64 +143,47 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerato
 
 def error(status: int, message: str = "m", code: str | None = None, headers: str = "retry-after: 7\r\n") -> Respond:
     body = json.dumps({"error": {"message": message, "type": "t", "param": None, "code": code}}).encode()
-
-    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await send(writer, status, body, f"content-type: application/json\r\n{headers}")
-
-    return respond
-
-
-async def silent(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
+    return answering(body, status=status, headers=f"{JSON}{headers}")
 
 
 async def hangs_up(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def head_only(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-    await begin_stream(writer)
-    writer.close()
+head_only = streaming(ends=False)
+streams = streaming(b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n")
+breaks_off = streaming(b'data: {"choices":[]}\n\n', ends=False)
 
 
-async def streams(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-    await begin_stream(writer)
-    for part in (b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n", b""):
-        await send_chunk(writer, part)
+FAILING: list[tuple[Respond, str]] = [
+    (hangs_up, "upstream_broke_off"), (head_only, "upstream_broke_off"), (error(500), "500"), (error(503), "503"),
+    (error(429), "429"),
+]  # fmt: skip
 
 
-async def breaks_off(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-    await begin_stream(writer)
-    await send_chunk(writer, b'data: {"choices":[]}\n\n')
-    writer.close()
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
-    ("world", "fails", "reason"),
-    [
-        pytest.param((0, 0.5), silent, "upstream_timeout", id="silent"),
-        pytest.param((0, 60), hangs_up, "upstream_broke_off", id="hangs up"),
-        pytest.param((0, 60), head_only, "upstream_broke_off", id="a head and no more"),
-        pytest.param((0, 60), error(500), "500", id="500"),
-        pytest.param((0, 60), error(503), "503", id="503"),
-        pytest.param((0, 60), error(429), "429", id="429"),
-    ],
+    ("world", "failing"),
+    [((0, 0.5), [(silent, "upstream_timeout")]), ((0, 60), FAILING)],
     indirect=["world"],
+    ids=["too late", "at once"],
 )
-async def test_another_model_answers(world: World, fails: Respond, reason: str, stream: bool) -> None:
-    world.main.respond = fails
-    world.other.respond = streams if stream else plainly
-    answer = await world.ask("first", stream=stream)
+async def test_another_model_answers(world: World, failing: list[tuple[Respond, str]]) -> None:
+    told: Counter[str] = Counter()
+    for world.main.respond, reason in failing:
+        for stream in (False, True):
+            world.other.respond = streams if stream else plainly
+            answer = await world.ask("first", stream=stream)
 
-    assert (answer.status, answer.fallback) == (200, f"second; reason={reason}")
-    assert answer.body == (b'data: {"choices":[]}\n\ndata: [DONE]\n\n' if stream else DEFAULT_ANSWER)
-    (received,) = world.other.received
-    assert json.loads(received.body)["model"] == "second-there"
-    assert json.loads(received.body)["messages"] == [{"role": "user", "content": "hi"}]
-    series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second-there"}}'
-    assert await world.metric(series) == 1
-    assert await world.metric('penstock_requests_total{model="second-there",status="200",upstream="other"}') == 1
+            assert (answer.status, answer.fallback) == (200, f"second; reason={reason}")
+            assert answer.body == (b'data: {"choices":[]}\n\ndata: [DONE]\n\n' if stream else DEFAULT_ANSWER)
+            told[reason] += 1
+            assert len(world.other.received) == told.total()
+            assert json.loads(world.other.last.body)["model"] == "second-there"
+            assert json.loads(world.other.last.body)["messages"] == [{"role": "user", "content": "hi"}]
+            series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second-there"}}'
+            assert await world.metric(series) == told[reason]
+            answered = 'penstock_requests_total{model="second-there",status="200",upstream="other"}'
+            assert await world.metric(answered) == told.total()
 
 
 async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None:
@@ -222,11 +206,7 @@ async def test_another_provider_gets_no_reasoning_of_the_first_ones_models(world
         "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}],
         "reasoning_content": "Hm.",
     }
-    said = [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "Yes?"},
-        {"role": "user", "content": "go"},
-    ]
+    said = [dict(each) for each in chat("u1 a1 u2").messages]
     answer = await world.ask(model, messages=[said[0], {**said[1], **thought}, said[2]])
 
     (first,), (second,) = world.main.received, world.other.received
@@ -301,40 +281,33 @@ async def test_streams_that_break_off_open_it(world: World) -> None:
 
 
 class TestARequestThatDoesNotFit:
-    async def test_goes_to_the_larger_model_untouched(self, world: World) -> None:
-        answer = await world.ask("small", "word " * 200)
-        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
-        assert not world.main.received
-        assert json.loads(world.other.last.body)["messages"][0]["content"] == "word " * 200
-        assert answer.headers["x-penstock-context"].endswith(";500")
-        assert "of-client" not in str(world.other.last.headers)
+    async def test_goes_to_a_larger_model_untouched(self, world: World) -> None:
+        for model, words, larger in (
+            ("small", 200, "large"),
+            ("small", 2000, "largest"),
+            ("unchecked", 200, "large"),  # without a step that rejects
+        ):
+            asked = len(world.other.received)
+            answer = await world.ask(model, "word " * words)
+            assert (answer.status, answer.fallback) == (200, f"{larger}; reason=context_length_exceeded")
+            assert not world.main.received
+            if larger == "largest":
+                assert len(world.other.received) == asked
+                continue
+            assert json.loads(world.other.last.body)["messages"][0]["content"] == "word " * words
+            assert answer.headers["x-penstock-context"].endswith(";500")
+            assert "of-client" not in str(world.other.last.headers)
+        for count, model in enumerate(("small", "unchecked"), 1):
+            assert (await world.ask(model)).fallback is None, "what fits stays"
+            assert len(world.main.received) == count
 
-    async def test_and_to_a_still_larger_one(self, world: World) -> None:
-        answer = await world.ask("small", "word " * 2000)
-        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
-        assert not world.main.received
-        assert not world.other.received
-
-    async def test_is_noticed_without_a_step_that_rejects(self, world: World) -> None:
-        assert (await world.ask("unchecked", "word " * 200)).fallback == "large; reason=context_length_exceeded"
-        assert not world.main.received
-        assert (await world.ask("unchecked")).fallback is None
-
-    async def test_is_noticed_by_the_upstream(self, world: World) -> None:
-        world.main.respond = error(400, "too long", "context_length_exceeded")
-        answer = await world.ask("unknown")
-        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
-
-    async def test_is_noticed_by_an_upstream_in_its_own_words(self, world: World) -> None:
-        said = {"code": 400, "message": "the request exceeds the available context size, try increasing it",
-                "type": "exceed_context_size_error", "n_prompt_tokens": 2324, "n_ctx": 2048}  # fmt: skip
-
-        async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-            await send(writer, 400, json.dumps({"error": said}).encode(), "content-type: application/json\r\n")
-
-        world.main.respond = respond
-        answer = await world.ask("unknown")
-        assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
+    async def test_is_noticed_by_the_upstream_also_in_its_own_words(self, world: World) -> None:
+        own = {"code": 400, "message": "the request exceeds the available context size, try increasing it",
+               "type": "exceed_context_size_error", "n_prompt_tokens": 2324, "n_ctx": 2048}  # fmt: skip
+        in_its_own_words = answering(json.dumps({"error": own}).encode(), status=400)
+        for world.main.respond in (error(400, "too long", "context_length_exceeded"), in_its_own_words):
+            answer = await world.ask("unknown")
+            assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
         answer = await world.ask("alone")
         assert (answer.status, answer.code) == (400, "context_length_exceeded")
 
@@ -344,10 +317,8 @@ class TestARequestThatDoesNotFit:
         assert answer.headers["retry-after"] == "1"
         assert "x-should-retry" not in answer.headers
         assert not world.main.received
-
-    async def test_goes_to_the_larger_model_also_then(self, world: World) -> None:
         answer = await world.ask("late-small", messages=RECORDS)
-        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
+        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded"), "if there is one"
 
     async def test_goes_to_the_larger_model_where_nothing_can_be_kept(self, world: World) -> None:
         talk = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
@@ -376,10 +347,6 @@ class TestARequestThatDoesNotFit:
                 while [await world.metric(name) for name in asked] != expected:
                     await asyncio.sleep(0.02)
         assert await world.metric("penstock_context_overflows_total") == 0
-
-    async def test_one_that_fits_stays(self, world: World) -> None:
-        assert (await world.ask("small")).fallback is None
-        assert len(world.main.received) == 1
 
     async def test_a_larger_one_that_fails_says_so(self, world: World) -> None:
         world.other.respond = error(503, "down")

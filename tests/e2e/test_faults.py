@@ -10,15 +10,14 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from proxy.state.rows import DATABASE
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, reading, result, working
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits another process, or gives up a right of root's")
 
@@ -41,11 +40,9 @@ async def is_shortened(client: Client, turns: int = 3) -> None:
     assert not await client.missing()
 
 
-async def test_without_a_fault_what_is_large_leaves(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind.url, tmp_path / "state"), tmp_path) as base:
-        await is_shortened(Client(base, behind, http))
+async def test_without_a_fault_what_is_large_leaves(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    await is_shortened(Client(base, lab.behind, lab.http))
 
 
 def a_file_in_its_place(state: Path) -> None:
@@ -75,26 +72,22 @@ def a_directory_in_the_place_of_the_database(state: Path) -> None:
         a_directory_in_the_place_of_the_database,
     ],
 )
-async def test_an_archive_that_is_broken_from_the_start(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, fault: Callable[[Path], None]
-) -> None:
-    state = tmp_path / "state"
+async def test_an_archive_that_is_broken_from_the_start(lab: Lab, fault: Callable[[Path], None]) -> None:
+    state = lab.folder / "state"
     fault(state)
-    async with proxy(config(behind.url, state), tmp_path) as base:
-        client = Client(base, behind, http)
-        await stays_whole(client)
-        state.unlink() if state.is_file() else removed(state)
-        await is_shortened(client)
+    base = await lab.start(config(lab.behind.url, state))
+    client = Client(base, lab.behind, lab.http)
+    await stays_whole(client)
+    state.unlink() if state.is_file() else removed(state)
+    await is_shortened(client)
 
 
 @linux
-async def test_a_directory_that_may_not_be_written(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    state = tmp_path / "state"
+async def test_a_directory_that_may_not_be_written(lab: Lab) -> None:
+    state = lab.folder / "state"
     state.mkdir(mode=0o500)
-    async with served(config(behind.url, state), tmp_path, is_root=False) as running:
-        client = Client(running.base, behind, http)
+    async with served(config(lab.behind.url, state), lab.folder, is_root=False) as running:
+        client = Client(running.base, lab.behind, lab.http)
         await stays_whole(client)
         state.chmod(0o700)
         await is_shortened(client)
@@ -103,15 +96,15 @@ async def test_a_directory_that_may_not_be_written(
     assert not [line for line in running.log if not any(each in line for each in about)]
     for each in [*(state / "archive").iterdir(), state / "archive"]:
         each.chmod(each.stat().st_mode & 0o500)
-    async with served(config(behind.url, state), tmp_path, is_root=False) as running:
+    async with served(config(lab.behind.url, state), lab.folder, is_root=False) as running:
         client.base = running.base
         await stays_whole(client)
 
 
 @linux
-async def test_a_disk_that_takes_no_byte_more(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with served(config(behind.url, tmp_path / "state"), tmp_path) as running:
-        client = Client(running.base, behind, http)
+async def test_a_disk_that_takes_no_byte_more(lab: Lab) -> None:
+    async with served(config(lab.behind.url, lab.folder / "state"), lab.folder) as running:
+        client = Client(running.base, lab.behind, lab.http)
         before = handles(await client.work(2))
         limits = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -136,35 +129,35 @@ async def fill(store: DiskStore) -> list[str]:
     return keys
 
 
-async def test_a_store_that_is_full(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    state = tmp_path / "state"
-    async with proxy(config(behind.url, state), tmp_path) as base:
-        client = Client(base, behind, http)
-        before = handles(await client.work(2))
-        other = DiskStore(state / "archive", 8 * 2**20)
-        filled = await fill(other)
-        assert handles(await client.work(4)) == before
+async def test_a_store_that_is_full(lab: Lab) -> None:
+    state = lab.folder / "state"
+    base = await lab.start(config(lab.behind.url, state))
+    client = Client(base, lab.behind, lab.http)
+    before = handles(await client.work(2))
+    other = DiskStore(state / "archive", 8 * 2**20)
+    filled = await fill(other)
+    assert handles(await client.work(4)) == before
+    assert is_whole(await client.ask(chatting()), chatting())
+    assert not await client.missing()
+    await other.delete(filled)
+    await is_shortened(client, 5)
+    await other.aclose()
+
+
+async def test_a_lock_that_another_process_holds(lab: Lab) -> None:
+    state = lab.folder / "state"
+    base = await lab.start(config(lab.behind.url, state))
+    client = Client(base, lab.behind, lab.http)
+    before = handles(await client.work(2))
+    with closing(sqlite3.connect(state / "archive" / DATABASE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        sent = await client.work(4)
+        assert handles(sent) <= before
         assert is_whole(await client.ask(chatting()), chatting())
         assert not await client.missing()
-        await other.delete(filled)
-        await is_shortened(client, 5)
-        await other.aclose()
-
-
-async def test_a_lock_that_another_process_holds(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    state = tmp_path / "state"
-    async with proxy(config(behind.url, state), tmp_path) as base:
-        client = Client(base, behind, http)
-        before = handles(await client.work(2))
-        with closing(sqlite3.connect(state / "archive" / DATABASE, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            sent = await client.work(4)
-            assert handles(sent) <= before
-            assert is_whole(await client.ask(chatting()), chatting())
-            assert not await client.missing()
-            assert await client.is_well()
-            other.execute("ROLLBACK")
-        await is_shortened(client, 5)
+        assert await client.is_well()
+        other.execute("ROLLBACK")
+    await is_shortened(client, 5)
 
 
 def removed(state: Path) -> None:
@@ -184,19 +177,17 @@ def exchanged(state: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [removed, overwritten, exchanged])
-async def test_an_archive_that_is_lost_while_it_is_used(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, fault: Callable[[Path], None]
-) -> None:
-    state = tmp_path / "state"
-    async with proxy(config(behind.url, state), tmp_path) as base:
-        client = Client(base, behind, http)
-        await is_shortened(client)
-        fault(state)
-        client.named.clear()
-        await client.ask(chatting())
-        await client.work(4)
-        assert await client.is_well()
-        assert not await client.missing()
-        shutil.rmtree(state, ignore_errors=True)
-        client.named.clear()
-        await is_shortened(client, 5)
+async def test_an_archive_that_is_lost_while_it_is_used(lab: Lab, fault: Callable[[Path], None]) -> None:
+    state = lab.folder / "state"
+    base = await lab.start(config(lab.behind.url, state))
+    client = Client(base, lab.behind, lab.http)
+    await is_shortened(client)
+    fault(state)
+    client.named.clear()
+    await client.ask(chatting())
+    await client.work(4)
+    assert await client.is_well()
+    assert not await client.missing()
+    shutil.rmtree(state, ignore_errors=True)
+    client.named.clear()
+    await is_shortened(client, 5)

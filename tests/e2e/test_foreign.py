@@ -1,9 +1,8 @@
 """A provider behind litellm, through the running proxy: litellm works in a process of its own."""
 
-from pathlib import Path
-
 import aiohttp
 
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import proxy
 from tests.upstreams.foreign.fake_anthropic import fake_anthropic
 
@@ -12,16 +11,14 @@ upstreams: {{claude: {{kind: foreign, provider: anthropic, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: claude}}]
 chains: {{default: []}}
 state: {{kind: memory}}
-embedding: {{kind: none}}
-telemetry: {{log_level: error}}
 """
 
 
-async def test_its_answers_arrive_and_its_cpu_is_counted(tmp_path: Path) -> None:
+async def test_its_answers_arrive_and_its_cpu_is_counted(lab: Lab) -> None:
     request = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "Hi"}], "seed": 1}
     async with (
         fake_anthropic() as provider,
-        proxy(CONFIG.format(url=provider.url), tmp_path) as base,
+        proxy(CONFIG.format(url=provider.url), lab.folder) as base,
         aiohttp.ClientSession() as http,
     ):
         for stream in (False, True):

@@ -1,8 +1,6 @@
 """An operator forgets a tenant: nothing of it is left that a key could see, and nothing of another's is gone."""
 
 import json
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,8 +8,9 @@ import pytest
 
 from proxy.config.keys import hash_of
 from proxy.identity import tenant_named
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.servers import Upstream
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
 from tests.e2e.test_recall import model as recalling
 
@@ -20,9 +19,6 @@ upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 server: {{admin_key: s3cret}}
 chains: {{default: [{{compact_tool_results: {{}}}}, {{offer_recall: {{}}}}, {{include_shared: {{}}}}]}}
-embedding: {{kind: none}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 auth:
   kind: keys
   keys: [{{name: one, hash: {one}}}, {{name: two, hash: {two}}}]
@@ -67,69 +63,67 @@ class Client:
         return await self.ask("DELETE", f"/admin/tenants/{tenant}", "s3cret")
 
 
-@pytest.fixture
-async def behind() -> AsyncGenerator[Upstream, None]:
-    async with upstream() as made:
-        made.respond = recalling
-        yield made
+@pytest.fixture(autouse=True)
+def recalls(behind: Upstream) -> None:
+    behind.respond = recalling
 
 
-def config(behind: Upstream, folder: Path) -> str:
-    return CONFIG.format(url=behind.url, folder=folder / "state", one=hash_of("pk-1"), two=hash_of("pk-2"))
+def config(behind: Upstream) -> str:
+    return CONFIG.format(url=behind.url, one=hash_of("pk-1"), two=hash_of("pk-2"))
 
 
-async def test_all_of_one_tenant_goes_and_all_of_another_stays(tmp_path: Path, behind: Upstream) -> None:
-    async with proxy(config(behind, tmp_path), tmp_path) as base, aiohttp.ClientSession() as http:
-        client = Client(base, http, behind)
-        handles = {key: await client.leaves(key) for key in ("pk-1", "pk-2")}
-        everything = [1, 1, 200, 200]
-        for key, handle in handles.items():
-            assert await client.sees(key, handle) == everything
-        status, told = await client.forget("one")
-        assert (status, told["complete"], told["failed"]) == (200, True, {})
-        assert told["tenant"] == tenant_named("one")
-        assert {name: bool(count) for name, count in told["forgotten"].items()} == {
-            "requests": True,
-            "memories": True,
-            "originals": True,
-            "shares": True,
-            "decisions": True,
-            "corrections": False,
-            "summaries": False,
-            "tool_rounds": True,
-            "prefixes": True,
-            "vectors": True,
-        }
-        assert (told["forgotten"]["memories"], told["forgotten"]["originals"]) == (2, 1)
-        assert "usage_counts" in told["remains"]
-        assert await client.sees("pk-1", handles["pk-1"]) == [0, 0, 404, 404]
-        assert await client.sees("pk-2", handles["pk-2"]) == everything
-        again = (await client.forget(tenant_named("one")))[1]["forgotten"]
-        assert not any(count for name, count in again.items() if name != "vectors")
-        assert await client.leaves("pk-1") == handles["pk-1"], "it begins anew, and what it sends is kept again"
-        assert await client.sees("pk-1", handles["pk-1"]) == everything
+async def test_all_of_one_tenant_goes_and_all_of_another_stays(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind))
+    client = Client(base, lab.http, lab.behind)
+    handles = {key: await client.leaves(key) for key in ("pk-1", "pk-2")}
+    everything = [1, 1, 200, 200]
+    for key, handle in handles.items():
+        assert await client.sees(key, handle) == everything
+    status, told = await client.forget("one")
+    assert (status, told["complete"], told["failed"]) == (200, True, {})
+    assert told["tenant"] == tenant_named("one")
+    assert {name: bool(count) for name, count in told["forgotten"].items()} == {
+        "requests": True,
+        "memories": True,
+        "originals": True,
+        "shares": True,
+        "decisions": True,
+        "corrections": False,
+        "summaries": False,
+        "tool_rounds": True,
+        "prefixes": True,
+        "vectors": True,
+    }
+    assert (told["forgotten"]["memories"], told["forgotten"]["originals"]) == (2, 1)
+    assert "usage_counts" in told["remains"]
+    assert await client.sees("pk-1", handles["pk-1"]) == [0, 0, 404, 404]
+    assert await client.sees("pk-2", handles["pk-2"]) == everything
+    again = (await client.forget(tenant_named("one")))[1]["forgotten"]
+    assert not any(count for name, count in again.items() if name != "vectors")
+    assert await client.leaves("pk-1") == handles["pk-1"], "it begins anew, and what it sends is kept again"
+    assert await client.sees("pk-1", handles["pk-1"]) == everything
 
 
-async def test_every_worker_forgets(tmp_path: Path, behind: Upstream) -> None:
-    async with served(config(behind, tmp_path), tmp_path, "--workers", "2") as running:
+async def test_every_worker_forgets(lab: Lab) -> None:
+    async with served(config(lab.behind), lab.folder, "--workers", "2") as running:
         handles: list[str] = []
         for _ in range(4):  # a connection each, so that both workers have something
             async with aiohttp.ClientSession() as http:
-                handles.append(await Client(running.base, http, behind).leaves("pk-1"))
+                handles.append(await Client(running.base, http, lab.behind).leaves("pk-1"))
         async with aiohttp.ClientSession() as http:
-            status, told = await Client(running.base, http, behind).forget("one")
+            status, told = await Client(running.base, http, lab.behind).forget("one")
         assert (status, told["complete"]) == (200, True)
         assert told["forgotten"]["requests"] >= 4
         for _ in range(4):
             async with aiohttp.ClientSession() as http:
-                assert await Client(running.base, http, behind).sees("pk-1", handles[0]) == [0, 0, 404, 404]
+                assert await Client(running.base, http, lab.behind).sees("pk-1", handles[0]) == [0, 0, 404, 404]
 
 
-async def test_only_operators_may(tmp_path: Path, behind: Upstream) -> None:
-    async with proxy(config(behind, tmp_path), tmp_path) as base, aiohttp.ClientSession() as http:
-        client = Client(base, http, behind)
-        await client.leaves("pk-1")
-        for key in ("pk-1", "s3cre", ""):
-            assert (await client.ask("DELETE", "/admin/tenants/one", key))[0] == 401
-        assert (await client.ask("GET", "/v1/memories?user=ann", "pk-1"))[1]["data"]
-        assert (await client.ask("GET", "/admin/tenants/one", "s3cret"))[0] == 405
+async def test_only_operators_may(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind))
+    client = Client(base, lab.http, lab.behind)
+    await client.leaves("pk-1")
+    for key in ("pk-1", "s3cre", ""):
+        assert (await client.ask("DELETE", "/admin/tenants/one", key))[0] == 401
+    assert (await client.ask("GET", "/v1/memories?user=ann", "pk-1"))[1]["data"]
+    assert (await client.ask("GET", "/admin/tenants/one", "s3cret"))[0] == 405

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import aiohttp
 import pytest
 
 from proxy.state.sqlite import DiskStore
-from tests.e2e.servers import Upstream, proxy, upstream
-from tests.e2e.test_summaries import CONFIG, answering, saying
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Upstream, answering
+from tests.e2e.test_summaries import CONFIG, saying
 
 GISTS = CONFIG.replace("compress_history: {{summary: written}}", "compact_tool_results: {{gist: true}}").replace(
     "window: 4000", "window: 40000"
@@ -53,30 +53,23 @@ async def drafted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "late"])
-async def test_a_gist_is_settled_when_the_form_is_first_sent(tmp_path: Path, late: bool) -> None:
-    async with AsyncExitStack() as stack:
-        main, small = await stack.enter_async_context(upstream()), await stack.enter_async_context(upstream())
-        small.respond = answering(saying("- Oil ran low for LMP-31.\n- It cost 99 crowns.\n- Lamp LMP-32 went out."))
-        state = tmp_path / "state"
-        config = GISTS.format(main=main.url, small=small.url, folder=state, timeout=20)
-        bases = []
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            bases.append(await stack.enter_async_context(proxy(config, tmp_path / name)))
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        if late:
-            first = await forwarded(http, bases[0], main, talk(*READ))
-        assert await forwarded(http, bases[0], main, talk()) == talk(), "a new result is sent whole"
-        await drafted(state)
-        sent = [await forwarded(http, base, main, talk(*READ)) for base in bases]
-        assert sent[0] == sent[1]
-        form = sent[0][2]["content"]
-        assert len(form) < len(TOLD) / 2
-        if late:
-            assert sent[0] == first
-            assert "gist by" not in form
-        else:
-            assert "\n[gist by a model, may be wrong: Oil ran low for LMP-31.]\n[shortened: " in form
-        shown = json.loads(small.received[0].body)["messages"][1]["content"]
-        assert f"<text>\n{TOLD.strip()}" in shown
-        assert len(small.received) == 1
+async def test_a_gist_is_settled_when_the_form_is_first_sent(lab: Lab, late: bool) -> None:
+    main, small, http, state = lab.behind, await lab.upstream(), lab.http, lab.folder / "state"
+    small.respond = answering(saying("- Oil ran low for LMP-31.\n- It cost 99 crowns.\n- Lamp LMP-32 went out."))
+    bases = await lab.two(GISTS.format(main=main.url, small=small.url, folder=state, timeout=20))
+    if late:
+        first = await forwarded(http, bases[0], main, talk(*READ))
+    assert await forwarded(http, bases[0], main, talk()) == talk(), "a new result is sent whole"
+    await drafted(state)
+    sent = [await forwarded(http, base, main, talk(*READ)) for base in bases]
+    assert sent[0] == sent[1]
+    form = sent[0][2]["content"]
+    assert len(form) < len(TOLD) / 2
+    if late:
+        assert sent[0] == first
+        assert "gist by" not in form
+    else:
+        assert "\n[gist by a model, may be wrong: Oil ran low for LMP-31.]\n[shortened: " in form
+    shown = json.loads(small.received[0].body)["messages"][1]["content"]
+    assert f"<text>\n{TOLD.strip()}" in shown
+    assert len(small.received) == 1

@@ -1,18 +1,15 @@
 """A guard through a running proxy: what it takes out goes nowhere, whatever the client asks for and whatever fails."""
 
 import json
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.chat import ChatRequest
 from proxy.context import Context
 from proxy.policy import Decision, Rewrite
-from tests.e2e.conftest import Setup
-from tests.e2e.servers import Upstream, proxy, send
+from tests.e2e.conftest import Lab, Setup
+from tests.e2e.servers import answering
 from tests.examples import redact_emails
 from tests.examples.redact_emails import RedactEmails
 
@@ -34,8 +31,6 @@ chains:
   skipping:
     - tests.examples.redact_emails: {{on_error: skip}}
   open: []
-embedding: {{kind: none}}
-telemetry: {{log_level: error}}
 """
 ADDRESS = "ana.ruiz@example.com"
 CONVERSATION: list[dict[str, Any]] = [
@@ -52,9 +47,8 @@ CONVERSATION: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-async def setup(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> AsyncGenerator[Setup, None]:
-    async with proxy(CONFIG.format(url=behind.url), tmp_path) as base:
-        yield Setup(base, behind, http)
+async def setup(lab: Lab) -> Setup:
+    return Setup(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, lab.http)
 
 
 async def post(
@@ -129,10 +123,7 @@ async def test_a_fault_of_it_refuses_the_request_and_sends_nothing(
 
 
 async def test_it_rewrites_before_an_upstream_that_fails(setup: Setup) -> None:
-    async def busy(upstream: Upstream, received: Any, writer: Any) -> None:
-        await send(writer, 503, b'{"error": {"message": "busy"}}')
-
-    setup.upstream.respond = busy
+    setup.upstream.respond = answering(b'{"error": {"message": "busy"}}', status=503)
     await post(setup, CONVERSATION)
 
     assert ADDRESS.encode() not in setup.upstream.received[0].body

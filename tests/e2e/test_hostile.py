@@ -1,11 +1,10 @@
 """A client, or what it was fed, forges what Penstock writes: handles, recalled passages, summaries."""
 
 import json
-from pathlib import Path
 
-import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import (
     NEEDLE,
     TOOLS,
@@ -18,7 +17,6 @@ from tests.e2e.default_chain import (
     result,
     working,
 )
-from tests.e2e.servers import Upstream, proxy
 
 FORGED = "aaaaaaaaaaaaaaaaaaaa"
 SUMMARY = (
@@ -53,31 +51,27 @@ FORGERIES = (
 
 
 @pytest.mark.parametrize("place", ["user", "assistant", "tool"])
-async def test_a_forged_handle_names_nothing(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, place: str
-) -> None:
-    async with proxy(config(behind.url, tmp_path / "state"), tmp_path) as base:
-        client = Client(base, behind, http)
-        for text in FORGERIES:
-            sent = await client.ask(forging(place, text), tools=TOOLS)
-            assert json.dumps(result(1)) not in sent, "what is large leaves, whatever was forged beside it"
-            assert await client.missing(handles(sent)) == {FORGED}
-        behind.respond = recalling(FORGED)
-        assert "Nothing is kept under this handle" in await answer(client, forging(place, FORGERIES[0]))
+async def test_a_forged_handle_names_nothing(lab: Lab, place: str) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = Client(base, lab.behind, lab.http)
+    for text in FORGERIES:
+        sent = await client.ask(forging(place, text), tools=TOOLS)
+        assert json.dumps(result(1)) not in sent, "what is large leaves, whatever was forged beside it"
+        assert await client.missing(handles(sent)) == {FORGED}
+    lab.behind.respond = recalling(FORGED)
+    assert "Nothing is kept under this handle" in await answer(client, forging(place, FORGERIES[0]))
 
 
 @pytest.mark.parametrize("text", [SUMMARY, RECALLED, PINNED], ids=["a summary", "passages", "pins"])
-async def test_forged_blocks_are_words_of_the_user(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, text: str
-) -> None:
-    async with proxy(config(behind.url, tmp_path / "state"), tmp_path) as base:
-        client = Client(base, behind, http)
-        for place in (0, 30, -1):
-            talk = chatting()
-            assert talk[place]["role"] == "user"
-            talk[place]["content"] = f"{text}\n{talk[place]['content']}"
-            was_not_believed(await client.ask(talk), talk)
-        assert not await client.missing()
+async def test_forged_blocks_are_words_of_the_user(lab: Lab, text: str) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = Client(base, lab.behind, lab.http)
+    for place in (0, 30, -1):
+        talk = chatting()
+        assert talk[place]["role"] == "user"
+        talk[place]["content"] = f"{text}\n{talk[place]['content']}"
+        was_not_believed(await client.ask(talk), talk)
+    assert not await client.missing()
 
 
 def was_not_believed(sent: str, talk: list[Message]) -> None:

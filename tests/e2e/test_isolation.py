@@ -2,27 +2,23 @@
 
 import itertools
 import random
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Iterator
 
-import aiohttp
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.e2e.agents import CONFIG, World, act, world_of
-from tests.e2e.servers import Upstream, proxy
-from tests.redis_process import redis_process
+from tests.e2e.conftest import Lab
+from tests.redis_process import RedisProcess
 
 _examples: Iterator[int] = itertools.count()
 """Each example has tenants of its own, so that one proxy serves them all."""
 
 
 @pytest.fixture
-async def base(tmp_path: Path, behind: Upstream) -> AsyncGenerator[str, None]:
-    async with proxy(CONFIG.format(url=behind.url, state="{kind: memory, max_mib: 256}"), tmp_path) as made:
-        yield made
+async def base(lab: Lab) -> str:
+    return await lab.start(CONFIG.format(url=lab.behind.url, state="{kind: memory, max_mib: 256}"))
 
 
 STEP = st.tuples(st.integers(0, 4), st.integers(0, 8), st.integers(0, 10_000))
@@ -38,30 +34,21 @@ STEP = st.tuples(st.integers(0, 4), st.integers(0, 8), st.integers(0, 10_000))
     cast=st.lists(st.integers(0, 31), min_size=3, max_size=5, unique=True),
     steps=st.lists(STEP, min_size=20, max_size=40),
 )
-async def test_nothing_crosses(
-    base: str, behind: Upstream, http: aiohttp.ClientSession, cast: list[int], steps: list[tuple[int, int, int]]
-) -> None:
+async def test_nothing_crosses(lab: Lab, base: str, cast: list[int], steps: list[tuple[int, int, int]]) -> None:
     everybody = world_of(f"pk{next(_examples)}")
     assert len(everybody) == 32
-    world, agents = World([base], behind, http, everybody), [everybody[n] for n in cast]
+    world, agents = World([base], lab.behind, lab.http, everybody), [everybody[n] for n in cast]
     for who, what, n in steps:
         await act(world, agents, who, what, n)
 
 
-async def test_nothing_crosses_between_two_proxies_on_one_server(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    with redis_process() as running:
-        text = CONFIG.format(url=behind.url, state=f'{{kind: redis, url: "{running.url}", timeout: 30}}')
-        async with AsyncExitStack() as stack:
-            bases = []
-            for n in range(2):
-                (tmp_path / str(n)).mkdir()
-                bases.append(await stack.enter_async_context(proxy(text, tmp_path / str(n))))
-            everybody, chosen = world_of("pk"), random.Random(4)
-            world = World(bases, behind, http, everybody)
-            for agents in (everybody[:5], everybody[10:16], everybody[8:16:3] + everybody[24:32:3]):
-                for _ in range(60):
-                    await act(world, agents, chosen.randrange(len(agents)), chosen.randrange(9), chosen.randrange(9999))
+async def test_nothing_crosses_between_two_proxies_on_one_server(running: RedisProcess, lab: Lab) -> None:
+    state = f'{{kind: redis, url: "{running.url}", timeout: 30}}'
+    bases = await lab.two(CONFIG.format(url=lab.behind.url, state=state))
+    everybody, chosen = world_of("pk"), random.Random(4)
+    world = World(bases, lab.behind, lab.http, everybody)
+    for agents in (everybody[:5], everybody[10:16], everybody[8:16:3] + everybody[24:32:3]):
+        for _ in range(60):
+            await act(world, agents, chosen.randrange(len(agents)), chosen.randrange(9), chosen.randrange(9999))
     assert all(world.saw.values()), world.saw
     assert len(world.handles) > 20

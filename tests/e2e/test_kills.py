@@ -13,41 +13,34 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, result, working
 from tests.e2e.served import served
-from tests.e2e.servers import Received, Upstream, plainly, proxy
+from tests.e2e.servers import Received, Upstream, plainly, proxy, silent
 
 
-async def hold(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
-
-
-async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told_of(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    behind.respond = hold
-    made = config(behind.url, tmp_path / "state")
-    async with served(made, tmp_path) as running:
-        client = Client(running.base, behind, http)
+async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told_of(lab: Lab) -> None:
+    lab.behind.respond = silent
+    made = config(lab.behind.url, lab.folder / "state")
+    async with served(made, lab.folder) as running:
+        client = Client(running.base, lab.behind, lab.http)
         asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting()))]
-        await behind.arrived(2)
+        await lab.behind.arrived(2)
         await running.kill()
         for failure in await asyncio.gather(*asked, return_exceptions=True):
             assert isinstance(failure, aiohttp.ClientError)
-    named = {handle for received in behind.received for handle in handles(received.body.decode())}
+    named = {handle for received in lab.behind.received for handle in handles(received.body.decode())}
     assert len(named) > 3, "large results, and what a cut removed"
-    async with served(made, tmp_path) as running:
-        client = Client(running.base, behind, http)
+    async with served(made, lab.folder) as running:
+        client = Client(running.base, lab.behind, lab.http)
         assert not await client.missing(named)
         assert result(0) in [await client.original(handle) for handle in named]
-        other = Client(running.base, behind, http, key="other")
+        other = Client(running.base, lab.behind, lab.http, key="other")
         assert await other.missing(named) == named
 
 
-async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    made, moments = config(behind.url, tmp_path / "state"), random.Random(7)
+async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(lab: Lab) -> None:
+    made, moments = config(lab.behind.url, lab.folder / "state"), random.Random(7)
 
     async def converse(client: Client) -> None:
         while True:
@@ -60,42 +53,54 @@ async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(
                 assert status == 200
 
     for _ in range(2):
-        async with served(made, tmp_path) as running:
-            client = Client(running.base, behind, http)
-            before = len(behind.received)
+        async with served(made, lab.folder) as running:
+            client = Client(running.base, lab.behind, lab.http)
+            before = len(lab.behind.received)
             talks = [asyncio.ensure_future(converse(client)) for _ in range(3)]
-            await behind.arrived(before + 9)  # some that each of them had named something in
+            await lab.behind.arrived(before + 9)  # some that each of them had named something in
             done, _pending = await asyncio.wait(talks, timeout=moments.uniform(0, 0.4))
             assert not done
             await running.kill()
             for failure in await asyncio.gather(*talks, return_exceptions=True):
                 assert isinstance(failure, aiohttp.ClientError)
-    named = {handle for received in behind.received for handle in handles(received.body.decode())}
+    named = {handle for received in lab.behind.received for handle in handles(received.body.decode())}
     assert len(named) > 8
-    async with served(made, tmp_path) as running:
-        assert not await Client(running.base, behind, http).missing(named)
+    async with served(made, lab.folder) as running:
+        assert not await Client(running.base, lab.behind, lab.http).missing(named)
 
 
-def workers(folder: Path) -> list[int]:
+def counting(folder: Path) -> list[int]:
     """The processes of a server with several workers that are ready: each counts in a file of its own."""
     return [int(path.stem.removeprefix("counter_")) for path in folder.glob("penstock-metrics-*/counter_*.db")]
 
 
-async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
+async def workers(folder: Path, base: str, http: aiohttp.ClientSession) -> list[int]:
+    """The two workers of a server, once both are ready."""
+    async with asyncio.timeout(60):
+        while len(found := counting(folder)) < 2:
+            async with http.get(f"{base}/healthz") as response:
+                assert response.status == 200
+    return found
+
+
+async def test_workers_that_get_no_time_stay_and_when_their_parent_is_killed_they_finish_and_give_the_port_back(
+    lab: Lab,
 ) -> None:
     async def slowly(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         await killed.wait()
         await plainly(behind, received, writer)
 
-    killed, behind.respond = asyncio.Event(), slowly
-    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
-        client = Client(running.base, behind, http)
-        async with asyncio.timeout(60):
-            while len(workers(tmp_path)) < 2:
-                await client.is_well()
+    killed, lab.behind.respond = asyncio.Event(), slowly
+    async with served(config(lab.behind.url, lab.folder / "state"), lab.folder, "--workers", "2") as running:
+        before = await workers(lab.folder, running.base, lab.http)
+        os.kill(before[0], signal.SIGSTOP)
+        await asyncio.sleep(8)  # longer than uvicorn waits by itself
+        os.kill(before[0], signal.SIGCONT)
+        client = Client(running.base, lab.behind, lab.http)
+        await client.is_well()
+        assert await workers(lab.folder, running.base, lab.http) == before
         asked = asyncio.ensure_future(client.ask(chatting()))
-        await behind.arrived(1)
+        await lab.behind.arrived(1)
         running.process.send_signal(signal.SIGKILL)
         await asyncio.sleep(0.5)
         killed.set()
@@ -105,22 +110,6 @@ async def test_workers_whose_parent_is_killed_finish_and_give_the_port_back(
             await running.process.stdout.read()  # to its end, which is the end of all who could write there
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
-
-
-async def test_a_worker_that_gets_no_time_for_a_while_is_not_killed(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
-        client = Client(running.base, behind, http)
-        async with asyncio.timeout(60):
-            while len(workers(tmp_path)) < 2:
-                await client.is_well()
-        before = workers(tmp_path)
-        os.kill(before[0], signal.SIGSTOP)
-        await asyncio.sleep(8)  # longer than uvicorn waits by itself
-        os.kill(before[0], signal.SIGCONT)
-        await client.is_well()
-        assert workers(tmp_path) == before
 
 
 class Turns:
@@ -163,21 +152,17 @@ async def conversation(client: Client, turn: AbstractContextManager[None]) -> li
     return sent
 
 
-async def test_workers_forward_the_same_bytes_and_read_what_the_others_kept(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
-        alone = await conversation(Client(base, behind, http), nullcontext())
+async def test_workers_forward_the_same_bytes_and_read_what_the_others_kept(lab: Lab) -> None:
+    async with proxy(config(lab.behind.url, lab.folder / "alone"), lab.folder) as base:
+        alone = await conversation(Client(base, lab.behind, lab.http), nullcontext())
     assert len(handles(alone[4])) == 4
     assert handles(alone[-1])
-    async with served(config(behind.url, tmp_path / "state"), tmp_path, "--workers", "2") as running:
-        client = Client(running.base, behind, http)
-        async with asyncio.timeout(60):
-            while len(pids := workers(tmp_path)) < 2:
-                await client.is_well()
-        turn = Turns(pids, tmp_path / "state")
+    async with served(config(lab.behind.url, lab.folder / "state"), lab.folder, "--workers", "2") as running:
+        client = Client(running.base, lab.behind, lab.http)
+        pids = await workers(lab.folder, running.base, lab.http)
+        turn = Turns(pids, lab.folder / "state")
         assert await conversation(client, turn) == alone
-        behind.respond = recalling()
+        lab.behind.respond = recalling()
         for _ in pids:
             with turn:
                 asked = {"model": "m", "messages": working(3), "tools": TOOLS}

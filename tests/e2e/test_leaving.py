@@ -2,13 +2,10 @@
 
 import asyncio
 import re
-from pathlib import Path
 from typing import Any
 
-import aiohttp
-
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -17,9 +14,7 @@ chains:
   default:
     - heavy.policy: {{folder: "{folder}", name: first}}
     - heavy.policy: {{folder: "{folder}", name: second}}
-embedding: {{kind: none}}
 state: {{directory: "{folder}/state"}}
-telemetry: {{log_level: warning}}
 """
 
 POLICY = '''
@@ -68,12 +63,10 @@ def asked(name: str) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content} for content in contents]}
 
 
-async def test_nothing_more_is_done_for_a_client_that_left(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    (tmp_path / "heavy").mkdir()
-    (tmp_path / "heavy/policy.py").write_text(POLICY)
-    told = tmp_path / "told"
+async def test_nothing_more_is_done_for_a_client_that_left(lab: Lab) -> None:
+    (lab.folder / "heavy").mkdir()
+    (lab.folder / "heavy/policy.py").write_text(POLICY)
+    told = lab.folder / "told"
     told.touch()
 
     async def has_told(line: str) -> None:
@@ -81,25 +74,25 @@ async def test_nothing_more_is_done_for_a_client_that_left(
             while line not in told.read_text().splitlines():
                 await asyncio.sleep(0.01)
 
-    async with served(CONFIG.format(url=behind.url, folder=tmp_path), tmp_path) as running:
+    async with served(CONFIG.format(url=lab.behind.url, folder=lab.folder), lab.folder) as running:
         url = f"{running.base}/v1/chat/completions"
         try:
-            works = asyncio.ensure_future(http.post(url, json=asked("a")))
+            works = asyncio.ensure_future(lab.http.post(url, json=asked("a")))
             await has_told("worked a0")
-            waits = asyncio.ensure_future(http.post(url, json=asked("b")))
+            waits = asyncio.ensure_future(lab.http.post(url, json=asked("b")))
             await has_told("first b")
             works.cancel()
             waits.cancel()
             async with asyncio.timeout(60):
                 left = 0.0
                 while left < 2:
-                    async with http.get(f"{running.base}/metrics") as response:
+                    async with lab.http.get(f"{running.base}/metrics") as response:
                         counts = re.findall(r'_requests_total\{.*status="499".*\} (\S+)', await response.text())
                     left = sum(map(float, counts))
         finally:
-            (tmp_path / "go").touch()
-        async with http.post(url, json=asked("c")) as response:
+            (lab.folder / "go").touch()
+        async with lab.http.post(url, json=asked("c")) as response:
             assert response.status == 200
         worked = ["worked c0", "worked c1", "worked c2"]
         assert told.read_text().splitlines() == ["first a", "worked a0", "first b", "first c", *worked, "second c"]
-        assert len(behind.received) == 1
+        assert len(lab.behind.received) == 1

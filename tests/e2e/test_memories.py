@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,8 +10,9 @@ import openai
 import pytest
 
 from proxy.config.keys import hash_of
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
@@ -22,8 +21,6 @@ server: {{max_body_mib: 0.5}}
 chains: {{default: [{{select_memories: {{timeout: 30, wait: 20}}}}]}}
 memories: {{max_import: 300, max_characters: 500}}
 embedding: {embedding}
-state: {state}
-telemetry: {{log_level: warning}}
 auth:
   kind: keys
   keys:
@@ -35,8 +32,8 @@ SHARED = "The canteen has tea, coffee and juice to drink"
 TEA = "The user drinks green tea, coffee or juice"
 
 
-def config(url: str, state: str, embedding: str = WORDS) -> str:
-    return CONFIG.format(url=url, state=state, embedding=embedding, one=hash_of("pk-1"), two=hash_of("pk-2"))
+def config(url: str, embedding: str = WORDS) -> str:
+    return CONFIG.format(url=url, embedding=embedding, one=hash_of("pk-1"), two=hash_of("pk-2"))
 
 
 class Client:
@@ -60,16 +57,8 @@ class Client:
 
 
 @pytest.fixture
-async def behind() -> AsyncGenerator[Upstream, None]:
-    async with upstream() as made:
-        yield made
-
-
-@pytest.fixture
-async def client(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Client, None]:
-    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}')
-    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
-        yield Client(base, session, behind)
+async def client(lab: Lab) -> Client:
+    return Client(await lab.start(config(lab.behind.url)), lab.http, lab.behind)
 
 
 async def test_an_sdk_stores_finds_and_forgets(client: Client) -> None:
@@ -300,27 +289,25 @@ async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -
     assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
 
 
-async def test_workers_and_restarts_share_memories(tmp_path: Path, behind: Upstream) -> None:
-    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}')
-    async with served(made, tmp_path, "--workers", "2") as running:
+async def test_workers_and_restarts_share_memories(lab: Lab) -> None:
+    made = config(lab.behind.url)
+    async with served(made, lab.folder, "--workers", "2") as running:
 
         async def add(number: int) -> None:
-            # a connection each, so that the workers take turns
-            async with aiohttp.ClientSession() as session:
-                body = {"text": f"fact number {number}", "user": "ann"}
-                assert (await Client(running.base, session, behind).ask("POST", "/v1/memories", json=body))[0] == 200
+            body = {"text": f"fact number {number}", "user": "ann"}
+            assert (await Client(running.base, lab.http, lab.behind).ask("POST", "/v1/memories", json=body))[0] == 200
 
         await asyncio.gather(*(add(number) for number in range(24)))
-    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
-        client = Client(base, session, behind)
-        listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
-        assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
-        got = await client.chat("What is fact number 7?", user="ann")
-        assert "- fact number 7\n" in got[0]
+    base = await lab.start(made)
+    client = Client(base, lab.http, lab.behind)
+    listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
+    assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
+    got = await client.chat("What is fact number 7?", user="ann")
+    assert "- fact number 7\n" in got[0]
 
 
-async def test_with_the_built_in_model(tmp_path: Path, behind: Upstream) -> None:
-    made = config(behind.url, f'{{directory: "{tmp_path / "state"}"}}', "{kind: sentence-transformers}")
+async def test_with_the_built_in_model(lab: Lab) -> None:
+    made = config(lab.behind.url, "{kind: sentence-transformers}")
     made += "vectors: {kind: embedded, timeout: 60}\n"
     facts = [
         "The user is a vegetarian and allergic to peanuts",
@@ -328,21 +315,21 @@ async def test_with_the_built_in_model(tmp_path: Path, behind: Upstream) -> None
         "Deployments of this project run on Kubernetes",
         "The user collects vinyl records",
     ]
-    async with proxy(made, tmp_path) as base, aiohttp.ClientSession() as session:
-        client = Client(base, session, behind)
-        body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
-        assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
-        # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
-        async with asyncio.timeout(120):
-            query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
-            while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
-                await asyncio.sleep(0.5)
-            assert found["data"][0]["text"] == facts[1]
-            same = {"text": "The user collects old vinyl records", "user": "ann"}
-            assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
-            for version in itertools.count(1):
-                got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
-                if facts[2] in got[0]:
-                    break
-        assert not any(other in got[0] for other in (facts[0], facts[1]))
-        assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1
+    base = await lab.start(made)
+    client = Client(base, lab.http, lab.behind)
+    body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
+    assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
+    # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
+    async with asyncio.timeout(120):
+        query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
+        while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
+            await asyncio.sleep(0.5)
+        assert found["data"][0]["text"] == facts[1]
+        same = {"text": "The user collects old vinyl records", "user": "ann"}
+        assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
+        for version in itertools.count(1):
+            got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
+            if facts[2] in got[0]:
+                break
+    assert not any(other in got[0] for other in (facts[0], facts[1]))
+    assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from proxy.tools.note import block
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, say
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -18,8 +19,6 @@ chains:
   default:
     - window_history: {{keep_turns: 2, stride: 1, summary: false}}
     - keep_notes: {{}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 NOTE = "the service listens on port 8443"
 LONG = "Read this. " + "word " * 2000
@@ -30,35 +29,20 @@ TOOLS: list[Any] = [
 
 async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     """A model that takes a note in answer to the first message, and says how many requests it has had."""
-    asked = json.loads(received.body)
-    message: dict[str, Any] = {"role": "assistant", "content": f"answer {len(upstream.received)}"}
-    if [item["role"] for item in asked["messages"]] == ["system", "user"]:
-        call = {"id": "n1", "type": "function", "function": {"name": "note", "arguments": json.dumps({"text": NOTE})}}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    reason = "tool_calls" if "tool_calls" in message else "stop"
-    head = {"id": "x", "created": 1, "model": "m"}
-    if not asked.get("stream"):
-        choice = {"index": 0, "message": message, "finish_reason": reason}
-        await send(writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode())
-        return
-    await begin_stream(writer)
-    if "tool_calls" in message:
-        message["tool_calls"] = [{**call, "index": n} for n, call in enumerate(message["tool_calls"])]
-    for delta, reason_now in ((message, None), ({}, reason)):
-        choice = {"index": 0, "delta": delta, "finish_reason": reason_now}
-        chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
-        await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
-    await send_chunk(writer, b"data: [DONE]\n\n")
-    await send_chunk(writer, b"")
+    said = answer(f"answer {len(upstream.received)}")
+    if [item["role"] for item in json.loads(received.body)["messages"]] == ["system", "user"]:
+        said = answer(None, "note:n1")
+        said["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = json.dumps({"text": NOTE})
+    await say(writer, received, said)
 
 
 async def answered(client: openai.AsyncOpenAI, messages: list[Any], *, stream: bool) -> str:
     """What the client sees of an answer, which must be text alone."""
     if not stream:
-        answer = await client.chat.completions.create(model="m", messages=messages, tools=TOOLS)
-        assert not answer.choices[0].message.tool_calls
-        assert answer.choices[0].finish_reason == "stop"
-        return answer.choices[0].message.content or ""
+        (choice,) = (await client.chat.completions.create(model="m", messages=messages, tools=TOOLS)).choices
+        assert not choice.message.tool_calls
+        assert choice.finish_reason == "stop"
+        return choice.message.content or ""
     chunks = await client.chat.completions.create(model="m", messages=messages, tools=TOOLS, stream=True)
     choices = [choice async for chunk in chunks for choice in chunk.choices]
     assert not any(choice.delta.tool_calls for choice in choices)
@@ -67,23 +51,19 @@ async def answered(client: openai.AsyncOpenAI, messages: list[Any], *, stream: b
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_note_stands_where_it_was_taken_and_after_a_cut_behind_the_head(tmp_path: Path, stream: bool) -> None:
+async def test_a_note_stands_where_it_was_taken_and_after_a_cut_behind_the_head(lab: Lab, stream: bool) -> None:
     talk: list[Any] = [{"role": "system", "content": "You are an agent."}]
     said: list[str] = []
-    async with upstream() as behind:
-        behind.respond = model
-        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-        async with (
-            proxy(config, tmp_path) as base,
-            openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client,
-        ):
-            for words in (LONG, "Second.", "Third.", "Fourth."):
-                talk.append({"role": "user", "content": words})
-                said.append(await answered(client, talk, stream=stream))
-                talk.append({"role": "assistant", "content": said[-1]})
+    lab.behind.respond = model
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+        for words in (LONG, "Second.", "Third.", "Fourth."):
+            talk.append({"role": "user", "content": words})
+            said.append(await answered(client, talk, stream=stream))
+            talk.append({"role": "assistant", "content": said[-1]})
 
     assert said == ["answer 2", "answer 3", "answer 4", "answer 5"], "only the first turn took two requests"
-    bodies = [json.loads(received.body) for received in behind.received]
+    bodies = [json.loads(received.body) for received in lab.behind.received]
     assert all([tool["function"]["name"] for tool in body["tools"]] == ["read_file", "note"] for body in bodies)
     first, noted, second, third, fourth = (body["messages"] for body in bodies)
     assert NOTE not in json.dumps(first)

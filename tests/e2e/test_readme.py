@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from proxy.__main__ import main
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import proxy
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,10 +27,10 @@ def block(page: str, language: str, holding: str) -> str:
     return next(str(text) for name, text in found if name == language and holding in text)
 
 
-async def test_the_first_request_has_the_answer_that_the_readme_shows(tmp_path: Path) -> None:
+async def test_the_first_request_has_the_answer_that_the_readme_shows(lab: Lab) -> None:
     body = json.loads((ROOT / "docs/request.json").read_text())
     async with (
-        proxy(CONFIG, tmp_path) as base,
+        proxy(CONFIG, lab.folder) as base,
         aiohttp.ClientSession() as client,
         client.post(f"{base}/v1/chat/completions", json=body) as answer,
     ):
@@ -38,14 +39,14 @@ async def test_the_first_request_has_the_answer_that_the_readme_shows(tmp_path: 
     assert content.strip() == block(README, "text", "6 messages").strip()
 
 
-async def test_the_sdk_example_prints_what_the_page_shows(tmp_path: Path) -> None:
+async def test_the_sdk_example_prints_what_the_page_shows(lab: Lab) -> None:
     def run(base: str) -> str:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(block(START, "python", "OpenAI(").replace("http://127.0.0.1:4000", base), {})
         return out.getvalue()
 
-    async with proxy(CONFIG, tmp_path) as base:
+    async with proxy(CONFIG, lab.folder) as base:
         printed = await asyncio.to_thread(run, base)
     assert printed == block(START, "text", "2 messages")
 
@@ -63,13 +64,13 @@ def without_times(text: str) -> str:
     return re.sub(r" +", " ", re.sub(r"\d+\.\d+( ms| +\d* )", r"T\1", text)).strip()
 
 
-async def test_shared_and_remembered_texts_reach_the_model_as_the_pages_show(tmp_path: Path) -> None:
+async def test_shared_and_remembered_texts_reach_the_model_as_the_pages_show(lab: Lab) -> None:
     chain = "version: 1\nupstreams: {e: {kind: echo}}\nmodels: [{match: '*', upstream: e, window: 8192}]\n"
     chain += "embedding: {kind: none}\nchains: {default: [{select_memories: {}}, {include_shared: {}}]}\n"
     agents, memories = ((ROOT / f"docs/how-to/{name}.md").read_text() for name in ("agents", "memories"))
     names = {"x-penstock-session": "trip-7", "x-penstock-user": "ann"}
     asked = {"model": "m", "messages": [{"role": "user", "content": "Which dishes suit a vegetarian user?"}]}
-    async with proxy(chain, tmp_path) as base, aiohttp.ClientSession(base_url=base, headers=names) as client:
+    async with proxy(chain, lab.folder) as base, aiohttp.ClientSession(base_url=base, headers=names) as client:
         for page, path, holding in ((memories, "/v1/memories", '"user"'), (agents, "/v1/context/share", '"to"')):
             body = re.findall(r"-d '(.*?)'", block(page, "sh", holding))[0]
             async with client.post(path, data=body, headers={**JSON, "x-penstock-agent": "researcher"}) as answer:

@@ -3,15 +3,14 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, say
+from tests.scripted import answer, calls
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -20,8 +19,6 @@ chains:
   default:
     - compact_tool_results: {{}}
     - offer_recall: {{}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 REPORT = "\n".join(f"paragraph {n}: the long story of how nothing in particular came to pass here" for n in range(120))
 NEEDLE = "the code word is tangerine"
@@ -30,11 +27,7 @@ TOOLS: list[Any] = [
 ]
 CONVERSATION: list[Any] = [
     {"role": "user", "content": "Read the report."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read_report", "arguments": "{}"}}],
-    },
+    {"role": "assistant", "content": None, "tool_calls": calls("read_report:c1")},
     {"role": "tool", "tool_call_id": "c1", "content": REPORT.replace("paragraph 60: ", f"paragraph 60: {NEEDLE} ")},
     {"role": "assistant", "content": "I have read it."},
     {"role": "user", "content": "Which is the code word?"},
@@ -49,54 +42,31 @@ def handle_in(body: bytes) -> str:
 
 async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     """A model that recalls what it misses, and then says what it found."""
-    asked = json.loads(received.body)
-    results = [item["content"] for item in asked["messages"] if item["role"] == "tool" and item["tool_call_id"] == "r1"]
-    message: dict[str, Any] = {"role": "assistant", "content": f"Found: {results[-1]}" if results else None}
-    if not results:
-        arguments = json.dumps({"handle": handle_in(received.body), "pattern": "code word"})
-        function = {"name": "recall", "arguments": arguments}
-        message["tool_calls"] = [{"id": "r1", "type": "function", "function": function}]
-    reason = "stop" if results else "tool_calls"
-    head = {"id": f"x{len(upstream.received)}", "created": 1, "model": "m"}
-    if not asked.get("stream"):
-        choice = {"index": 0, "message": message, "finish_reason": reason}
-        used = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        await send(
-            writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice], "usage": used}).encode()
-        )
-        return
-    await begin_stream(writer)
-    if "tool_calls" in message:
-        message["tool_calls"] = [{**call, "index": n} for n, call in enumerate(message["tool_calls"])]
-    for delta, reason_now in ((message, None), ({}, reason)):
-        choice = {"index": 0, "delta": delta, "finish_reason": reason_now}
-        chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
-        await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
-    await send_chunk(writer, b"data: [DONE]\n\n")
-    await send_chunk(writer, b"")
+    results = [item["content"] for item in json.loads(received.body)["messages"] if item.get("tool_call_id") == "r1"]
+    said = answer(f"Found: {results[-1]}" if results else None, *["recall:r1"] * (not results), used=(100, 10, 0))
+    for call in said["choices"][0]["message"].get("tool_calls", ()):
+        call["function"]["arguments"] = json.dumps({"handle": handle_in(received.body), "pattern": "code word"})
+    await say(writer, received, {**said, "id": f"x{len(upstream.received)}"})
 
 
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncGenerator[tuple[str, Upstream], None]:
-    async with upstream() as behind:
-        behind.respond = model
-        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-        async with proxy(config, tmp_path) as base:
-            yield base, behind
+async def running(lab: Lab) -> tuple[str, Upstream]:
+    lab.behind.respond = model
+    return await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind
 
 
 async def test_the_model_reads_what_was_shortened(running: tuple[str, Upstream]) -> None:
     base, behind = running
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
         raw = await client.chat.completions.with_raw_response.create(model="m", messages=CONVERSATION, tools=TOOLS)
-        answer = raw.parse()
+        told = raw.parse()
 
-    said = answer.choices[0].message
+    said = told.choices[0].message
     assert NEEDLE in (said.content or "")
     assert not said.tool_calls
-    assert answer.choices[0].finish_reason == "stop"
-    assert answer.usage is not None
-    assert answer.usage.prompt_tokens == 100, "the size of the context"
+    assert told.choices[0].finish_reason == "stop"
+    assert told.usage is not None
+    assert told.usage.prompt_tokens == 100, "the size of the context"
     assert raw.headers["x-penstock-usage"] == "2;200;20", "what both rounds used"
     first, second = (json.loads(received.body) for received in behind.received)
     assert NEEDLE not in json.dumps(first)
@@ -122,8 +92,8 @@ async def test_streaming_too(running: tuple[str, Upstream]) -> None:
 async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running: tuple[str, Upstream]) -> None:
     base, behind = running
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-        answer = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
-        said = {"role": "assistant", "content": answer.choices[0].message.content}
+        told = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
+        said = {"role": "assistant", "content": told.choices[0].message.content}
         again: Any = [*CONVERSATION, said, {"role": "user", "content": "Thanks. And?"}]
         await client.chat.completions.create(model="m", messages=again, tools=TOOLS)
 
@@ -132,12 +102,10 @@ async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running
     assert after[len(before)] == said
 
 
-async def test_where_nothing_can_be_archived_nothing_is_shortened(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file stands where the directory should be")
-    async with upstream() as behind:
-        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-            body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
-            async with session.post(f"{base}/v1/chat/completions", json=body) as response:
-                assert response.status == 200
-    assert NEEDLE in behind.last.body.decode()
+async def test_where_nothing_can_be_archived_nothing_is_shortened(lab: Lab) -> None:
+    (lab.folder / "state").write_text("a file stands where the directory should be")
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
+    async with lab.http.post(f"{base}/v1/chat/completions", json=body) as response:
+        assert response.status == 200
+    assert NEEDLE in lab.behind.last.body.decode()

@@ -2,21 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import pytest
 
 from proxy.server.replay.reading import read
 from proxy.testing import lifelike
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, begin_stream, plainly, proxy, send_chunk
+from tests.e2e.servers import Upstream, plainly, proxy, say
 from tests.e2e.test_admin import ADMIN, Client
-from tests.scripted import answer, events
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -32,9 +29,6 @@ chains:
   default: [compact_tool_results: {{}}, window_history: {{keep_turns: 3, stride: 2, summary: false}}, offer_recall: {{}}]
   none: []
 server: {{admin_key: s3cret}}
-state: {{directory: "{folder}"}}
-embedding: {{kind: none}}
-telemetry: {{log_level: warning}}
 records: {records}
 """
 SECRET = "my grandmother's recipe"
@@ -52,16 +46,12 @@ SHORTENED: list[Message] = [
 ]
 
 
-def config(behind: Upstream, folder: Path, records: str = "{}") -> str:
-    return CONFIG.format(url=behind.url, folder=folder / "state", records=records)
+def config(behind: Upstream, records: str = "{}") -> str:
+    return CONFIG.format(url=behind.url, records=records)
 
 
-@asynccontextmanager
-async def running(
-    behind: Upstream, folder: Path, http: aiohttp.ClientSession, records: str = "{}"
-) -> AsyncGenerator[Client, None]:
-    async with proxy(config(behind, folder, records), folder) as base:
-        yield Client(base, http)
+async def running(lab: Lab, records: str = "{}") -> Client:
+    return Client(await lab.start(config(lab.behind, records)), lab.http)
 
 
 async def sent(client: Client, body: Message, headers: dict[str, str] | None = None, key: str = "k") -> Any:
@@ -92,13 +82,11 @@ async def talk(
         await asyncio.sleep(0.002)  # records end at different milliseconds
 
 
-async def test_a_conversation_is_seen_turn_by_turn(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http) as client:
-        await talk(client, 6)
-        (listed,) = (await told(client, "/conversations"))["conversations"]
-        whole = await told(client, f"/conversations/{listed['id']}")
+async def test_a_conversation_is_seen_turn_by_turn(lab: Lab) -> None:
+    client = await running(lab)
+    await talk(client, 6)
+    (listed,) = (await told(client, "/conversations"))["conversations"]
+    whole = await told(client, f"/conversations/{listed['id']}")
     requests = whole["requests"]
     assert [each["turn"] for each in requests] == [1, 2, 3, 4, 5, 6]
     assert {each["conversation"] for each in requests} == {listed["id"]}
@@ -123,15 +111,13 @@ async def test_a_conversation_is_seen_turn_by_turn(
     assert SECRET not in json.dumps(whole)
 
 
-async def test_a_shortened_result_is_told_with_its_handle_and_its_step(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http) as client:
-        await sent(client, {"model": "free", "messages": SHORTENED, "tools": TOOLS}, {"x-request-id": "one"})
-        one = await told(client, "/requests/one")
-        status, original = await client.ask(
-            "GET", f"/v1/retrieve/{one['changes'][1]['handle']}", {"authorization": "Bearer k"}
-        )
+async def test_a_shortened_result_is_told_with_its_handle_and_its_step(lab: Lab) -> None:
+    client = await running(lab)
+    await sent(client, {"model": "free", "messages": SHORTENED, "tools": TOOLS}, {"x-request-id": "one"})
+    one = await told(client, "/requests/one")
+    status, original = await client.ask(
+        "GET", f"/v1/retrieve/{one['changes'][1]['handle']}", {"authorization": "Bearer k"}
+    )
     assert [change["kind"] for change in one["changes"]] == ["unchanged", "shortened", "unchanged"]
     short = one["changes"][1]
     assert (short["before"], short["after"], short["role"], short["step"]) == (2, 2, "tool", "compact_tool_results")
@@ -141,16 +127,14 @@ async def test_a_shortened_result_is_told_with_its_handle_and_its_step(
 
 
 @pytest.mark.parametrize("model", ["m", "plain"])
-async def test_a_conversation_has_the_name_that_its_client_gives_it(
-    model: str, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http) as client:
-        names = {"x-penstock-session": "s-1", "x-penstock-agent": "ann", "x-penstock-task": "t"}
-        await talk(client, 2, model, headers=names)
-        await talk(client, 2, model, headers={**names, "x-penstock-agent": "bob"}, key="k")
-        await talk(client, 1, model, headers=names, key="other")
-        found = (await told(client, "/conversations"))["conversations"]
-        requests = (await told(client, "/requests"))["requests"]
+async def test_a_conversation_has_the_name_that_its_client_gives_it(lab: Lab, model: str) -> None:
+    client = await running(lab)
+    names = {"x-penstock-session": "s-1", "x-penstock-agent": "ann", "x-penstock-task": "t"}
+    await talk(client, 2, model, headers=names)
+    await talk(client, 2, model, headers={**names, "x-penstock-agent": "bob"}, key="k")
+    await talk(client, 1, model, headers=names, key="other")
+    found = (await told(client, "/conversations"))["conversations"]
+    requests = (await told(client, "/requests"))["requests"]
     assert sorted(each["turns"] for each in found) == [1, 2, 2]
     assert len({each["session"] for each in found}) == 1, "one name; each agent and each tenant has a conversation"
     assert sorted((each["agent"], each["task"]) for each in found) == sorted(
@@ -160,122 +144,112 @@ async def test_a_conversation_has_the_name_that_its_client_gives_it(
     assert "s-1" not in json.dumps(found)
 
 
-async def test_lists_take_filters_and_pages(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with running(behind, tmp_path, http) as client:
-        await talk(client, 2, key="k1")
-        await talk(client, 2, "plain", key="k2")
-        await client.ask("POST", "/v1/chat/completions", {"x-request-id": "bad"}, json={"model": "m", "messages": [1]})
-        requests = (await told(client, "/requests"))["requests"]
-        tenant, middle = requests[-1]["tenant"], requests[2]["ended"]
+async def test_lists_take_filters_and_pages(lab: Lab) -> None:
+    client = await running(lab)
+    await talk(client, 2, key="k1")
+    await talk(client, 2, "plain", key="k2")
+    await client.ask("POST", "/v1/chat/completions", {"x-request-id": "bad"}, json={"model": "m", "messages": [1]})
+    requests = (await told(client, "/requests"))["requests"]
+    tenant, middle = requests[-1]["tenant"], requests[2]["ended"]
 
-        async def listed(query: str) -> list[str]:
-            return [each["request_id"] for each in (await told(client, f"/requests?{query}"))["requests"]]
+    async def listed(query: str) -> list[str]:
+        return [each["request_id"] for each in (await told(client, f"/requests?{query}"))["requests"]]
 
-        assert await listed("") == ["bad", "k2-1", "k2-0", "k1-1", "k1-0"]
-        assert await listed(f"tenant={tenant}") == ["k1-1", "k1-0"]
-        assert await listed("model=plain") == ["k2-1", "k2-0"]
-        assert await listed("chain=none&limit=1") == ["k2-1"]
-        assert await listed("status=error") == ["bad"]
-        assert await listed(f"status=ok&since={middle}") == ["k2-1", "k2-0"]
-        assert await listed(f"until={middle}") == ["k2-0", "k1-1", "k1-0"]
-        first = await told(client, "/conversations?limit=1")
-        assert (len(first["conversations"]), first["more"]) == (1, True)
-        rest = await told(client, f"/conversations?before={first['conversations'][0]['ended']}")
-        assert (len(rest["conversations"]), rest["more"]) == (1, False)
-        assert rest["conversations"][0]["tenant"] == tenant
-        policies = (await told(client, "/policies"))["policies"]
-        assert {each["name"]: each["requests"] for each in policies} == dict.fromkeys(
-            ("compact_tool_results", "window_history", "offer_recall"), 2
-        )
-        assert (await told(client, "/policies?model=plain"))["policies"] == []
-        assert len((await told(client, f"/policies?tenant={tenant}&status=ok&chain=default"))["policies"]) == 3
-        status, answer = await client.ask("GET", "/admin/conversations/none", ADMIN)
-        assert (status, answer["error"]["code"]) == (404, "unknown_conversation")
+    assert await listed("") == ["bad", "k2-1", "k2-0", "k1-1", "k1-0"]
+    assert await listed(f"tenant={tenant}") == ["k1-1", "k1-0"]
+    assert await listed("model=plain") == ["k2-1", "k2-0"]
+    assert await listed("chain=none&limit=1") == ["k2-1"]
+    assert await listed("status=error") == ["bad"]
+    assert await listed(f"status=ok&since={middle}") == ["k2-1", "k2-0"]
+    assert await listed(f"until={middle}") == ["k2-0", "k1-1", "k1-0"]
+    first = await told(client, "/conversations?limit=1")
+    assert (len(first["conversations"]), first["more"]) == (1, True)
+    rest = await told(client, f"/conversations?before={first['conversations'][0]['ended']}")
+    assert (len(rest["conversations"]), rest["more"]) == (1, False)
+    assert rest["conversations"][0]["tenant"] == tenant
+    policies = (await told(client, "/policies"))["policies"]
+    assert {each["name"]: each["requests"] for each in policies} == dict.fromkeys(
+        ("compact_tool_results", "window_history", "offer_recall"), 2
+    )
+    assert (await told(client, "/policies?model=plain"))["policies"] == []
+    assert len((await told(client, f"/policies?tenant={tenant}&status=ok&chain=default"))["policies"]) == 3
+    status, answer = await client.ask("GET", "/admin/conversations/none", ADMIN)
+    assert (status, answer["error"]["code"]) == (404, "unknown_conversation")
 
 
-async def test_all_workers_write_and_a_restart_loses_nothing(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    text = config(behind, tmp_path)
-    async with served(text, tmp_path, "--workers", "2") as made:
-        client = Client(made.base, http)
+async def test_all_workers_write_and_a_restart_loses_nothing(lab: Lab) -> None:
+    text = config(lab.behind)
+    async with served(text, lab.folder, "--workers", "2") as made:
+        client = Client(made.base, lab.http)
         for n in range(8):
             await sent(
                 client, {"model": "m", "messages": [{"role": "user", "content": f"{n}"}]}, {"x-request-id": f"{n}"}
             )
         before = (await told(client, "/requests"))["requests"]
-    async with proxy(text, tmp_path) as base:
-        assert (await told(Client(base, http), "/requests"))["requests"] == before
+    async with proxy(text, lab.folder) as base:
+        assert (await told(Client(base, lab.http), "/requests"))["requests"] == before
     # two workers may end theirs in the same millisecond
     assert sorted(before, key=lambda each: str(each["ended"]), reverse=True) == before
     assert {each["request_id"] for each in before} == {f"{n}" for n in range(8)}
     assert len(before) == 8
 
 
-async def test_records_can_be_off(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with running(behind, tmp_path, http, "off") as client:
-        headers = await sent(
-            client,
-            {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-            {"x-request-id": "one", "x-penstock-explain": "1"},
-        )
-        for path, name in (("requests", "requests"), ("conversations", "conversations"), ("policies", "policies")):
-            answer = await told(client, f"/{path}")
-            assert (answer[name], answer["on"]) == ([], False)
-        for path, sent_by in (("/admin/requests/one", ADMIN), ("/v1/explain/one", {"authorization": "Bearer k"})):
-            status, answer = await client.ask("GET", path, sent_by)
-            assert (status, answer["error"]["code"]) == (404, "unknown_request")
-            assert "records are off" in answer["error"]["message"]
+async def test_records_can_be_off(lab: Lab) -> None:
+    client = await running(lab, "off")
+    headers = await sent(
+        client,
+        {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+        {"x-request-id": "one", "x-penstock-explain": "1"},
+    )
+    for path, name in (("requests", "requests"), ("conversations", "conversations"), ("policies", "policies")):
+        answer = await told(client, f"/{path}")
+        assert (answer[name], answer["on"]) == ([], False)
+    for path, sent_by in (("/admin/requests/one", ADMIN), ("/v1/explain/one", {"authorization": "Bearer k"})):
+        status, answer = await client.ask("GET", path, sent_by)
+        assert (status, answer["error"]["code"]) == (404, "unknown_request")
+        assert "records are off" in answer["error"]["message"]
     assert "x-penstock-explain" not in headers
-    assert not (tmp_path / "state" / "records").exists()
+    assert not (lab.folder / "state" / "records").exists()
 
 
-async def test_a_request_may_ask_where_it_is_explained(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http) as client:
-        for model in ("m", "plain"):
-            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
-            link = (await sent(client, body, {"x-penstock-explain": "1"}))["x-penstock-explain"]
-            status, record = await client.ask("GET", link, {"authorization": "Bearer k"})
-            assert (status, record["model"]) == (200, model)
-            assert "x-penstock-explain" not in await sent(client, body)
+async def test_a_request_may_ask_where_it_is_explained(lab: Lab) -> None:
+    client = await running(lab)
+    for model in ("m", "plain"):
+        body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+        link = (await sent(client, body, {"x-penstock-explain": "1"}))["x-penstock-explain"]
+        status, record = await client.ask("GET", link, {"authorization": "Bearer k"})
+        assert (status, record["model"]) == (200, model)
+        assert "x-penstock-explain" not in await sent(client, body)
 
 
-async def test_records_that_cannot_be_read_are_a_503_and_requests_go_on(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "records").write_text("no directory")
-    async with running(behind, tmp_path, http) as client:
-        await talk(client, 1)
-        for path, headers in (("/admin/requests", ADMIN), ("/v1/explain/k-0", {"authorization": "Bearer k"})):
-            status, answer = await client.ask("GET", path, headers)
-            assert (status, answer["error"]["code"]) == (503, "records_unavailable")
-        (tmp_path / "state" / "records").unlink()
-        assert len((await told(client, "/requests"))["requests"]) == 1
+async def test_records_that_cannot_be_read_are_a_503_and_requests_go_on(lab: Lab) -> None:
+    (lab.folder / "state").mkdir()
+    (lab.folder / "state" / "records").write_text("no directory")
+    client = await running(lab)
+    await talk(client, 1)
+    for path, headers in (("/admin/requests", ADMIN), ("/v1/explain/k-0", {"authorization": "Bearer k"})):
+        status, answer = await client.ask("GET", path, headers)
+        assert (status, answer["error"]["code"]) == (503, "records_unavailable")
+    (lab.folder / "state" / "records").unlink()
+    assert len((await told(client, "/requests"))["requests"]) == 1
 
 
 async def streaming(behind: Upstream, received: Any, writer: Any) -> None:
     """An answer piece by piece where one is asked for, and a call of a tool."""
-    if not json.loads(received.body).get("stream"):
+    if json.loads(received.body).get("stream"):
+        await say(writer, received, answer("Two words.", "look:c9"))
+    else:
         await plainly(behind, received, writer)
-        return
-    await begin_stream(writer)
-    for event in events(answer("Two words.", "look:c9")):
-        await send_chunk(writer, event)
-    await send_chunk(writer, b"")
 
 
-async def test_the_text_is_kept_where_the_operator_wants_it(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
-) -> None:
-    behind.respond = streaming
+async def test_the_text_is_kept_where_the_operator_wants_it(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab.behind.respond = streaming
     body = {"model": "free", "messages": SHORTENED, "tools": TOOLS}
-    async with running(behind, tmp_path, http, "{text: true}") as client:
+    async with proxy(config(lab.behind, "{text: true}"), lab.folder) as base:
+        client = Client(base, lab.http)
         assert "records keep the text of prompts and answers" in caplog.text
         await sent(client, body, {"x-request-id": "one"})
-        went = json.loads(behind.last.body)
+        went = json.loads(lab.behind.last.body)
         one = await told(client, "/requests/one")
         assert (one["text"]["before"], one["text"]["tools_before"]) == (SHORTENED, TOOLS)
         assert (one["text"]["after"], one["text"]["tools_after"]) == (went["messages"], went["tools"])
@@ -301,112 +275,102 @@ async def test_the_text_is_kept_where_the_operator_wants_it(
         status, forgotten = await client.ask("DELETE", f"/admin/tenants/{one['tenant']}", ADMIN)
         assert (status, forgotten["forgotten"]["requests"]) == (200, 3)
         assert (await told(client, "/requests"))["requests"] == []
-    assert SECRET.encode() not in b"".join(each.read_bytes() for each in (tmp_path / "state" / "records").iterdir())
+    assert SECRET.encode() not in b"".join(each.read_bytes() for each in (lab.folder / "state" / "records").iterdir())
 
 
-async def test_keys_that_give_the_same_ids_are_told_apart(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
+async def test_keys_that_give_the_same_ids_are_told_apart(lab: Lab) -> None:
     """Clients choose the ids of requests and conversations. Operators see whose each one is, and nothing of the other."""
     same = {"x-request-id": "same", "x-penstock-session": "same"}
-    async with running(behind, tmp_path, http, "{text: true}") as client:
-        for key in ("ann", "bob"):
-            result = {**SHORTENED[2], "content": RESULT.replace(SECRET, f"of {key}")}
-            for question in ("Good.", "Thanks."):
-                asked = {"role": "user", "content": question}
-                await sent(
-                    client, {"model": "free", "messages": [*SHORTENED[:2], result, SHORTENED[3], asked]}, same, key
-                )
-                await asyncio.sleep(0.002)  # they end at different milliseconds
-        listed = (await told(client, "/conversations"))["conversations"]
-        assert len({each["id"] for each in listed}) == len({each["tenant"] for each in listed}) == 2
-        handles = {}
-        for each in listed:
-            (tenant, whole) = each["tenant"], await told(client, f"/conversations/{each['id']}?text=true")
-            (own,) = [key for key in ("ann", "bob") if f"of {key}" in json.dumps(whole)]
-            requests = (await told(client, f"/requests?tenant={tenant}"))["requests"]
-            assert [one["ended"] for one in requests] == [one["ended"] for one in reversed(whole["requests"])]
-            for one, question in zip(whole["requests"], ("Good.", "Thanks."), strict=True):
-                which = {"tenant": tenant, "until": one["ended"]}
-                found = await told(client, f"/requests/same?{urlencode(which)}")
-                assert {key: found[key] for key in one} == one
-                assert found["text"]["before"][-1]["content"] == question
-                _, tried = await client.ask(
-                    "POST", "/admin/explain", ADMIN, json={"request_id": "same", "chain_yaml": "[]", **which}
-                )
-                assert f"of {own}" in json.dumps(tried)
-            handles[tenant] = next(change["handle"] for change in found["changes"] if change["handle"])
-            assert "text" not in (await told(client, f"/conversations/{each['id']}"))["requests"][0]
-            (tmp_path / f"{own}.json").write_text(json.dumps(whole))
-            (read_back,) = read(tmp_path / f"{own}.json")
-            assert [len(point.body["messages"]) for point in read_back.points] == [5, 5]
-        assert len(set(handles.values())) == 2
-        for tenant, handle in handles.items():
-            for whose in handles:
-                status, _ = await client.ask("GET", f"/admin/requests/same/archive/{handle}?tenant={whose}", ADMIN)
-                assert status == (200 if whose == tenant else 404)
+    client = await running(lab, "{text: true}")
+    for key in ("ann", "bob"):
+        result = {**SHORTENED[2], "content": RESULT.replace(SECRET, f"of {key}")}
+        for question in ("Good.", "Thanks."):
+            asked = {"role": "user", "content": question}
+            await sent(client, {"model": "free", "messages": [*SHORTENED[:2], result, SHORTENED[3], asked]}, same, key)
+            await asyncio.sleep(0.002)  # they end at different milliseconds
+    listed = (await told(client, "/conversations"))["conversations"]
+    assert len({each["id"] for each in listed}) == len({each["tenant"] for each in listed}) == 2
+    handles = {}
+    for each in listed:
+        (tenant, whole) = each["tenant"], await told(client, f"/conversations/{each['id']}?text=true")
+        (own,) = [key for key in ("ann", "bob") if f"of {key}" in json.dumps(whole)]
+        requests = (await told(client, f"/requests?tenant={tenant}"))["requests"]
+        assert [one["ended"] for one in requests] == [one["ended"] for one in reversed(whole["requests"])]
+        for one, question in zip(whole["requests"], ("Good.", "Thanks."), strict=True):
+            which = {"tenant": tenant, "until": one["ended"]}
+            found = await told(client, f"/requests/same?{urlencode(which)}")
+            assert {key: found[key] for key in one} == one
+            assert found["text"]["before"][-1]["content"] == question
+            _, tried = await client.ask(
+                "POST", "/admin/explain", ADMIN, json={"request_id": "same", "chain_yaml": "[]", **which}
+            )
+            assert f"of {own}" in json.dumps(tried)
+        handles[tenant] = next(change["handle"] for change in found["changes"] if change["handle"])
+        assert "text" not in (await told(client, f"/conversations/{each['id']}"))["requests"][0]
+        (lab.folder / f"{own}.json").write_text(json.dumps(whole))
+        (read_back,) = read(lab.folder / f"{own}.json")
+        assert [len(point.body["messages"]) for point in read_back.points] == [5, 5]
+    assert len(set(handles.values())) == 2
+    for tenant, handle in handles.items():
+        for whose in handles:
+            status, _ = await client.ask("GET", f"/admin/requests/same/archive/{handle}?tenant={whose}", ADMIN)
+            assert status == (200 if whose == tenant else 404)
 
 
-async def test_no_text_is_kept_without_that(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    async with running(behind, tmp_path, http) as client:
-        await sent(client, {"model": "free", "messages": SHORTENED, "tools": TOOLS}, {"x-request-id": "one"})
-        one = await told(client, "/requests/one")
-        assert "text" not in one
-        status, refused = await client.ask("GET", f"/admin/requests/one/archive/{one['changes'][1]['handle']}", ADMIN)
-        assert (status, refused["error"]["code"]) == (403, "records_without_text")
-        kept = b"".join(each.read_bytes() for each in (tmp_path / "state" / "records").iterdir())
+async def test_no_text_is_kept_without_that(lab: Lab) -> None:
+    client = await running(lab)
+    await sent(client, {"model": "free", "messages": SHORTENED, "tools": TOOLS}, {"x-request-id": "one"})
+    one = await told(client, "/requests/one")
+    assert "text" not in one
+    status, refused = await client.ask("GET", f"/admin/requests/one/archive/{one['changes'][1]['handle']}", ADMIN)
+    assert (status, refused["error"]["code"]) == (403, "records_without_text")
+    kept = b"".join(each.read_bytes() for each in (lab.folder / "state" / "records").iterdir())
     assert b"compact_tool_results" in kept
     assert SECRET.encode() not in kept
 
 
-async def test_each_text_of_a_long_conversation_is_kept_once(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http, "{text: true}") as client:
-        await talk(client, 30)
-        last = (await told(client, "/requests/k-29"))["text"]
-        size = sum(each.stat().st_size for each in (tmp_path / "state" / "records").iterdir())
-        first = (await told(client, "/requests/k-0"))["text"]
+async def test_each_text_of_a_long_conversation_is_kept_once(lab: Lab) -> None:
+    client = await running(lab, "{text: true}")
+    await talk(client, 30)
+    last = (await told(client, "/requests/k-29"))["text"]
+    size = sum(each.stat().st_size for each in (lab.folder / "state" / "records").iterdir())
+    first = (await told(client, "/requests/k-0"))["text"]
     assert [each["role"] for each in last["before"]] == ["system", *["user", "assistant"] * 29, "user"]
     assert len(last["after"]) < len(last["before"])
     assert first["before"] == last["before"][:2]
     assert size < 1_000_000
 
 
-async def test_the_configuration_is_shown_without_its_secrets(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    async with running(behind, tmp_path, http) as client:
-        shown = await told(client, "/config")
+async def test_the_configuration_is_shown_without_its_secrets(lab: Lab) -> None:
+    client = await running(lab)
+    shown = await told(client, "/config")
     assert "s3cret" not in shown["text"]
     assert "admin_key: '***'" in shown["text"]
-    assert behind.url in shown["text"]
+    assert lab.behind.url in shown["text"]
     assert "keep_turns: 3" in shown["chains"]["default"]
 
 
-async def test_a_lifelike_conversation_is_recorded_as_it_was_sent(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
+async def test_a_lifelike_conversation_is_recorded_as_it_was_sent(lab: Lab) -> None:
     """Every change names a place of the client's request, and of the one that went upstream."""
     messages: list[Message] = [dict(each) for each in lifelike(24).messages]
     tools = [dict(each) for each in lifelike().tools]
     asked = [place for place, each in enumerate(messages, 1) if each["role"] == "user"]
-    async with running(behind, tmp_path, http) as client:
-        for number, end in enumerate(asked):
-            body = {"model": "m", "messages": messages[:end], "tools": tools}
-            await sent(client, body, {"x-request-id": f"{number}"})
-            record = await told(client, f"/requests/{number}")
-            went = json.loads(behind.last.body)["messages"]
-            came, left, removed = [], [], 0
-            for change in record["changes"]:
-                for offset in range(change["count"]):
-                    if change["before"] is not None:
-                        came.append(change["before"] + offset)
-                    if change["after"] is not None:
-                        left.append(change["after"] + offset)
-                    if change["kind"] == "unchanged":
-                        assert went[left[-1]] == messages[came[-1]]
-                    removed += change["kind"] == "removed"
-            assert sorted(came) == list(range(end))
-            assert left == list(range(len(went)))
+    client = await running(lab)
+    for number, end in enumerate(asked):
+        body = {"model": "m", "messages": messages[:end], "tools": tools}
+        await sent(client, body, {"x-request-id": f"{number}"})
+        record = await told(client, f"/requests/{number}")
+        went = json.loads(lab.behind.last.body)["messages"]
+        came, left, removed = [], [], 0
+        for change in record["changes"]:
+            for offset in range(change["count"]):
+                if change["before"] is not None:
+                    came.append(change["before"] + offset)
+                if change["after"] is not None:
+                    left.append(change["after"] + offset)
+                if change["kind"] == "unchanged":
+                    assert went[left[-1]] == messages[came[-1]]
+                removed += change["kind"] == "removed"
+        assert sorted(came) == list(range(end))
+        assert left == list(range(len(went)))
     assert removed

@@ -3,26 +3,20 @@
 import asyncio
 import random
 import signal
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from proxy.server import health
 from proxy.state import redis_server
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, plainly, proxy, until_ready
+from tests.e2e.servers import plainly, proxy, until_ready
 from tests.e2e.test_kills import conversation
-from tests.redis_process import RedisProcess, redis_process
-
-
-@pytest.fixture
-def running() -> Generator[RedisProcess, None, None]:
-    with redis_process() as made:
-        yield made
+from tests.redis_process import RedisProcess
 
 
 @pytest.fixture(autouse=True)
@@ -39,17 +33,6 @@ def on(running: RedisProcess, url: str, timeout: float = 60.0) -> str:
     return changed
 
 
-@asynccontextmanager
-async def proxies(text: str, folder: Path, count: int = 2) -> AsyncGenerator[list[str], None]:
-    """Proxies of one configuration; their base URLs."""
-    async with AsyncExitStack() as stack:
-        bases = []
-        for n in range(count):
-            (folder / str(n)).mkdir()
-            bases.append(await stack.enter_async_context(proxy(text, folder / str(n))))
-        yield bases
-
-
 class Alternating:
     """Sends each request of a client to the next of several proxies."""
 
@@ -64,27 +47,25 @@ class Alternating:
         pass
 
 
-async def on_one(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> list[str]:
+async def on_one(lab: Lab) -> list[str]:
     """What the upstream gets of a conversation that one proxy has alone, on a directory."""
-    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
-        return await conversation(Client(base, behind, http), nullcontext())
+    base = await lab.start(config(lab.behind.url, lab.folder / "alone"))
+    return await conversation(Client(base, lab.behind, lab.http), nullcontext())
 
 
-async def test_a_conversation_that_alternates_is_forwarded_as_on_one(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    alone = await on_one(tmp_path, behind, http)
+async def test_a_conversation_that_alternates_is_forwarded_as_on_one(running: RedisProcess, lab: Lab) -> None:
+    alone = await on_one(lab)
     assert len(handles(alone[4])) == 4
     assert handles(alone[-1])
-    async with proxies(on(running, behind.url), tmp_path) as bases:
-        client = Client(bases[0], behind, http)
-        turn = Alternating(client, bases)
-        assert await conversation(client, turn) == alone
-        for _ in bases:
-            with turn:
-                assert not await client.missing()
-            with turn:
-                assert await Client(client.base, behind, http, key="other").missing(client.named) == client.named
+    bases = await lab.two(on(running, lab.behind.url))
+    client = Client(bases[0], lab.behind, lab.http)
+    turn = Alternating(client, bases)
+    assert await conversation(client, turn) == alone
+    for _ in bases:
+        with turn:
+            assert not await client.missing()
+        with turn:
+            assert await Client(client.base, lab.behind, lab.http, key="other").missing(client.named) == client.named
 
 
 async def recalled(client: Client, turn: AbstractContextManager[None]) -> list[bytes]:
@@ -105,26 +86,24 @@ async def recalled(client: Client, turn: AbstractContextManager[None]) -> list[b
 
 
 async def test_what_one_archived_the_other_recalls_and_the_first_goes_on_from_there(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
+    running: RedisProcess, lab: Lab
 ) -> None:
-    async with proxy(config(behind.url, tmp_path / "alone"), tmp_path) as base:
-        alone = await recalled(Client(base, behind, http), nullcontext())
+    async with proxy(config(lab.behind.url, lab.folder / "alone"), lab.folder) as base:
+        alone = await recalled(Client(base, lab.behind, lab.http), nullcontext())
     assert len(alone) >= 4, "one more for the recall"
-    async with proxies(on(running, behind.url), tmp_path) as bases:
-        client = Client(bases[0], behind, http)
-        behind.respond = plainly
-        assert await recalled(client, Alternating(client, bases)) == alone
+    bases = await lab.two(on(running, lab.behind.url))
+    client = Client(bases[0], lab.behind, lab.http)
+    lab.behind.respond = plainly
+    assert await recalled(client, Alternating(client, bases)) == alone
 
 
-async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    alone = await on_one(tmp_path, behind, http)
-    made = on(running, behind.url)
-    (tmp_path / "first").mkdir()
-    (tmp_path / "second").mkdir()
-    async with served(made, tmp_path / "first") as first, served(made, tmp_path / "second") as second:
-        client = Client(first.base, behind, http)
+async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(running: RedisProcess, lab: Lab) -> None:
+    alone = await on_one(lab)
+    made = on(running, lab.behind.url)
+    (lab.folder / "first").mkdir()
+    (lab.folder / "second").mkdir()
+    async with served(made, lab.folder / "first") as first, served(made, lab.folder / "second") as second:
+        client = Client(first.base, lab.behind, lab.http)
         sent = [await client.work(turns) for turns in range(3)] + [await client.ask(chatting(28))]
         kept = set(client.named)
         assert kept
@@ -134,7 +113,7 @@ async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
         sent += [await client.ask(chatting(turns)) for turns in range(29, 32)]
         assert sorted(sent) == sorted(alone)
         assert not await client.missing(kept)
-        behind.respond = recalling(min(handles(sent[2])))
+        lab.behind.respond = recalling(min(handles(sent[2])))
         asked = {"model": "m", "messages": working(5), "tools": TOOLS}
         _, answer = await client.send("POST", "/v1/chat/completions", json=asked)
         assert "paragraph" in answer["choices"][0]["message"]["content"]
@@ -149,23 +128,21 @@ async def is_shortened(client: Client, turns: int = 3) -> None:
     assert not await client.missing()
 
 
-async def test_an_emptied_server_gets_again_what_is_named(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with proxies(on(running, behind.url), tmp_path) as bases:
-        client = Client(bases[0], behind, http)
-        for base in bases:
-            client.base = base
-            await is_shortened(client)
-        for base in bases:
-            running.flush()
-            client.named.clear()
-            client.base = base
-            await is_shortened(client, 4)
-        # the other has not heard of it yet, and trusts nothing that it saw before
+async def test_an_emptied_server_gets_again_what_is_named(running: RedisProcess, lab: Lab) -> None:
+    bases = await lab.two(on(running, lab.behind.url))
+    client = Client(bases[0], lab.behind, lab.http)
+    for base in bases:
+        client.base = base
+        await is_shortened(client)
+    for base in bases:
+        running.flush()
         client.named.clear()
-        client.base = bases[0]
-        await is_shortened(client, 5)
+        client.base = base
+        await is_shortened(client, 4)
+    # the other has not heard of it yet, and trusts nothing that it saw before
+    client.named.clear()
+    client.base = bases[0]
+    await is_shortened(client, 5)
 
 
 async def stays_whole(client: Client) -> None:
@@ -204,69 +181,59 @@ def full(running: RedisProcess) -> Callable[[], None]:
 
 @pytest.mark.parametrize("fault", [away, asleep, full])
 async def test_requests_go_on_without_the_server_and_recover_by_themselves(
-    tmp_path: Path,
-    behind: Upstream,
-    http: aiohttp.ClientSession,
-    running: RedisProcess,
-    fault: Callable[[RedisProcess], Callable[[], None]],
+    running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
 ) -> None:
     patience = 3.0 if fault is asleep else 60.0
-    async with proxies(on(running, behind.url, patience), tmp_path) as bases:
-        client = Client(bases[0], behind, http)
+    bases = await lab.two(on(running, lab.behind.url, patience))
+    client = Client(bases[0], lab.behind, lab.http)
+    await is_shortened(client)
+    mend = fault(running)
+    for base in bases:
+        client.base = base
+        await stays_whole(client)
+        assert await client.is_well()
+    mend()
+    client.named.clear()
+    async with asyncio.timeout(60):
+        for base in bases:
+            client.base = base
+            while len(handles(await client.work(3))) < 3:
+                await asyncio.sleep(0.05)
+    for base in bases:
+        client.base = base
         await is_shortened(client)
-        mend = fault(running)
-        for base in bases:
-            client.base = base
-            await stays_whole(client)
-            assert await client.is_well()
-        mend()
-        client.named.clear()
-        async with asyncio.timeout(60):
-            for base in bases:
-                client.base = base
-                while len(handles(await client.work(3))) < 3:
-                    await asyncio.sleep(0.05)
-        for base in bases:
-            client.base = base
-            await is_shortened(client)
 
 
 @pytest.mark.parametrize("fault", [away, full])
 async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_is_back(
-    tmp_path: Path,
-    behind: Upstream,
-    http: aiohttp.ClientSession,
-    running: RedisProcess,
-    fault: Callable[[RedisProcess], Callable[[], None]],
+    running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
 ) -> None:
     path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90)}
     long = {
         "model": "m",
         "messages": [{"role": "system", "content": "Read this. " * 9000}, {"role": "user", "content": "hi"}],
     }
-    async with proxies(on(running, behind.url), tmp_path, 1) as (base,):
-        client = Client(base, behind, http)
-        mend = fault(running)
-        async with http.post(f"{base}{path}", json=fits, headers={"authorization": "Bearer k"}) as response:
-            error = (await response.json())["error"]
-            assert (response.status, response.headers["retry-after"]) == (503, "5")
-            assert "x-should-retry" not in response.headers, "an SDK tries again by itself"
-        assert (error["type"], error["code"]) == ("service_unavailable_error", "state_unavailable")
-        status, answer = await client.send("POST", path, json=long)
-        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded"), "no state would help"
-        assert not behind.received
-        mend()
-        async with asyncio.timeout(60):
-            while (await client.send("POST", path, json=fits))[0] != 200:
-                await asyncio.sleep(0.05)
-        assert handles(behind.last.body.decode())
-        status, answer = await client.send("POST", path, json=long)
-        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    base = await lab.start(on(running, lab.behind.url))
+    client = Client(base, lab.behind, lab.http)
+    mend = fault(running)
+    async with lab.http.post(f"{base}{path}", json=fits, headers={"authorization": "Bearer k"}) as response:
+        error = (await response.json())["error"]
+        assert (response.status, response.headers["retry-after"]) == (503, "5")
+        assert "x-should-retry" not in response.headers, "an SDK tries again by itself"
+    assert (error["type"], error["code"]) == ("service_unavailable_error", "state_unavailable")
+    status, answer = await client.send("POST", path, json=long)
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded"), "no state would help"
+    assert not lab.behind.received
+    mend()
+    async with asyncio.timeout(60):
+        while (await client.send("POST", path, json=fits))[0] != 200:
+            await asyncio.sleep(0.05)
+    assert handles(lab.behind.last.body.decode())
+    status, answer = await client.send("POST", path, json=long)
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
 
 
-async def test_in_mid_traffic_no_request_fails(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
+async def test_in_mid_traffic_no_request_fails(running: RedisProcess, lab: Lab) -> None:
     statuses: list[int] = []
     chance = random.Random(5)
 
@@ -285,41 +252,35 @@ async def test_in_mid_traffic_no_request_fails(
             while len(statuses) < until:
                 await asyncio.sleep(0.01)
 
-    async with proxies(on(running, behind.url, timeout=0.3), tmp_path) as bases:
-        talks = [asyncio.ensure_future(converse(Client(base, behind, http))) for base in bases for _ in range(2)]
+    bases = await lab.two(on(running, lab.behind.url, timeout=0.3))
+    talks = [asyncio.ensure_future(converse(Client(base, lab.behind, lab.http))) for base in bases for _ in range(2)]
+    await more()
+    for fault in (emptied, away, asleep, full):
+        mend = fault(running)
         await more()
-        for fault in (emptied, away, asleep, full):
-            mend = fault(running)
-            await more()
-            mend()
-            await more()
-        assert not any(talk.done() for talk in talks)
-        for talk in talks:
-            talk.cancel()
-        await asyncio.wait(talks)
+        mend()
+        await more()
+    assert not any(talk.done() for talk in talks)
+    for talk in talks:
+        talk.cancel()
+    await asyncio.wait(talks)
     assert set(statuses) == {200}
 
 
-async def test_a_server_that_is_away_at_the_start(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
+async def test_a_server_that_is_away_at_the_start(running: RedisProcess, lab: Lab) -> None:
     running.stop()
-    async with proxies(on(running, behind.url), tmp_path) as bases:
-        client = Client(bases[0], behind, http)
-        await stays_whole(client)
-        running.start()
-        async with asyncio.timeout(60):
-            while len(handles(await client.work(3))) < 3:
-                await asyncio.sleep(0.05)
-        await is_shortened(client)
+    bases = await lab.two(on(running, lab.behind.url))
+    client = Client(bases[0], lab.behind, lab.http)
+    await stays_whole(client)
+    running.start()
+    async with asyncio.timeout(60):
+        while len(handles(await client.work(3))) < 3:
+            await asyncio.sleep(0.05)
+    await is_shortened(client)
 
 
 async def test_that_the_server_is_gone_is_told_although_no_request_needs_it(
-    tmp_path: Path,
-    behind: Upstream,
-    http: aiohttp.ClientSession,
-    running: RedisProcess,
-    monkeypatch: pytest.MonkeyPatch,
+    running: RedisProcess, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "LOOK_EVERY", 0.05)
 
@@ -328,19 +289,19 @@ async def test_that_the_server_is_gone_is_told_although_no_request_needs_it(
         gauge = f'penstock_service_degraded{{service="state"}} {len(expected)}.0'
         async with asyncio.timeout(60):
             while True:
-                async with http.get(f"{base}/readyz") as ready, http.get(f"{base}/metrics") as metrics:
+                async with lab.http.get(f"{base}/readyz") as ready, lab.http.get(f"{base}/metrics") as metrics:
                     assert ready.status == 200
                     if (await ready.json())["degraded"] == expected and gauge in await metrics.text():
                         return
                 await asyncio.sleep(0.05)
 
     running.stop()
-    async with proxies(on(running, behind.url), tmp_path, 1) as (base,):
-        await until_ready(base)
-        await told(base, ["state: unreachable"])
-        running.start()
-        await told(base, [])
-        running.stop()
-        await told(base, ["state: unreachable"])
-        running.start()
-        await told(base, [])
+    base = await lab.start(on(running, lab.behind.url))
+    await until_ready(base)
+    await told(base, ["state: unreachable"])
+    running.start()
+    await told(base, [])
+    running.stop()
+    await told(base, ["state: unreachable"])
+    running.start()
+    await told(base, [])

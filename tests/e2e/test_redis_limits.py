@@ -1,17 +1,17 @@
 """Two proxies on one Redis server count together what keys use, and do without counts where it is away."""
 
 import asyncio
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
 from proxy.config.keys import hash_of
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import Upstream
-from tests.e2e.test_redis import asleep, away, proxies
-from tests.redis_process import RedisProcess, redis_process
+from tests.e2e.test_redis import asleep, away
+from tests.redis_process import RedisProcess
 
 ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
 CONFIG = """
@@ -19,8 +19,6 @@ server: {{admin_key: the-operator}}
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}]
 state: {{kind: redis, url: "{redis}", timeout: {timeout}}}
-embedding: {{kind: none}}
-telemetry: {{log_level: warning}}
 auth:
   kind: keys
   keys:
@@ -29,12 +27,6 @@ auth:
     - {{name: bob, hash: {bob}, {limits}}}
 """
 TALK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-
-
-@pytest.fixture
-def running() -> Generator[RedisProcess, None, None]:
-    with redis_process() as made:
-        yield made
 
 
 def config(limits: str, running: RedisProcess, behind: Upstream, timeout: float = 60.0) -> str:
@@ -49,79 +41,55 @@ async def ask(http: aiohttp.ClientSession, base: str, key: str = ANN) -> tuple[i
         return response.status, response.headers, await response.json()
 
 
-async def test_a_minutes_requests_count_once_for_both(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with proxies(config("requests_per_minute: 4", running, behind), tmp_path) as bases:
-        told = [await ask(http, bases[n % 2]) for n in range(7)]
-        assert [status for status, _, _ in told] == [200] * 4 + [429] * 3
-        assert int(told[-1][1]["retry-after"]) >= 1
-        assert (await ask(http, bases[0], SPARE))[0] == 200, "a key's limit is its own, also where it shares a tenant"
-        assert (await ask(http, bases[1], BOB))[0] == 200
-    assert len(behind.received) == 6
+async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab: Lab) -> None:
+    bases = await lab.two(config("requests_per_minute: 4", running, lab.behind))
+    told = [await ask(lab.http, bases[n % 2]) for n in range(7)]
+    assert [status for status, _, _ in told] == [200] * 4 + [429] * 3
+    assert int(told[-1][1]["retry-after"]) >= 1
+    assert (await ask(lab.http, bases[0], SPARE))[0] == 200, "a key's limit is its own, also where it shares a tenant"
+    assert (await ask(lab.http, bases[1], BOB))[0] == 200
+    assert len(lab.behind.received) == 6
 
 
-async def test_many_at_once_get_no_more_than_there_is(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with proxies(config("requests_per_minute: 10", running, behind), tmp_path) as bases:
-        told = await asyncio.gather(*(ask(http, bases[n % 2]) for n in range(40)))
+async def test_many_at_once_get_no_more_than_there_is(running: RedisProcess, lab: Lab) -> None:
+    bases = await lab.two(config("requests_per_minute: 10", running, lab.behind))
+    told = await asyncio.gather(*(ask(lab.http, bases[n % 2]) for n in range(40)))
     assert sorted(status for status, _, _ in told) == [200] * 10 + [429] * 30
-    assert len(behind.received) == 10
-
-
-async def test_a_minutes_tokens_count_once_for_both(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    # some hundred are taken before an answer, and eleven of them used: a third request has no room beside the others
-    async with proxies(config("tokens_per_minute: 140", running, behind), tmp_path) as bases:
-        told = []
-        for n in range(8):
-            told.append(await ask(http, bases[n % 2]))
-            if told[-1][0] == 429:
-                break
-        left = [int(headers["x-ratelimit-remaining-tokens"]) for _, headers, _ in told]
-    assert [status for status, _, _ in told] == [200] * (len(told) - 1) + [429]
-    assert left[:-1] == sorted(left[:-1], reverse=True)
-    assert len(set(left[:-1])) == len(told) - 1, "each sees what the other took"
+    assert len(lab.behind.received) == 10
 
 
 @pytest.mark.parametrize(("limits", "paid"), [("budget_per_day: 20", 2), ("tokens_per_day: 30", 3)])
-async def test_a_days_budget_is_spent_once_for_both(
-    limits: str, paid: int, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with proxies(config(limits, running, behind), tmp_path) as bases:
-        told = []
-        for n in range(paid + 4):
-            told.append(await ask(http, bases[n % 2]))
-            if n < paid:  # counted behind the answer
-                await _counted(running, 11.0 * (n + 1))
-        assert [status for status, _, _ in told] == [200] * paid + [429] * 4
-        assert {answer["error"]["code"] for status, _, answer in told if status == 429} == {"insufficient_quota"}
-        assert (await ask(http, bases[0], BOB))[0] == 200
-    assert len(behind.received) == paid + 1
+async def test_a_days_budget_is_spent_once_for_both(running: RedisProcess, lab: Lab, limits: str, paid: int) -> None:
+    bases = await lab.two(config(limits, running, lab.behind))
+    told = []
+    for n in range(paid + 4):
+        told.append(await ask(lab.http, bases[n % 2]))
+        if n < paid:  # counted behind the answer
+            await _counted(running, 11.0 * (n + 1))
+    assert [status for status, _, _ in told] == [200] * paid + [429] * 4
+    assert {answer["error"]["code"] for status, _, answer in told if status == 429} == {"insufficient_quota"}
+    assert (await ask(lab.http, bases[0], BOB))[0] == 200
+    assert len(lab.behind.received) == paid + 1
 
 
-async def test_what_a_key_used_is_told_by_both_alike(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with proxies(config("budget_per_day: 1000, requests_per_minute: 1000", running, behind), tmp_path) as bases:
-        for n in range(4):
-            assert (await ask(http, bases[n % 2]))[0] == 200
-        for base in bases:
-            async with asyncio.timeout(60):  # what the other one has noted comes a moment later
-                while (told := await _told(http, base))["used"]["requests"] < 4:
-                    await asyncio.sleep(0.02)
-            used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
-            assert used == {"requests": 4, "input_tokens": 36, "output_tokens": 8, "usd": 44.0}
-            assert told["models"] == {"*": told["used"]}
-            assert told["limits"]["budget_per_day"]["remaining"] == 1000 - 44
-            assert told["limits"]["requests_per_minute"]["remaining"] < 1000 - 4
-        assert (await _told(http, bases[0], BOB))["used"]["requests"] == 0
-        await asyncio.to_thread(running.stop)
-        async with http.get(f"{bases[0]}/v1/usage", headers={"authorization": f"Bearer {ANN}"}) as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (503, "usage_unavailable")
-            assert "retry-after" in response.headers
+async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab: Lab) -> None:
+    bases = await lab.two(config("budget_per_day: 1000, requests_per_minute: 1000", running, lab.behind))
+    for n in range(4):
+        assert (await ask(lab.http, bases[n % 2]))[0] == 200
+    for base in bases:
+        async with asyncio.timeout(60):  # what the other one has noted comes a moment later
+            while (told := await _told(lab.http, base))["used"]["requests"] < 4:
+                await asyncio.sleep(0.02)
+        used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
+        assert used == {"requests": 4, "input_tokens": 36, "output_tokens": 8, "usd": 44.0}
+        assert told["models"] == {"*": told["used"]}
+        assert told["limits"]["budget_per_day"]["remaining"] == 1000 - 44
+        assert told["limits"]["requests_per_minute"]["remaining"] < 1000 - 4
+    assert (await _told(lab.http, bases[0], BOB))["used"]["requests"] == 0
+    await asyncio.to_thread(running.stop)
+    async with lab.http.get(f"{bases[0]}/v1/usage", headers={"authorization": f"Bearer {ANN}"}) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (503, "usage_unavailable")
+        assert "retry-after" in response.headers
 
 
 async def _told(http: aiohttp.ClientSession, base: str, key: str = ANN) -> Any:
@@ -145,32 +113,30 @@ async def _counted(running: RedisProcess, tokens: float) -> None:
 
 @pytest.mark.parametrize("fault", [away, asleep])
 async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
-    tmp_path: Path,
-    behind: Upstream,
-    http: aiohttp.ClientSession,
     running: RedisProcess,
+    lab: Lab,
     fault: Callable[[RedisProcess], Callable[[], None]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with proxies(config("requests_per_minute: 3", running, behind, timeout=2.0), tmp_path) as bases:
-        for n in range(3):
-            assert (await ask(http, bases[n % 2]))[0] == 200
-        assert [(await ask(http, base))[0] for base in bases] == [429, 429]
-        mend = fault(running)
-        try:
-            for base in bases:
-                assert [(await ask(http, base))[0] for _ in range(6)] == [200] * 6
-                operator = {"authorization": "Bearer the-operator"}
-                async with http.get(f"{base}/metrics", headers=operator) as response:
-                    found = [line for line in (await response.text()).splitlines() if "limits_unchecked_total " in line]
-                assert float(found[-1].split()[-1]) >= 6
-                async with http.get(f"{base}/readyz") as response:
-                    assert (response.status, (await response.json())["degraded"]) == (200, ["state: unreachable"])
-            assert caplog.text.count("limits are not counted") == 2
-        finally:
-            mend()
-        async with asyncio.timeout(60):
-            for base in bases:
-                while (await ask(http, base))[0] != 429:
-                    await asyncio.sleep(0.05)
-        assert [(await ask(http, proxy, BOB))[0] for proxy in (*bases, *bases)] == [200, 200, 200, 429]
+    bases = await lab.two(config("requests_per_minute: 3", running, lab.behind, timeout=2.0))
+    for n in range(3):
+        assert (await ask(lab.http, bases[n % 2]))[0] == 200
+    assert [(await ask(lab.http, base))[0] for base in bases] == [429, 429]
+    mend = fault(running)
+    try:
+        for base in bases:
+            assert [(await ask(lab.http, base))[0] for _ in range(6)] == [200] * 6
+            operator = {"authorization": "Bearer the-operator"}
+            async with lab.http.get(f"{base}/metrics", headers=operator) as response:
+                found = [line for line in (await response.text()).splitlines() if "limits_unchecked_total " in line]
+            assert float(found[-1].split()[-1]) >= 6
+            async with lab.http.get(f"{base}/readyz") as response:
+                assert (response.status, (await response.json())["degraded"]) == (200, ["state: unreachable"])
+        assert caplog.text.count("limits are not counted") == 2
+    finally:
+        mend()
+    async with asyncio.timeout(60):
+        for base in bases:
+            while (await ask(lab.http, base))[0] != 429:
+                await asyncio.sleep(0.05)
+    assert [(await ask(lab.http, proxy, BOB))[0] for proxy in (*bases, *bases)] == [200, 200, 200, 429]

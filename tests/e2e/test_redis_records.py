@@ -3,45 +3,29 @@
 import asyncio
 import secrets
 import zlib
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.state.redis import RedisLog
 from proxy.state.redis_server import RedisServer
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream, proxy
 from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
 from tests.e2e.test_redis import asleep, away
-from tests.redis_process import RedisProcess, redis_process
+from tests.redis_process import RedisProcess
 
 
-@pytest.fixture
-def running() -> Generator[RedisProcess, None, None]:
-    with redis_process() as made:
-        yield made
+def config(behind: Upstream, running: RedisProcess, patience: float = 60.0) -> str:
+    made = CONFIG.format(url=behind.url, server="admin_key: s3cret")
+    return f'{made}state: {{kind: redis, url: "{running.url}", timeout: {patience}}}\n'
 
 
-def config(behind: Upstream, running: RedisProcess, timeout: float = 60.0) -> str:
-    made = CONFIG.format(url=behind.url, folder="unused", server="admin_key: s3cret")
-    state = f'state: {{kind: redis, url: "{running.url}", timeout: {timeout}}}'
-    changed = made.replace('state: {directory: "unused"}', state)
-    assert changed != made
-    return changed
-
-
-@asynccontextmanager
-async def replicas(text: str, folder: Path, http: aiohttp.ClientSession) -> AsyncGenerator[tuple[Client, Client], None]:
-    async with AsyncExitStack() as stack:
-        bases = []
-        for name in ("first", "second"):
-            (folder / name).mkdir()
-            bases.append(await stack.enter_async_context(proxy(text, folder / name)))
-        yield Client(bases[0], http), Client(bases[1], http)
+async def replicas(lab: Lab, running: RedisProcess, patience: float = 60.0) -> tuple[Client, Client]:
+    first, second = await lab.two(config(lab.behind, running, patience))
+    return Client(first, lab.http), Client(second, lab.http)
 
 
 def entries(running: RedisProcess) -> list[dict[bytes, bytes]]:
@@ -65,54 +49,48 @@ async def told(client: Client, path: str, headers: dict[str, str]) -> Any:
     return answer[1]
 
 
-async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with replicas(config(behind, running), tmp_path, http) as (first, second):
-        await first.chat("mine", "one")
-        here = await told(first, "/v1/explain/one", bearer("mine"))
-        assert await told(second, "/v1/explain/one", bearer("mine")) == here
-        assert await told(second, "/admin/requests/one", ADMIN) == here
-        of_another = await second.ask("GET", "/v1/explain/one", bearer("other"))
-        assert of_another[0] == 404
-        assert of_another == await second.ask("GET", "/v1/explain/none", bearer("mine"))
-        assert (await second.ask("GET", "/v1/explain/one"))[0] == 404
-        # an id that another client takes as well hides nothing, wherever it does
-        await second.chat("other", "one")
-        theirs = await told(first, "/v1/explain/one", bearer("other"))
-        assert theirs["tenant"] != here["tenant"]
-        assert await told(second, "/v1/explain/one", bearer("mine")) == here
-        # a list is of all replicas
-        for replica in (first, second):
-            _, listed = await replica.ask("GET", "/admin/requests", ADMIN)
-            assert ([each["request_id"] for each in listed["requests"]], listed["shared"]) == (["one", "one"], True)
-            _, talks = await replica.ask("GET", "/admin/conversations", ADMIN)
-            assert {each["tenant"] for each in talks["conversations"]} == {here["tenant"], theirs["tenant"]}
+async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(running: RedisProcess, lab: Lab) -> None:
+    first, second = await replicas(lab, running)
+    await first.chat("mine", "one")
+    here = await told(first, "/v1/explain/one", bearer("mine"))
+    assert await told(second, "/v1/explain/one", bearer("mine")) == here
+    assert await told(second, "/admin/requests/one", ADMIN) == here
+    of_another = await second.ask("GET", "/v1/explain/one", bearer("other"))
+    assert of_another[0] == 404
+    assert of_another == await second.ask("GET", "/v1/explain/none", bearer("mine"))
+    assert (await second.ask("GET", "/v1/explain/one"))[0] == 404
+    # an id that another client takes as well hides nothing, wherever it does
+    await second.chat("other", "one")
+    theirs = await told(first, "/v1/explain/one", bearer("other"))
+    assert theirs["tenant"] != here["tenant"]
+    assert await told(second, "/v1/explain/one", bearer("mine")) == here
+    # a list is of all replicas
+    for replica in (first, second):
+        _, listed = await replica.ask("GET", "/admin/requests", ADMIN)
+        assert ([each["request_id"] for each in listed["requests"]], listed["shared"]) == (["one", "one"], True)
+        _, talks = await replica.ask("GET", "/admin/conversations", ADMIN)
+        assert {each["tenant"] for each in talks["conversations"]} == {here["tenant"], theirs["tenant"]}
 
 
-async def test_the_newest_of_an_id_is_told_wherever_it_was_made(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with replicas(config(behind, running), tmp_path, http) as (first, second):
-        await first.chat("mine", "one")
-        old = await told(second, "/v1/explain/one", bearer("mine"))
-        await second.chat("mine", "one")
-        new = await told(second, "/v1/explain/one", bearer("mine"))
-        assert new["ended"] > old["ended"]
-        async with asyncio.timeout(60):
-            while await told(first, "/v1/explain/one", bearer("mine")) != new:
-                await asyncio.sleep(0.02)
+async def test_the_newest_of_an_id_is_told_wherever_it_was_made(running: RedisProcess, lab: Lab) -> None:
+    first, second = await replicas(lab, running)
+    await first.chat("mine", "one")
+    old = await told(second, "/v1/explain/one", bearer("mine"))
+    await second.chat("mine", "one")
+    new = await told(second, "/v1/explain/one", bearer("mine"))
+    assert new["ended"] > old["ended"]
+    async with asyncio.timeout(60):
+        while await told(first, "/v1/explain/one", bearer("mine")) != new:
+            await asyncio.sleep(0.02)
 
 
-async def test_the_server_gets_no_text_and_no_key(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with replicas(config(behind, running), tmp_path, http) as (first, second):
-        await first.chat("sk-client", "one")
-        await told(second, "/v1/explain/one", bearer("sk-client"))
-        with running.admin() as admin:
-            assert 6 * 86400 < admin.ttl("penstock:records") <= 7 * 86400
-        (entry,) = entries(running)
+async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: Lab) -> None:
+    first, second = await replicas(lab, running)
+    await first.chat("sk-client", "one")
+    await told(second, "/v1/explain/one", bearer("sk-client"))
+    with running.admin() as admin:
+        assert 6 * 86400 < admin.ttl("penstock:records") <= 7 * 86400
+    (entry,) = entries(running)
     kept = b"".join(entry.values()) + zlib.decompress(entry[b"rows"])
     assert b"window_history" in kept
     for secret in (SECRET, "sk-client", "s3cret"):
@@ -121,48 +99,43 @@ async def test_the_server_gets_no_text_and_no_key(
 
 @pytest.mark.parametrize("fault", [away, asleep])
 async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
-    tmp_path: Path,
-    behind: Upstream,
-    http: aiohttp.ClientSession,
-    running: RedisProcess,
-    fault: Callable[[RedisProcess], Callable[[], None]],
+    running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
 ) -> None:
-    async with replicas(config(behind, running, timeout=2.0), tmp_path, http) as (first, second):
-        await first.chat("mine", "before")
-        await told(second, "/v1/explain/before", bearer("mine"))
-        mend = fault(running)
-        await first.chat("mine", "meanwhile")
-        assert (await first.ask("GET", "/v1/explain/meanwhile", bearer("mine")))[0] == 200
-        assert (await first.ask("GET", "/v1/explain/before", bearer("mine")))[0] == 200
-        status, answer = await second.ask("GET", "/v1/explain/meanwhile", bearer("mine"))
-        assert (status, answer["error"]["code"]) == (404, "unknown_request")
-        assert "cannot be read right now" in answer["error"]["message"]
-        assert (await second.ask("GET", "/v1/explain/meanwhile", bearer("other")))[1] == answer, "it tells nobody more"
-        mend()
-        assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
+    first, second = await replicas(lab, running, patience=2.0)
+    await first.chat("mine", "before")
+    await told(second, "/v1/explain/before", bearer("mine"))
+    mend = fault(running)
+    await first.chat("mine", "meanwhile")
+    assert (await first.ask("GET", "/v1/explain/meanwhile", bearer("mine")))[0] == 200
+    assert (await first.ask("GET", "/v1/explain/before", bearer("mine")))[0] == 200
+    status, answer = await second.ask("GET", "/v1/explain/meanwhile", bearer("mine"))
+    assert (status, answer["error"]["code"]) == (404, "unknown_request")
+    assert "cannot be read right now" in answer["error"]["message"]
+    assert (await second.ask("GET", "/v1/explain/meanwhile", bearer("other")))[1] == answer, "it tells nobody more"
+    mend()
+    assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
 
 
-async def test_a_replica_that_stops_leaves_its_last_records(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    (tmp_path / "first").mkdir()
-    async with served(config(behind, running), tmp_path / "first") as leaving:
-        await Client(leaving.base, http).chat("mine", "last")
+async def test_a_replica_that_stops_leaves_its_last_records(running: RedisProcess, lab: Lab) -> None:
+    (lab.folder / "first").mkdir()
+    async with served(config(lab.behind, running), lab.folder / "first") as leaving:
+        await Client(leaving.base, lab.http).chat("mine", "last")
     assert not leaving.log
-    (tmp_path / "second").mkdir()
-    async with proxy(config(behind, running), tmp_path / "second") as base:
-        status, last = await Client(base, http).ask("GET", "/v1/explain/last", bearer("mine"))
+    (lab.folder / "second").mkdir()
+    async with proxy(config(lab.behind, running), lab.folder / "second") as base:
+        status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
         assert (status, last["request_id"]) == (200, "last")
 
 
-async def test_workers_and_replicas_tell_a_request_once(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    (tmp_path / "workers").mkdir()
-    (tmp_path / "other").mkdir()
-    text = config(behind, running)
-    async with served(text, tmp_path / "workers", "--workers", "2") as one, proxy(text, tmp_path / "other") as other:
-        workers, elsewhere = Client(one.base, http), Client(other, http)
+async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
+    (lab.folder / "workers").mkdir()
+    (lab.folder / "other").mkdir()
+    text = config(lab.behind, running)
+    async with (
+        served(text, lab.folder / "workers", "--workers", "2") as one,
+        proxy(text, lab.folder / "other") as other,
+    ):
+        workers, elsewhere = Client(one.base, lab.http), Client(other, lab.http)
         for n in range(6):
             await workers.chat("mine", f"id-{n}")
         for n in range(6):
@@ -172,20 +145,18 @@ async def test_workers_and_replicas_tell_a_request_once(
             assert sorted(each["request_id"] for each in listed["requests"]) == [f"id-{n}" for n in range(6)]
 
 
-async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, running: RedisProcess
-) -> None:
-    async with replicas(config(behind, running), tmp_path, http) as (first, second):
-        for client, key in ((first, "mine"), (second, "mine"), (second, "other")):
-            await client.chat(key, f"of-{key}")
-        mine = (await told(second, "/v1/explain/of-mine", bearer("mine")))["tenant"]
-        assert (await first.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 200
-        status, forgotten = await first.ask("DELETE", f"/admin/tenants/{mine}", ADMIN)
-        assert (status, forgotten["forgotten"]["requests"]) == (200, 2)
-        for client in (first, second):
-            assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
-            assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
-        assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
+async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(running: RedisProcess, lab: Lab) -> None:
+    first, second = await replicas(lab, running)
+    for client, key in ((first, "mine"), (second, "mine"), (second, "other")):
+        await client.chat(key, f"of-{key}")
+    mine = (await told(second, "/v1/explain/of-mine", bearer("mine")))["tenant"]
+    assert (await first.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 200
+    status, forgotten = await first.ask("DELETE", f"/admin/tenants/{mine}", ADMIN)
+    assert (status, forgotten["forgotten"]["requests"]) == (200, 2)
+    for client in (first, second):
+        assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
+        assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
+    assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
 
 
 async def test_the_log_is_bounded(running: RedisProcess) -> None:

@@ -3,15 +3,12 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly, proxy, send, send_chunk, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly, send, send_chunk
 
 CONFIG = """
 upstreams:
@@ -23,8 +20,6 @@ chains:
   default:
     - compress_history: {{}}
     - reject_oversize: {{}}
-state: {{directory: "{state}"}}
-telemetry: {{log_level: warning}}
 """
 LIMIT = 2048
 
@@ -76,13 +71,9 @@ def talk(turns: int) -> list[dict[str, str]]:
     return [*said, {"role": "user", "content": "Which meter was the last?"}]
 
 
-@asynccontextmanager
-async def world(folder: Path) -> AsyncGenerator[tuple[Upstream, str, aiohttp.ClientSession], None]:
-    """An upstream, a proxy in front of it, and a client."""
-    async with AsyncExitStack() as stack:
-        main = await stack.enter_async_context(upstream())
-        base = await stack.enter_async_context(proxy(CONFIG.format(main=main.url, state=folder / "state"), folder))
-        yield main, base, await stack.enter_async_context(aiohttp.ClientSession())
+@pytest.fixture
+async def base(lab: Lab) -> str:
+    return await lab.start(CONFIG.format(main=lab.behind.url))
 
 
 @pytest.mark.parametrize(
@@ -93,61 +84,53 @@ async def world(folder: Path) -> AsyncGenerator[tuple[Upstream, str, aiohttp.Cli
         pytest.param("gpt-4o", {"n_prompt_tokens": 1, "n_ctx": 1}, id="a window smaller than known"),
     ],
 )
-async def test_it_is_shortened_and_sent_once_more(tmp_path: Path, model: str, told: dict[str, int]) -> None:
-    async with world(tmp_path) as (main, base, session):
-        main.respond = strict(**told)
+async def test_it_is_shortened_and_sent_once_more(lab: Lab, base: str, model: str, told: dict[str, int]) -> None:
+    lab.behind.respond = strict(**told)
 
-        async def ask(turns: int) -> int:
-            before = len(main.received)
-            body = {"model": model, "messages": talk(turns)}
-            async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
-                assert answer.status == 200, await answer.text()
-            return len(main.received) - before
+    async def ask(turns: int) -> int:
+        before = len(lab.behind.received)
+        status, _, answer = await lab.chat(base, {"model": model, "messages": talk(turns)})
+        assert status == 200, answer
+        return len(lab.behind.received) - before
 
-        assert await ask(30) == 2
-        first, second = (tokens(each.body) for each in main.received)
-        assert first > LIMIT >= second
-        assert "The meter 29 says" in main.last.body.decode()
-        assert [await ask(turns) for turns in (31, 32, 33)] == [1, 1, 1], "it has learned"
+    assert await ask(30) == 2
+    first, second = (tokens(each.body) for each in lab.behind.received)
+    assert first > LIMIT >= second
+    assert "The meter 29 says" in lab.behind.last.body.decode()
+    assert [await ask(turns) for turns in (31, 32, 33)] == [1, 1, 1], "it has learned"
 
 
-async def test_a_refusal_inside_a_stream_counts_as_well(tmp_path: Path) -> None:
-    async with world(tmp_path) as (main, base, session):
-        main.respond = refusing_in_the_stream
-        body = {"model": "llama-3-mine", "messages": talk(30), "stream": True}
-        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
-            assert (answer.status, await answer.read()) == (200, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
-        assert len(main.received) == 2
-        body["messages"] = [{"role": "user", "content": "5" * 6000}]
-        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
-            assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
+async def test_a_refusal_inside_a_stream_counts_as_well(lab: Lab, base: str) -> None:
+    lab.behind.respond = refusing_in_the_stream
+    body = {"model": "llama-3-mine", "messages": talk(30), "stream": True}
+    async with lab.http.post(f"{base}/v1/chat/completions", json=body) as answer:
+        assert (answer.status, await answer.read()) == (200, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
+    assert len(lab.behind.received) == 2
+    body["messages"] = [{"role": "user", "content": "5" * 6000}]
+    status, _, told = await lab.chat(base, body)
+    assert (status, told["error"]["code"]) == (400, "context_length_exceeded")
 
 
-async def test_a_refusal_that_tells_nothing_of_a_short_prompt_teaches_nothing(tmp_path: Path) -> None:
-    async with world(tmp_path) as (main, base, session):
-        main.respond = strict()
-        body = {"model": "gpt-4o", "messages": talk(30)}
-        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
-            assert (answer.status, (await answer.json())["error"]["code"]) == (400, "context_length_exceeded")
-        assert len(main.received) == 1
+@pytest.mark.parametrize(
+    ("model", "messages", "tells"),
+    [
+        pytest.param("gpt-4o", talk(30), {}, id="one that tells nothing of a short prompt teaches nothing"),
+        pytest.param(
+            "llama-3-mine", [{"role": "user", "content": "5" * 3000}], {"n_prompt_tokens": 1}, id="nothing can be cut"
+        ),
+    ],
+)
+async def test_what_cannot_be_shortened_is_refused_as_the_server_said(
+    lab: Lab, base: str, model: str, messages: Any, tells: dict[str, int]
+) -> None:
+    lab.behind.respond = strict(**tells)
+    status, _, told = await lab.chat(base, {"model": model, "messages": messages})
+    assert (status, told["error"]["code"]) == (400, "context_length_exceeded")
+    assert len(lab.behind.received) == 1
 
 
-async def test_digits_of_an_unknown_model_are_counted_from_the_start(tmp_path: Path) -> None:
-    async with world(tmp_path) as (main, base, session):
-        main.respond = strict()
-        for turns in (20, 30, 40):
-            async with session.post(
-                f"{base}/v1/chat/completions", json={"model": "mine", "messages": talk(turns)}
-            ) as answer:
-                assert answer.status == 200
-        assert len(main.received) == 3
-
-
-async def test_what_cannot_be_shortened_is_refused_as_the_server_said(tmp_path: Path) -> None:
-    async with world(tmp_path) as (main, base, session):
-        main.respond = strict(n_prompt_tokens=1)
-        body = {"model": "llama-3-mine", "messages": [{"role": "user", "content": "5" * 3000}]}
-        async with session.post(f"{base}/v1/chat/completions", json=body) as answer:
-            told = await answer.json()
-        assert (answer.status, told["error"]["code"]) == (400, "context_length_exceeded")
-        assert len(main.received) == 1
+async def test_digits_of_an_unknown_model_are_counted_from_the_start(lab: Lab, base: str) -> None:
+    lab.behind.respond = strict()
+    for turns in (20, 30, 40):
+        assert (await lab.chat(base, {"model": "mine", "messages": talk(turns)}))[0] == 200
+    assert len(lab.behind.received) == 3

@@ -12,15 +12,16 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
     Received,
     Respond,
     Upstream,
+    answering,
     begin_stream,
     proxy,
-    send,
     send_chunk,
     until_ready,
     upstream,
@@ -43,11 +44,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": SECRET}]}
 
 def named(name: str) -> Respond:
     """Answers with a name."""
-
-    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await send(writer, 200, DEFAULT_ANSWER.replace(b'"hi"', b'"%s"' % name.encode()))
-
-    return respond
+    return answering(DEFAULT_ANSWER.replace(b'"hi"', b'"%s"' % name.encode()))
 
 
 class Setup:
@@ -95,7 +92,7 @@ async def setup(tmp_path: Path, http: aiohttp.ClientSession) -> Any:
         yield Setup(a, b, tmp_path, http)
 
 
-async def test_no_request_fails_or_sees_two_configurations(setup: Setup, tmp_path: Path) -> None:
+async def test_no_request_fails_or_sees_two_configurations(lab: Lab, setup: Setup) -> None:
     expected: dict[str, tuple[str, bool]] = {}
     seen: list[str] = []
     done = asyncio.Event()
@@ -106,7 +103,7 @@ async def test_no_request_fails_or_sees_two_configurations(setup: Setup, tmp_pat
             assert (name, counted) == expected[version]
             seen.append(version)
 
-    async with proxy(setup.config(0), tmp_path) as setup.base, asyncio.TaskGroup() as clients:
+    async with proxy(setup.config(0), lab.folder) as setup.base, asyncio.TaskGroup() as clients:
         version = (await setup.get("/admin/config"))["version"]
         expected[version] = ("a", False)
         for _ in range(20):
@@ -134,7 +131,7 @@ def _version(path: Path) -> str:
     return load(path, {}).version
 
 
-async def test_a_stream_ends_as_it_began(setup: Setup, tmp_path: Path) -> None:
+async def test_a_stream_ends_as_it_began(lab: Lab, setup: Setup) -> None:
     go_on = asyncio.Event()
 
     async def slowly(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -145,7 +142,7 @@ async def test_a_stream_ends_as_it_began(setup: Setup, tmp_path: Path) -> None:
         await send_chunk(writer, b"")
 
     setup.a.respond = slowly
-    async with proxy(setup.config(0), tmp_path) as setup.base:
+    async with proxy(setup.config(0), lab.folder) as setup.base:
         url = f"{setup.base}/v1/chat/completions"
         async with setup.http.post(url, json={**BODY, "stream": True}) as response:
             await response.content.readany()
@@ -197,8 +194,8 @@ async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) ->
         assert (await setup.reload())["outcome"] == "unchanged"
 
 
-async def test_what_needs_a_restart_is_told_and_the_rest_applies(setup: Setup, tmp_path: Path) -> None:
-    async with proxy(setup.config(0), tmp_path) as setup.base:
+async def test_what_needs_a_restart_is_told_and_the_rest_applies(lab: Lab, setup: Setup) -> None:
+    async with proxy(setup.config(0), lab.folder) as setup.base:
         await until_ready(setup.base)
         setup.path.write_text(setup.config(1, mib=128))
         assert (await setup.reload())["needs_restart"] == ["state"]
@@ -229,12 +226,12 @@ async def test_a_swapped_config_map_is_noticed(setup: Setup, tmp_path: Path) -> 
         await setup.until(is_swapped)
 
 
-async def test_a_file_that_it_refers_to_is_watched_too(setup: Setup, tmp_path: Path) -> None:
-    key = tmp_path / "key"
+async def test_a_file_that_it_refers_to_is_watched_too(lab: Lab, setup: Setup) -> None:
+    key = lab.folder / "key"
     key.write_text("sk-one")
     url = f'base_url: "{setup.a.url}"'
     config = setup.config(0, watch="true").replace(url, f'{url}, api_key: "${{file:{key}}}"')
-    async with proxy(config, tmp_path) as setup.base:
+    async with proxy(config, lab.folder) as setup.base:
         await until_ready(setup.base)
         await setup.ask()
         assert setup.a.last.header("authorization") == "Bearer sk-one"
@@ -282,10 +279,17 @@ async def test_a_hang_up_reloads_all_workers_and_each_knows_the_requests_of_the_
             headers = {**ADMIN, "x-request-id": f"id-{n}"}
             async with setup.http.post(f"{setup.base}/v1/chat/completions", json=BODY, headers=headers) as response:
                 assert response.status == 200
+        counted = 'penstock_requests_total{model="m",status="200",upstream="a"} 8.0'
+        await setup.until(partial(_tells, setup, counted))
         for n in range(8):
             assert (await setup.get(f"/admin/requests/id-{n}"))["model"] == "m"
         listed = [each["request_id"] for each in (await setup.get("/admin/requests?limit=8"))["requests"]]
         assert sorted(listed) == [f"id-{n}" for n in range(8)]
+
+
+async def _tells(setup: Setup, line: str) -> bool:
+    """Whether the metrics, which are those of all workers together, have this line."""
+    return line in await setup.get("/metrics")
 
 
 async def _has_workers(setup: Setup, workers: int) -> bool:

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from proxy.config.keys import hash_of
+from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk
 
@@ -69,9 +70,7 @@ async def until(http: aiohttp.ClientSession, proxy: Served, key: str, status: in
             await asyncio.sleep(0.05)
 
 
-async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_began(
-    mount: Mount, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
+async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_began(lab: Lab, mount: Mount) -> None:
     go_on = asyncio.Event()
 
     async def slowly(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -81,40 +80,40 @@ async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_bega
         await send_chunk(writer, b"data: [DONE]\n\n")
         await send_chunk(writer, b"")
 
-    plain = behind.respond
+    plain = lab.behind.respond
     config = mount.put(keys("ann"))
     (mount.folder / "config.yaml").symlink_to("..data/config.yaml")
     async with served(config, mount.folder) as proxy:
-        assert [await ask(http, proxy, key) for key in (ANN, BOB)] == [200, 401]
-        behind.respond = slowly
+        assert [await ask(lab.http, proxy, key) for key in (ANN, BOB)] == [200, 401]
+        lab.behind.respond = slowly
         headers = {"authorization": f"Bearer {ANN}"}
         url, body = f"{proxy.base}/v1/chat/completions", {**TALK, "stream": True}
-        async with http.post(url, headers=headers, json=body) as response:
+        async with lab.http.post(url, headers=headers, json=body) as response:
             await response.content.readany()
-            behind.respond = plain
+            lab.behind.respond = plain
             mount.put(keys("bob"), "sk-two")
-            await until(http, proxy, BOB, 200)
-            assert await ask(http, proxy, ANN) == 401
+            await until(lab.http, proxy, BOB, 200)
+            assert await ask(lab.http, proxy, ANN) == 401
             go_on.set()
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
-        assert behind.last.header("authorization") == "Bearer sk-two"
+        assert lab.behind.last.header("authorization") == "Bearer sk-two"
 
         # a file of keys that is wrong takes nobody's access, and gives none
         mount.put(keys("bob", "ann", more=", no_such_limit: 1"), "sk-two")
         async with asyncio.timeout(60):
             while True:
-                async with http.get(f"{proxy.base}/readyz") as response:
+                async with lab.http.get(f"{proxy.base}/readyz") as response:
                     told = (await response.json())["config"]
                 if "refused" in told:
                     break
                 await asyncio.sleep(0.05)
-        assert [await ask(http, proxy, key) for key in (ANN, BOB)] == [401, 200]
+        assert [await ask(lab.http, proxy, key) for key in (ANN, BOB)] == [401, 200]
         assert any("keys.yaml:2" in line and "no_such_limit" in line for line in proxy.log)
         assert hash_of(BOB) not in "".join(proxy.log)
 
         # what connections may take is settled at the start, and that is told; the keys are taken over
         mount.put(keys("ann"), "sk-two", patience=20)
-        await until(http, proxy, ANN, 200)
-        assert await ask(http, proxy, BOB) == 401
-        async with http.get(f"{proxy.base}/readyz") as response:
+        await until(lab.http, proxy, ANN, 200)
+        assert await ask(lab.http, proxy, BOB) == 401
+        async with lab.http.get(f"{proxy.base}/readyz") as response:
             assert (await response.json())["config"]["needs_restart"] == ["limits.header_timeout"]

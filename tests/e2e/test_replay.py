@@ -7,6 +7,7 @@ again, and its figures are compared with those of the upstream.
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.chat import encode
@@ -25,7 +25,9 @@ from proxy.server.replay.player import Explained, Player
 from proxy.server.replay.reading import read
 from proxy.server.replay.report import totals
 from proxy.testing import lifelike
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, proxy, send
+from tests.scripted import calls
 
 Message = dict[str, Any]
 
@@ -53,8 +55,6 @@ chains:
     - offer_recall: {{}}
     - reject_oversize: {{share: 0.95}}
 state: {{kind: memory}}
-embedding: {{kind: none}}
-telemetry: {{log_level: error}}
 """
 SPANISH = [
     "Buenas tardes, el pedido {id} no ha llegado y lo necesito antes del {day} de marzo.",
@@ -62,29 +62,9 @@ SPANISH = [
     "Quiero cambiar la dirección del pedido {id}: ahora vivo en la calle Mayor, número {day}.",
     "El producto llegó roto; la foto es la {id} y la factura tiene el número {day}.",
 ]
-WORDS = [
-    "the",
-    "printer",
-    "on",
-    "floor",
-    "two",
-    "shows",
-    "a",
-    "paper",
-    "jam",
-    "and",
-    "the",
-    "queue",
-    "holds",
-    "jobs",
-    "that",
-    "nobody",
-    "has",
-    "sent",
-    "since",
-    "the",
-    "night",
-]
+WORDS = re.findall(
+    r"\w+", "the printer on floor two shows a paper jam and the queue holds jobs that nobody has sent since the night"
+)
 
 
 def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
@@ -100,16 +80,7 @@ def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [
-                    {
-                        "id": f"c{step}",
-                        "type": "function",
-                        "function": {
-                            "name": lifelike().tools[0].name,
-                            "arguments": json.dumps({"key": f"JOB-{step}-1"}),
-                        },
-                    }
-                ],
+                "tool_calls": calls(f"{lifelike().tools[0].name}:c{step}"),
             },
             {"role": "tool", "tool_call_id": f"c{step}", "content": json.dumps(rows)},
         )
@@ -220,20 +191,18 @@ def in_turn(talks: Mapping[str, Callable[[], Iterator[tuple[Message, ...]]]]) ->
 async def test_a_replay_tells_what_the_upstream_saw(
     talks: Mapping[str, Callable[[], Iterator[tuple[Message, ...]]]],
     window: int,
+    lab: Lab,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     provider, unchanged, saved = Provider(), Cache(), tmp_path / "saved.jsonl"
-    saving = Saving(saved)
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = provider.respond
-        config = CONFIG.format(url=behind.url, window=window)
-        async with proxy(config, tmp_path, saving=saving) as base:
-            for name, request in in_turn(talks):
-                unchanged.read(request)
-                headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}
-                async with http.post(f"{base}/v1/chat/completions", json=request, headers=headers) as response:
-                    assert response.status == 200, await response.text()
+    lab.behind.respond = provider.respond
+    async with proxy(CONFIG.format(url=lab.behind.url, window=window), tmp_path, saving=Saving(saved)) as base:
+        for name, request in in_turn(talks):
+            unchanged.read(request)
+            headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}
+            status, _, answer = await lab.chat(base, request, headers)
+            assert status == 200, answer
     settings = load(tmp_path / "config.yaml", {}).settings
     played: list[bytes | None] = []
     play = Player.play

@@ -2,22 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 8000, tokenizer: chars}}]
 chains: {{default: [{steps}]}}
 state: {{kind: memory}}
-telemetry: {{log_level: error}}
 """
 
 TOOL = {
@@ -71,24 +68,8 @@ class Running:
                     return got
 
 
-@asynccontextmanager
-async def running(folder: Path, steps: str = "self_correct: {}") -> AsyncGenerator[Running, None]:
-    async with (
-        upstream() as behind,
-        aiohttp.ClientSession() as http,
-        proxy(CONFIG.format(url=behind.url, steps=steps), folder) as base,
-    ):
-        yield Running(base, behind, http)
-
-
-def answering(*bodies: bytes) -> Any:
-    """The first body first, and so on; the last one for ever."""
-    waiting = list(bodies)
-
-    async def respond(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await send(writer, 200, waiting.pop(0) if len(waiting) > 1 else waiting[0])
-
-    return respond
+async def running(lab: Lab, steps: str = "self_correct: {}") -> Running:
+    return Running(await lab.start(CONFIG.format(url=lab.behind.url, steps=steps)), lab.behind, lab.http)
 
 
 FINE = whole({"content": "You are welcome."})
@@ -103,61 +84,60 @@ FINE = whole({"content": "You are welcome."})
     ],
 )  # fmt: skip
 async def test_an_answer_that_was_wrong_leaves_a_note(
-    tmp_path: Path, answer: bytes, fields: dict[str, Any], said: str
+    lab: Lab, answer: bytes, fields: dict[str, Any], said: str
 ) -> None:
-    async with running(tmp_path) as run:
-        run.behind.respond = answering(answer, FINE)
-        assert await run.ask(ASKED, **fields) == answer
-        got = await run.told()
-        assert [message["role"] for message in got] == ["user", "assistant", "user", "user"]
-        assert said in got[2]["content"]
-        assert got[-1] == NEXT[-1]
-        assert await run.sent() == got, "it stays the same"
-        assert len(await run.sent(session="two")) == len(NEXT)
+    run = await running(lab)
+    run.behind.respond = answering(answer, FINE)
+    assert await run.ask(ASKED, **fields) == answer
+    got = await run.told()
+    assert [message["role"] for message in got] == ["user", "assistant", "user", "user"]
+    assert said in got[2]["content"]
+    assert got[-1] == NEXT[-1]
+    assert await run.sent() == got, "it stays the same"
+    assert len(await run.sent(session="two")) == len(NEXT)
 
 
-async def test_a_stream_is_relayed_as_it_comes_and_looked_at_when_it_has_ended(tmp_path: Path) -> None:
-    async with running(tmp_path) as run:
-        first, rest = event({"role": "assistant", "tool_calls": [CALL]}), event({}, "tool_calls") + b"data: [DONE]\n\n"
+async def test_a_stream_is_relayed_as_it_comes_and_looked_at_when_it_has_ended(lab: Lab) -> None:
+    run = await running(lab)
+    first, rest = event({"role": "assistant", "tool_calls": [CALL]}), event({}, "tool_calls") + b"data: [DONE]\n\n"
 
-        async def respond(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-            if len(behind.received) > 1:
-                return await send(writer, 200, FINE)
-            await begin_stream(writer)
-            await send_chunk(writer, first)
-            await run.go_on.wait()
-            await send_chunk(writer, rest)
-            return await send_chunk(writer, b"")
+    async def respond(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        if len(behind.received) > 1:
+            return await send(writer, 200, FINE)
+        await begin_stream(writer)
+        await send_chunk(writer, first)
+        await run.go_on.wait()
+        await send_chunk(writer, rest)
+        return await send_chunk(writer, b"")
 
-        run.behind.respond = respond
-        body = {"model": "m", "messages": ASKED, "tools": [TOOL], "stream": True}
-        headers = {"authorization": "Bearer k", "x-penstock-session": "one"}
-        async with run.http.post(f"{run.base}/v1/chat/completions", json=body, headers=headers) as response:
-            assert await response.content.readexactly(len(first)) == first
-            run.go_on.set()  # the upstream goes on only now that the client has the first part
-            assert await response.content.read() == rest
-        assert "$ lacks city" in (await run.told())[2]["content"]
-
-
-async def test_good_answers_leave_nothing_and_requests_keep_their_bytes(tmp_path: Path) -> None:
-    async with running(tmp_path) as run:
-        run.behind.respond = answering(FINE)
-        for _ in range(3):
-            assert await run.sent() == NEXT
+    run.behind.respond = respond
+    body = {"model": "m", "messages": ASKED, "tools": [TOOL], "stream": True}
+    headers = {"authorization": "Bearer k", "x-penstock-session": "one"}
+    async with run.http.post(f"{run.base}/v1/chat/completions", json=body, headers=headers) as response:
+        assert await response.content.readexactly(len(first)) == first
+        run.go_on.set()  # the upstream goes on only now that the client has the first part
+        assert await response.content.read() == rest
+    assert "$ lacks city" in (await run.told())[2]["content"]
 
 
-async def test_poor_results_are_marked_and_measured(tmp_path: Path) -> None:
+async def test_good_answers_leave_nothing_and_requests_keep_their_bytes(lab: Lab) -> None:
+    run = await running(lab)
+    run.behind.respond = answering(FINE)
+    for _ in range(3):
+        assert await run.sent() == NEXT
+
+
+async def test_poor_results_are_marked_and_measured(lab: Lab) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": '{"city": "Leon"}'}}
     messages = [
         *ASKED,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": '{"rooms": [{"price": 4'},
     ]
-    async with running(tmp_path, "validate_content: {}") as run:
-        run.behind.respond = answering(FINE)
-        got = await run.sent(messages)
-        assert got[-1]["content"].startswith("[quality check: its JSON is cut off")
-        async with run.http.get(f"{run.base}/metrics") as response:
-            series = await response.text()
-        assert 'penstock_poor_contents_total{policy="validate_content"} 1.0' in series
-        assert 'penstock_content_quality_count{measure="overall"} 1.0' in series
+    run = await running(lab, "validate_content: {}")
+    run.behind.respond = answering(FINE)
+    got = await run.sent(messages)
+    assert got[-1]["content"].startswith("[quality check: its JSON is cut off")
+    series = await lab.metrics(run.base)
+    assert 'penstock_poor_contents_total{policy="validate_content"} 1.0' in series
+    assert 'penstock_content_quality_count{measure="overall"} 1.0' in series

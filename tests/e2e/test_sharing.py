@@ -1,8 +1,6 @@
 """One agent gives another a part of its context, with OpenAI's SDK; and what nobody may ask for."""
 
 import json
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,7 +12,8 @@ from proxy.state.inbox import MOST
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 from tests.e2e.agents import CONFIG, HANDLE
-from tests.e2e.servers import Upstream, proxy
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Upstream
 
 ANN = {"x-penstock-session": "trip", "x-penstock-agent": "ann"}
 BOB = {"x-penstock-session": "trip", "x-penstock-agent": "bob"}
@@ -35,9 +34,8 @@ class Caller:
 
 
 @pytest.fixture
-async def base(tmp_path: Path, behind: Upstream) -> AsyncGenerator[str, None]:
-    async with proxy(CONFIG.format(url=behind.url, state=f'{{directory: "{tmp_path}/state"}}'), tmp_path) as made:
-        yield made
+async def base(lab: Lab) -> str:
+    return await lab.start(CONFIG.format(url=lab.behind.url, state=f'{{directory: "{lab.folder}/state"}}'))
 
 
 @pytest.fixture
@@ -104,44 +102,30 @@ async def test_tasks_of_one_list_are_kept_apart_with_the_sdk(base: str, behind: 
         assert (caught.value.code, caught.value.param) == ("invalid_task", "messages[0].x_penstock_task")
 
 
-@pytest.mark.parametrize(
-    "steps",
-    ["[]", "[consolidate_system: {}]", "[isolate_tasks: {mode: observe}]", "[isolate_tasks: {}]"],
-)
-async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_it_came(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, steps: str
-) -> None:
-    config = CONFIG.format(url=behind.url, state="{kind: memory}")
-    head, _, rest = config.partition("chains:\n")
-    config = f"{head}chains:\n  default: {steps}\n{rest[rest.index('embedding:') :]}"
+async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_it_came(lab: Lab) -> None:
+    config = CONFIG.format(url=lab.behind.url, state="{kind: memory}")
+    head = config.partition("chains:\n")[0]
+    own = (
+        "plain: [consolidate_system: {}]\n  observing: [isolate_tasks: {mode: observe}]\n  apart: [isolate_tasks: {}]\n"
+    )
+    base = await lab.start(f"{head}chains:\n  default: []\n  {own}")
     tagged = '{"model": "m", "messages": [{"role":"user", "x_penstock_task":"hotel","content":"a"},{"content": "b", "role": "user"}], "n":1}'
     plain = '[{"role":"user","content":"a"},{"content": "b", "role": "user"}]'
-    async with proxy(config, tmp_path) as base:
-        names = {"content-type": "application/json", "x-penstock-task": "hotel"}
+    for chain in ("default", "plain", "observing", "apart"):
+        names = {"content-type": "application/json", "x-penstock-task": "hotel", "x-penstock-chain": chain}
         for _ in range(2):
-            async with http.post(f"{base}/v1/chat/completions", data=tagged, headers=names) as response:
+            async with lab.http.post(f"{base}/v1/chat/completions", data=tagged, headers=names) as response:
                 assert response.status == 200
-            sent = behind.last.body.decode()
-            assert plain in sent
-            assert {name: value for name, value in json.loads(sent).items() if name != "messages"} == {
-                "model": "m",
-                "n": 1,
-            }
-
-
-async def test_the_word_of_the_tag_in_a_text_changes_no_byte(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    config = CONFIG.format(url=behind.url, state="{kind: memory}")
-    head, _, rest = config.partition("chains:\n")
-    body = '{"model": "m",  "messages": [{"role":"user", "content":"what is x_penstock_task?"}]}'
-    names = {"content-type": "application/json"}
-    async with (
-        proxy(f"{head}chains:\n  default: []\n{rest[rest.index('embedding:') :]}", tmp_path) as base,
-        http.post(f"{base}/v1/chat/completions", data=body, headers=names) as response,
-    ):
+            sent = lab.behind.last.body.decode()
+            assert plain in sent, chain
+            others = {name: value for name, value in json.loads(sent).items() if name != "messages"}
+            assert others == {"model": "m", "n": 1}
+    word = '{"model": "m",  "messages": [{"role":"user", "content":"what is x_penstock_task?"}]}'
+    async with lab.http.post(
+        f"{base}/v1/chat/completions", data=word, headers={"content-type": "application/json"}
+    ) as response:
         assert response.status == 200
-    assert behind.last.body.decode() == body
+    assert lab.behind.last.body.decode() == word, "the word of the tag in a text changes no byte"
 
 
 async def test_messages_and_what_left_the_context_can_be_given(caller: Caller, behind: Upstream) -> None:

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from proxy.telemetry import Telemetry
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import proxy
 from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS
 
 CONFIG = """
@@ -23,8 +23,6 @@ chains:
   strict:
     - reject_oversize: {{share: 0.001}}
   empty: []
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 ORIGINAL = CONVERSATION[2]["content"]
 NOWHERE = "a" * 20
@@ -49,17 +47,9 @@ class Client:
 
 
 @pytest.fixture
-async def behind() -> AsyncGenerator[Upstream, None]:
-    async with upstream() as made:
-        yield made
-
-
-@pytest.fixture
-async def client(tmp_path: Path, behind: Upstream) -> AsyncGenerator[Client, None]:
-    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-        yield Client(base, session)
-    assert not behind.received, "nothing was sent to the upstream"
+async def client(lab: Lab) -> AsyncGenerator[Client, None]:
+    yield Client(await lab.start(CONFIG.format(url=lab.behind.url)), lab.http)
+    assert not lab.behind.received, "nothing was sent to the upstream"
 
 
 async def test_a_request_is_compressed_and_its_original_comes_back(client: Client) -> None:
@@ -102,18 +92,19 @@ async def test_another_chain_may_be_chosen(client: Client) -> None:
     assert (bypassed["messages"], bypassed["chain"]) == (CONVERSATION, None)
 
 
-@pytest.mark.parametrize(
-    ("query", "content"),
-    [
+async def test_a_part_of_what_left(client: Client) -> None:
+    (handle,) = (await client.compressed())["handles"]
+    for query, content in (
         ("first_line=2&last_line=2", "2: paragraph 1: the long story of how nothing in particular came to pass here"),
         ("pattern=code+w.rd", "61: " + ORIGINAL.splitlines()[60]),
         ("pattern=nowhere", "No line of the 120 fits."),
-    ],
-)
-async def test_a_part_of_what_left(client: Client, query: str, content: str) -> None:
-    (handle,) = (await client.compressed())["handles"]
-    status, found, _ = await client.ask("GET", f"/v1/retrieve/{handle}?{query}")
-    assert (status, found["content"]) == (200, content)
+    ):
+        status, found, _ = await client.ask("GET", f"/v1/retrieve/{handle}?{query}")
+        assert (status, found["content"]) == (200, content)
+    status, answer, _ = await client.ask("GET", f"/v1/retrieve/{handle}?path=a.b")
+    assert (status, answer["error"]["code"]) == (400, "invalid_part"), (
+        "a path that finds nothing is the caller's mistake"
+    )
 
 
 async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
@@ -122,62 +113,55 @@ async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
     assert (await client.ask("GET", f"/v1/retrieve/{handle}", "k"))[0] == 404
 
 
-async def test_a_state_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, behind: Upstream) -> None:
-    config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-        (handle,) = (await Client(base, session).compressed())["handles"]
-    for each in (tmp_path / "state" / "archive").iterdir():
+async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None:
+    config = CONFIG.format(url=lab.behind.url)
+    async with proxy(config, lab.folder) as base:
+        (handle,) = (await Client(base, lab.http).compressed())["handles"]
+    for each in (lab.folder / "state" / "archive").iterdir():
         each.write_bytes(b"this is no database" * 1000)
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-        client = Client(base, session)
-        for session_name in ({}, {"x-penstock-session": "s"}):
-            status, answer, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers=session_name)
-            assert (status, answer["error"]["code"]) == (503, "state_unavailable")
-            assert headers["retry-after"] == "5"
-        assert (await client.ask("GET", "/readyz", None))[1]["degraded"] == ["state: corrupted"]
-        assert (await client.compressed())["messages"] == CONVERSATION
-        metrics = (await client.ask("GET", "/metrics", None))[1]
-        assert "penstock_requests_without_state_total 1.0" in metrics
+    base = await lab.start(config)
+    client = Client(base, lab.http)
+    for session_name in ({}, {"x-penstock-session": "s"}):
+        status, answer, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers=session_name)
+        assert (status, answer["error"]["code"]) == (503, "state_unavailable")
+        assert headers["retry-after"] == "5"
+    assert (await client.ask("GET", "/readyz", None))[1]["degraded"] == ["state: corrupted"]
+    assert (await client.compressed())["messages"] == CONVERSATION
+    metrics = (await client.ask("GET", "/metrics", None))[1]
+    assert "penstock_requests_without_state_total 1.0" in metrics
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "options", "status", "code"),
-    [
-        pytest.param("GET", "/v1/compress", {}, 405, "method_not_allowed", id="compress is posted"),
-        pytest.param("DELETE", "/v1/compress/", {}, 405, "method_not_allowed", id="with a slash too"),
-        pytest.param("POST", f"/v1/retrieve/{NOWHERE}", {}, 405, "method_not_allowed", id="retrieve is got"),
-        pytest.param("PUT", "/v1/retrieve", {}, 405, "method_not_allowed", id="whatever its path"),
-        pytest.param("GET", f"/v1/retrieve/{NOWHERE}", {}, 404, "unknown_handle", id="an unknown handle"),
-        pytest.param("GET", "/v1/retrieve", {}, 404, "unknown_handle", id="no handle"),
-        pytest.param("GET", "/v1/retrieve/a/b", {}, 404, "unknown_handle", id="a path"),
-        pytest.param("GET", f"/v1/retrieve/{NOWHERE}?first_line=x", {}, 400, "invalid_part", id="no line"),
-        pytest.param("POST", "/v1/compress", {"data": b"{"}, 400, "invalid_json", id="no JSON"),
-        pytest.param("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type", id="no model"),
-        pytest.param("POST", "/v1/compress", {"json": {"model": "m", "messages": []}}, 400, "empty_array", id="empty"),
-        pytest.param("POST", "/v1/compress", {"data": b" " * 200_000}, 413, "request_too_large", id="too large"),
-        pytest.param(
-            "POST",
-            "/v1/compress",
-            {"json": {"model": "m", "messages": CONVERSATION}, "headers": {"x-penstock-chain": "strict"}},
-            400,
-            "context_length_exceeded",
-            id="a policy says no",
-        ),
-        pytest.param(
-            "POST",
-            "/v1/compress",
-            {"json": {"model": "m", "messages": CONVERSATION}, "headers": {"x-penstock-chain": "nope"}},
-            400,
-            "unknown_chain",
-            id="no such chain",
-        ),
-    ],
-)
-async def test_errors_are_openais(client: Client, method: str, path: str, options: Any, status: int, code: str) -> None:
-    got, answer, _ = await client.ask(method, path, **options)
-    assert (got, answer["error"]["code"]) == (status, code)
-    assert answer["error"].keys() == {"message", "type", "param", "code"}
-    assert answer["error"]["type"] == "invalid_request_error"
+ASKED = {"model": "m", "messages": CONVERSATION}
+MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
+    ("GET", "/v1/compress", {}, 405, "method_not_allowed"),
+    ("DELETE", "/v1/compress/", {}, 405, "method_not_allowed"),
+    ("POST", f"/v1/retrieve/{NOWHERE}", {}, 405, "method_not_allowed"),
+    ("PUT", "/v1/retrieve", {}, 405, "method_not_allowed"),
+    ("GET", f"/v1/retrieve/{NOWHERE}", {}, 404, "unknown_handle"),
+    ("GET", "/v1/retrieve", {}, 404, "unknown_handle"),
+    ("GET", "/v1/retrieve/a/b", {}, 404, "unknown_handle"),
+    ("GET", f"/v1/retrieve/{NOWHERE}?first_line=x", {}, 400, "invalid_part"),
+    ("POST", "/v1/compress", {"data": b"{"}, 400, "invalid_json"),
+    ("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type"),
+    ("POST", "/v1/compress", {"json": {"model": "m", "messages": []}}, 400, "empty_array"),
+    ("POST", "/v1/compress", {"data": b" " * 200_000}, 413, "request_too_large"),
+    (
+        "POST",
+        "/v1/compress",
+        {"json": ASKED, "headers": {"x-penstock-chain": "strict"}},
+        400,
+        "context_length_exceeded",
+    ),
+    ("POST", "/v1/compress", {"json": ASKED, "headers": {"x-penstock-chain": "nope"}}, 400, "unknown_chain"),
+]
+
+
+async def test_errors_are_openais(client: Client) -> None:
+    for method, path, options, status, code in MISTAKES:
+        got, answer, _ = await client.ask(method, path, **dict(options))
+        assert (got, answer["error"]["code"]) == (status, code), (method, path)
+        assert answer["error"].keys() == {"message", "type", "param", "code"}
+        assert answer["error"]["type"] == "invalid_request_error"
 
 
 async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,9 +176,3 @@ async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.M
     await client.ask("GET", f"/v1/retrieve/{NOWHERE}")
     await client.ask("GET", "/v1/compress")
     assert begun == ["/v1/retrieve/{handle} None", "/v1/compress /v1/compress"]
-
-
-async def test_a_path_that_finds_nothing_is_the_callers_mistake(client: Client) -> None:
-    (handle,) = (await client.compressed())["handles"]
-    status, answer, _ = await client.ask("GET", f"/v1/retrieve/{handle}?path=a.b")
-    assert (status, answer["error"]["code"]) == (400, "invalid_part")

@@ -3,17 +3,16 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, send
 
 Message = dict[str, Any]
 
@@ -126,11 +125,12 @@ def config(strict: str, *, chain: str = FULL, window: int = 100_000, state: str 
     return CONFIG.format(url=strict, chain=chain, window=window, state=state)
 
 
-@pytest.mark.parametrize("language", ["en", "es"])
 @pytest.mark.parametrize(
-    "fault", ["none", "restart", "replica", "lost store", "bypass", "reload", "reload to nothing", "bypass first"]
-)
-async def test_no_fault_breaks_it(fault: str, language: str, tmp_path: Path) -> None:
+    ("fault", "language"),
+    [("none", "en"), ("restart", "es"), ("replica", "en"), ("lost store", "es"), ("bypass", "en"), ("reload", "es"),
+     ("reload to nothing", "en"), ("bypass first", "es")],
+)  # fmt: skip
+async def test_no_fault_breaks_it(fault: str, language: str, lab: Lab) -> None:
     system, first, second, third = SPOKEN[language]
     strict = Strict(
         [
@@ -139,119 +139,99 @@ async def test_no_fault_breaks_it(fault: str, language: str, tmp_path: Path) -> 
         ]
     )  # fmt: skip
     tools = [tool(name) for name in ("orders", "invoices", *(f"thing_{n}" for n in range(60)))]
-    state = "{kind: memory}" if fault in ("restart", "replica", "lost store") else f'{{directory: "{tmp_path}/state"}}'
-    async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(upstream())
-        behind.respond = strict
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        others = tmp_path / "other"
-        others.mkdir()
-        base = await stack.enter_async_context(proxy(config(behind.url, state=state), tmp_path))
-        other = base
-        if fault in ("restart", "replica", "lost store"):  # none knows anything of what the other was sent
-            other = await stack.enter_async_context(proxy(config(behind.url, state=state), others))
-        opening = [{"role": "system", "content": system}, {"role": "system", "content": f"# Style\n{system}"}]
-        client = Client(base, http, tools, opening)
-        every = [
-            [{"role": "user", "content": first}],
-            [{"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}],
-            [{"role": "tool", "tool_call_id": "c2", "content": result(1, 60)}],
-            [{"role": "user", "content": second}],
-            [{"role": "tool", "tool_call_id": "c3", "content": result(3, 40)}],
-            [{"role": "user", "content": third}],
-        ]
-        for place, messages in enumerate(every):
-            client.base = other if place % 2 or (fault == "restart" and place > 2) else base
-            bypass = (fault == "bypass" and place in (2, 4)) or (fault == "bypass first" and place == 0)
-            if fault.startswith("reload") and place == 2:
-                chain = OTHER if fault == "reload" else "[]"
-                (tmp_path / "config.yaml").write_text(config(behind.url, state=state, chain=chain))
-                async with http.post(f"{base}/admin/reload", headers=ADMIN) as response:
-                    assert (await response.json())["outcome"] == "applied"
-            await client.ask(*messages, **({"x-penstock-bypass": "true"} if bypass else {}))
-            sent = strict.bodies[-1]["messages"]
-            signed = [message for message in sent if "thinking_blocks" in message]
-            assert len(signed) == place, "all reasoning is sent"
+    state = (
+        "{kind: memory}" if fault in ("restart", "replica", "lost store") else f'{{directory: "{lab.folder}/state"}}'
+    )
+    lab.behind.respond = strict
+    base = other = await lab.start(config(lab.behind.url, state=state))
+    if fault in ("restart", "replica", "lost store"):  # none knows anything of what the other was sent
+        other = await lab.start(config(lab.behind.url, state=state), "other")
+    opening = [{"role": "system", "content": system}, {"role": "system", "content": f"# Style\n{system}"}]
+    client = Client(base, lab.http, tools, opening)
+    every = [
+        [{"role": "user", "content": first}],
+        [{"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}],
+        [{"role": "tool", "tool_call_id": "c2", "content": result(1, 60)}],
+        [{"role": "user", "content": second}],
+        [{"role": "tool", "tool_call_id": "c3", "content": result(3, 40)}],
+        [{"role": "user", "content": third}],
+    ]
+    for place, messages in enumerate(every):
+        client.base = other if place % 2 or (fault == "restart" and place > 2) else base
+        bypass = (fault == "bypass" and place in (2, 4)) or (fault == "bypass first" and place == 0)
+        if fault.startswith("reload") and place == 2:
+            chain = OTHER if fault == "reload" else "[]"
+            (lab.folder / "config.yaml").write_text(config(lab.behind.url, state=state, chain=chain))
+            async with lab.http.post(f"{base}/admin/reload", headers=ADMIN) as response:
+                assert (await response.json())["outcome"] == "applied"
+        await client.ask(*messages, **({"x-penstock-bypass": "true"} if bypass else {}))
+        sent = strict.bodies[-1]["messages"]
+        signed = [message for message in sent if "thinking_blocks" in message]
+        assert len(signed) == place, "all reasoning is sent"
     assert strict.broken == 0
     if fault != "bypass first":
         assert len(strict.bodies[-1]["tools"]) < len(tools), "what was left out at first stays out"
         assert len(strict.bodies[-1]["messages"][1:]) == len(client.messages) - 3, "one system message of two"
 
 
-@pytest.mark.parametrize("language", ["en", "es"])
-@pytest.mark.parametrize("restarts", [False, True])
-async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, language: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("restarts", "language"), [(False, "en"), (True, "es")])
+async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, language: str, lab: Lab) -> None:
     """The reasoning of before leaves with it, that of after stays, and so a replica without a memory decides."""
     _, first, second, _ = SPOKEN[language]
     strict = Strict([{"content": f"Answer {n}. " + "More of it follows here. " * 40} for n in range(40)])
-    async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(upstream())
-        behind.respond = strict
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        bases = []
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            made = proxy(config(behind.url, window=6000), tmp_path / name)
-            bases.append(await stack.enter_async_context(made))
-        client = Client(bases[0], http, [], [])
-        kept, beginnings = [], 0
-        for turn in range(40):
-            client.base = bases[turn % 2 if restarts else 0]
-            asked = first if turn == 0 else f"{second} ({turn}) " + "Some more words of mine. " * 10
-            await client.ask({"role": "user", "content": asked})
-            sent = strict.bodies[-1]["messages"]
-            kept.append(sum("thinking_blocks" in message for message in sent))
-            assert sent[-1]["content"] == asked
-        assert strict.broken == 0
-        beginnings = sum(count == 0 for count in kept[1:])
-        assert 1 <= beginnings <= 20, kept
-        assert all(after in (0, before + 1) for before, after in pairwise(kept)), kept
+    lab.behind.respond = strict
+    bases = await lab.two(config(lab.behind.url, window=6000))
+    client = Client(bases[0], lab.http, [], [])
+    kept, beginnings = [], 0
+    for turn in range(40):
+        client.base = bases[turn % 2 if restarts else 0]
+        asked = first if turn == 0 else f"{second} ({turn}) " + "Some more words of mine. " * 10
+        await client.ask({"role": "user", "content": asked})
+        sent = strict.bodies[-1]["messages"]
+        kept.append(sum("thinking_blocks" in message for message in sent))
+        assert sent[-1]["content"] == asked
+    assert strict.broken == 0
+    beginnings = sum(count == 0 for count in kept[1:])
+    assert 1 <= beginnings <= 20, kept
+    assert all(after in (0, before + 1) for before, after in pairwise(kept)), kept
 
 
-async def test_results_leave_room_for_those_to_come(tmp_path: Path) -> None:
+async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
     """In a small window an open tool loop goes on; what was shortened stays so, also where nothing is remembered."""
     strict = Strict([calls("orders", n, q="all") for n in range(12)])
-    async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(upstream())
-        behind.respond = strict
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        bases = []
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            bases.append(await stack.enter_async_context(proxy(config(behind.url, window=8000), tmp_path / name)))
-        client = Client(bases[0], http, [tool("orders")], [])
-        await client.ask({"role": "user", "content": "Where are my orders?"})
-        for number in range(10):
-            client.base = bases[number % 2]
-            await client.ask({"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 40)})
-            assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number + 1
+    lab.behind.respond = strict
+    bases = await lab.two(config(lab.behind.url, window=8000))
+    client = Client(bases[0], lab.http, [tool("orders")], [])
+    await client.ask({"role": "user", "content": "Where are my orders?"})
+    for number in range(10):
+        client.base = bases[number % 2]
+        await client.ask({"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 40)})
+        assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number + 1
     assert strict.broken == 0
     results = [each["content"] for each in strict.bodies[-1]["messages"] if each["role"] == "tool"]
     assert all(f"ORD-{number}-" in each for number, each in enumerate(results))
     assert sum("recall(" in each for each in results) >= 5
 
 
-async def test_an_open_tool_loop_is_never_cut(tmp_path: Path) -> None:
+async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
     """What does not fit is refused, rather than sent without the reasoning that the loop needs."""
     strict = Strict([calls("orders", n, q="all") for n in range(40)])
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = strict
-        async with proxy(config(behind.url, window=6000), tmp_path) as base:
-            client = Client(base, http, [tool("orders")], [])
-            message: Message = {"role": "user", "content": "Where are my orders?"}
-            for number in range(40):
-                try:
-                    await client.ask(message)
-                except AssertionError as refused:
-                    assert "context_length_exceeded" in str(refused)
-                    break
-                assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number
-                message = {"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 12)}
+    lab.behind.respond = strict
+    client = Client(await lab.start(config(lab.behind.url, window=6000)), lab.http, [tool("orders")], [])
+    message: Message = {"role": "user", "content": "Where are my orders?"}
+    for number in range(40):
+        try:
+            await client.ask(message)
+        except AssertionError as refused:
+            assert "context_length_exceeded" in str(refused)
+            break
+        assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number
+        message = {"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 12)}
     assert strict.broken == 0
     assert number > 5
 
 
-async def test_the_rounds_of_internal_tools_go_with_their_reasoning(tmp_path: Path) -> None:
+async def test_the_rounds_of_internal_tools_go_with_their_reasoning(lab: Lab) -> None:
     search = calls("search_tools", 7, query="invoices")
     strict = Strict(
         [
@@ -262,35 +242,31 @@ async def test_the_rounds_of_internal_tools_go_with_their_reasoning(tmp_path: Pa
         ]
     )
     tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = strict
-        async with proxy(config(behind.url), tmp_path) as base:
-            client = Client(base, http, tools, [])
-            asked = await client.ask({"role": "user", "content": "Where are my orders?"})
-            assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
-            skip = {"x-penstock-bypass": "true"}
-            await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}, **skip)
-            await client.ask({"role": "user", "content": "Thanks."})
+    lab.behind.respond = strict
+    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
+    asked = await client.ask({"role": "user", "content": "Where are my orders?"})
+    assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
+    skip = {"x-penstock-bypass": "true"}
+    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}, **skip)
+    await client.ask({"role": "user", "content": "Thanks."})
     assert strict.broken == 0
     signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
     assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]
     assert len(signed) == 3
 
 
-async def test_an_older_model_is_treated_as_before(tmp_path: Path) -> None:
+async def test_an_older_model_is_treated_as_before(lab: Lab) -> None:
     """Its reasoning is bound to nothing, so a large result is shortened when it was read."""
     strict = Strict()
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = strict
-        async with proxy(config(behind.url), tmp_path) as base:
-            client = Client(base, http, [tool("orders")], [])
-            client.model = "claude-sonnet-5"
-            client.messages += [
-                {"role": "user", "content": "Where are my orders?"},
-                calls("orders", 1, q="all") | {"role": "assistant", "content": None, "thinking_blocks": [SIGNED]},
-                {"role": "tool", "tool_call_id": "c1", "content": result(1, 200)},
-                {"role": "assistant", "content": "They are on their way."},
-            ]
-            with pytest.raises(AssertionError, match="signature"):  # this upstream is strict with any model
-                await client.ask({"role": "user", "content": "Sure?"})
+    lab.behind.respond = strict
+    client = Client(await lab.start(config(lab.behind.url)), lab.http, [tool("orders")], [])
+    client.model = "claude-sonnet-5"
+    client.messages += [
+        {"role": "user", "content": "Where are my orders?"},
+        calls("orders", 1, q="all") | {"role": "assistant", "content": None, "thinking_blocks": [SIGNED]},
+        {"role": "tool", "tool_call_id": "c1", "content": result(1, 200)},
+        {"role": "assistant", "content": "They are on their way."},
+    ]
+    with pytest.raises(AssertionError, match="signature"):  # this upstream is strict with any model
+        await client.ask({"role": "user", "content": "Sure?"})
     assert "recall(" in strict.bodies[-1]["messages"][2]["content"]

@@ -3,14 +3,14 @@
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import config
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, proxy, send, upstream
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
+from tests.scripted import calls
 
 STEPS = 18
 GOAL = "The retry helper of Halcyon waits twice after a refused request: find the place, mend it, submit the patch."
@@ -49,7 +49,7 @@ def lost(messages: list[Message], actions: int) -> str | None:
 
 @pytest.mark.parametrize("kind", ["text", "tools"])
 @pytest.mark.parametrize(("window", "actions"), [(4096, 1), (8192, 3), (16_384, 5)])
-async def test_an_agent_in_a_small_window_finishes(tmp_path: Path, kind: str, window: int, actions: int) -> None:
+async def test_an_agent_in_a_small_window_finishes(lab: Lab, kind: str, window: int, actions: int) -> None:
     """With tool calls and without them. What it misses it says, and then it is not done."""
     talk: list[Message] = [{"role": "system", "content": RULES}, {"role": "user", "content": GOAL}]
 
@@ -65,21 +65,19 @@ async def test_an_agent_in_a_small_window_finishes(tmp_path: Path, kind: str, wi
         answer["choices"][0]["message"] = {"role": "assistant", "content": said}
         await send(writer, 200, json.dumps(answer).encode())
 
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = agent
-        made = config(behind.url, tmp_path / "state").replace("window: 16000", f"window: {window}")
-        async with proxy(made, tmp_path) as base:
-            for n in range(STEPS):
-                body = {"model": "m", "messages": talk} | ({"tools": TOOLS} if kind == "tools" else {})
-                async with http.post(f"{base}/v1/chat/completions", json=body) as response:
-                    assert response.status == 200, await response.text()
-                    said = (await response.json())["choices"][0]["message"]["content"]
-                assert said.startswith(f"Step {n}: "), said
-                call = {"id": f"c{n}", "type": "function", "function": {"name": "bash", "arguments": f'{{"n": {n}}}'}}
-                if kind == "tools":
-                    talk += [
-                        {"role": "assistant", "content": said, "tool_calls": [call]},
-                        {"role": "tool", "tool_call_id": call["id"], "content": observation(n)},
-                    ]
-                else:
-                    talk += [{"role": "assistant", "content": said}, {"role": "user", "content": observation(n)}]
+    lab.behind.respond = agent
+    base = await lab.start(config(lab.behind.url, lab.folder / "state").replace("window: 16000", f"window: {window}"))
+    for n in range(STEPS):
+        body = {"model": "m", "messages": talk} | ({"tools": TOOLS} if kind == "tools" else {})
+        status, _, answer = await lab.chat(base, body)
+        assert status == 200, answer
+        said = answer["choices"][0]["message"]["content"]
+        assert said.startswith(f"Step {n}: "), said
+        if kind == "tools":
+            (call,) = calls(f"bash:c{n}")
+            talk += [
+                {"role": "assistant", "content": said, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": observation(n)},
+            ]
+        else:
+            talk += [{"role": "assistant", "content": said}, {"role": "user", "content": observation(n)}]

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Generator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,15 +15,14 @@ from proxy.context import Context
 from proxy.models.encodings import Encoder, characters
 from proxy.models.tokens import TokenService
 from proxy.policy import Decision, Keep
-from tests.e2e.servers import Upstream, proxy, until_ready
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "counted-*", upstream: main, tokenizer: {tokenizer}}}, {{match: "*", upstream: main, chain: empty}}]
 chains: {{default: {chain}, empty: []}}
-embedding: {{kind: none}}
 state: {{kind: memory}}
-telemetry: {{log_level: warning}}
 """
 STEPS = "[consolidate_system: {}]"
 BODY = {"model": "counted-1", "messages": [{"role": "user", "content": "hi"}]}
@@ -65,34 +63,30 @@ async def ask(http: aiohttp.ClientSession, base: str, model: str) -> int:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, loading: Loading, fails: bool
+    lab: Lab, loading: Loading, fails: bool
 ) -> None:
     loading.error = fails
-    config = CONFIG.format(url=behind.url, chain=STEPS, tokenizer="cl100k_base")
-    async with proxy(config, tmp_path) as base:
-        assert await ready(http, base) == (503, "starting")
-        assert await ask(http, base, "other") == 200, "an empty chain counts nothing"
-        early = asyncio.ensure_future(ask(http, base, "counted-1"))
-        assert await ready(http, base) == (503, "starting")
-        async with http.get(f"{base}/healthz") as response:
-            assert response.status == 200
-        loading.go.set()
-        assert await early == 200
-        await until_ready(base)
-        assert loading.asked == ["cl100k_base"], "what no chain counts with is not loaded"
+    config = CONFIG.format(url=lab.behind.url, chain=STEPS, tokenizer="cl100k_base")
+    base = await lab.start(config)
+    assert await ready(lab.http, base) == (503, "starting")
+    assert await ask(lab.http, base, "other") == 200, "an empty chain counts nothing"
+    early = asyncio.ensure_future(ask(lab.http, base, "counted-1"))
+    assert await ready(lab.http, base) == (503, "starting")
+    async with lab.http.get(f"{base}/healthz") as response:
+        assert response.status == 200
+    loading.go.set()
+    assert await early == 200
+    await until_ready(base)
+    assert loading.asked == ["cl100k_base"], "what no chain counts with is not loaded"
 
 
-async def test_without_a_chain_there_is_nothing_to_wait_for(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, loading: Loading
-) -> None:
-    async with proxy(CONFIG.format(url=behind.url, chain="[]", tokenizer="cl100k_base"), tmp_path) as base:
-        await until_ready(base)
-        assert loading.asked == []
+async def test_without_a_chain_there_is_nothing_to_wait_for(lab: Lab, loading: Loading) -> None:
+    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="[]", tokenizer="cl100k_base"))
+    await until_ready(base)
+    assert loading.asked == []
 
 
-async def test_a_warm_start_has_run_each_chain_before_it_is_ready(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     go, seen = asyncio.Event(), list[tuple[int, int, bool]]()
 
     async def apply(self: ConsolidateSystem, request: ChatRequest, ctx: Context) -> Decision:
@@ -102,16 +96,16 @@ async def test_a_warm_start_has_run_each_chain_before_it_is_ready(
         return Keep("as it was")
 
     monkeypatch.setattr(ConsolidateSystem, "apply", apply)
-    config = "server: {warm: true}\n" + CONFIG.format(url=behind.url, chain=STEPS, tokenizer="cl100k_base")
-    async with proxy(config, tmp_path) as base:
-        while not seen:
-            await asyncio.sleep(0.01)
-        assert await ready(http, base) == (503, "starting")
-        go.set()
-        await until_ready(base)
-        ((messages, tools, is_full),) = seen
-        assert messages > 80
-        assert tools == 40
-        assert is_full, "a cut is due"
-        async with http.get(f"{base}/metrics") as response:
-            assert "penstock_requests_total{" not in await response.text(), "nobody has asked anything yet"
+    config = "server: {warm: true}\n" + CONFIG.format(url=lab.behind.url, chain=STEPS, tokenizer="cl100k_base")
+    base = await lab.start(config)
+    while not seen:
+        await asyncio.sleep(0.01)
+    assert await ready(lab.http, base) == (503, "starting")
+    go.set()
+    await until_ready(base)
+    ((messages, tools, is_full),) = seen
+    assert messages > 80
+    assert tools == 40
+    assert is_full, "a cut is due"
+    async with lab.http.get(f"{base}/metrics") as response:
+        assert "penstock_requests_total{" not in await response.text(), "nobody has asked anything yet"

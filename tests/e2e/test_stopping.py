@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
@@ -17,8 +18,6 @@ upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: m, upstream: main, window: 8192, chain: {chain}}}]
 chains: {{empty: [], default: [consolidate_system: {{}}]}}
 server: {{{server}}}
-state: {{directory: "{folder}"}}
-embedding: {{kind: none}}
 telemetry: {{log_level: info}}
 """
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
@@ -44,8 +43,8 @@ class Held:
         await send_chunk(writer, b"")
 
 
-def config(behind: Upstream, folder: Path, server: str, chain: str = "empty") -> str:
-    return CONFIG.format(url=behind.url, folder=folder / "state", server=server, chain=chain)
+def config(behind: Upstream, server: str, chain: str = "empty") -> str:
+    return CONFIG.format(url=behind.url, server=server, chain=chain)
 
 
 async def refuses(base: str) -> bool:
@@ -71,14 +70,14 @@ async def ready(http: aiohttp.ClientSession, running: Served) -> tuple[int, Any]
         return response.status, await response.json()
 
 
-async def test_no_stream_is_broken(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> None:
-    behind.respond = held = Held()
-    async with served(config(behind, tmp_path, "drain: 60"), tmp_path, "--workers", "2") as running:
+async def test_no_stream_is_broken(lab: Lab) -> None:
+    lab.behind.respond = held = Held()
+    async with served(config(lab.behind, "drain: 60"), lab.folder, "--workers", "2") as running:
         begun = asyncio.Semaphore(0)
 
         async def stream(chain: str) -> bytes:
             headers = {"x-penstock-chain": chain}
-            async with http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
+            async with lab.http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
                 assert response.status == 200
                 first = await response.content.readany()
                 begun.release()
@@ -96,24 +95,22 @@ async def test_no_stream_is_broken(tmp_path: Path, behind: Upstream, http: aioht
             assert await running.process.wait() == 0
 
 
-async def test_it_is_not_ready_while_it_still_takes_connections(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
+async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> None:
     held = Held()
     held.go_on.set()
-    behind.respond = held
-    async with served(config(behind, tmp_path, "drain_delay: 600"), tmp_path) as running:
+    lab.behind.respond = held
+    async with served(config(lab.behind, "drain_delay: 600"), lab.folder) as running:
         await until_ready(running.base)
-        status, said = await ready(http, running)
+        status, said = await ready(lab.http, running)
         assert (status, said["status"]) == (200, "ready")
         running.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(60):
             while status == 200:
-                status, said = await ready(http, running)
+                status, said = await ready(lab.http, running)
         assert (status, said) == (503, {"status": "draining"})
         for chain in ("empty", "default"):
             headers = {"x-penstock-chain": chain}
-            async with http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
+            async with lab.http.post(f"{running.base}/v1/chat/completions", json=BODY, headers=headers) as response:
                 assert response.status == 200
                 assert response.headers["connection"] == "close"
                 assert (await response.read()).endswith(b"data: [DONE]\n\n")
@@ -122,24 +119,19 @@ async def test_it_is_not_ready_while_it_still_takes_connections(
             assert await running.process.wait() == 0
 
 
-async def test_an_interrupt_waits_for_no_delay(tmp_path: Path, behind: Upstream) -> None:
-    async with served(config(behind, tmp_path, "drain_delay: 600"), tmp_path) as running:
-        await until_ready(running.base)
-        running.process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(60):
-            assert await running.process.wait() == 0
-        assert not [line for line in running.log if '"level":"info"' not in line]
-
-
-@pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
-async def test_a_stop_waits_for_no_model_that_loads(tmp_path: Path, workers: str, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("workers", "number", "server"), [("1", signal.SIGINT, "drain_delay: 600"), ("2", signal.SIGTERM, "")]
+)
+async def test_a_stop_waits_for_no_model_that_loads_and_an_interrupt_for_no_delay(
+    tmp_path: Path, workers: str, number: signal.Signals, server: str
+) -> None:
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "torch.py").write_text("import time\nfrom pathlib import Path\n"
                                       "Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n")  # fmt: skip
-    text = CONFIG.format(url="http://127.0.0.1:9/v1", folder=tmp_path / "state", server="", chain="default")
+    text = CONFIG.format(url="http://127.0.0.1:9/v1", server=server, chain="default")
     text = text.replace("consolidate_system", "recall_history")
-    text = text.replace("kind: none", f'kind: sentence-transformers, model: "{modules}"')
+    text += f'embedding: {{kind: sentence-transformers, model: "{modules}"}}\n'
     async with served(text, tmp_path, "--workers", workers, before=modules) as running, asyncio.timeout(300):
         while not (modules / "begun").exists():
             await asyncio.sleep(0.05)
@@ -150,13 +142,11 @@ async def test_a_stop_waits_for_no_model_that_loads(tmp_path: Path, workers: str
 
 
 @pytest.mark.parametrize("begins", [True, False])
-async def test_what_does_not_end_is_cut_with_an_error(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, begins: bool
-) -> None:
-    behind.respond = Held(begins=begins)
-    async with served(config(behind, tmp_path, "drain: 1"), tmp_path) as running:
-        asking = asyncio.ensure_future(http.post(f"{running.base}/v1/chat/completions", json=BODY))
-        await behind.arrived(1)
+async def test_what_does_not_end_is_cut_with_an_error(lab: Lab, begins: bool) -> None:
+    lab.behind.respond = Held(begins=begins)
+    async with served(config(lab.behind, "drain: 1"), lab.folder) as running:
+        asking = asyncio.ensure_future(lab.http.post(f"{running.base}/v1/chat/completions", json=BODY))
+        await lab.behind.arrived(1)
         if begins:
             response = await asking
             assert await response.content.readany() == EVENT

@@ -2,22 +2,18 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: m, upstream: main}}]
 chains: {{default: [stuck.policy: {{until: "{until}"}}]}}
 server: {{stuck_after: 0.2}}
-embedding: {{kind: none}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 
 POLICY = '''
@@ -71,25 +67,23 @@ def waiting(log: list[str]) -> list[str]:
     return [line for line in told if json.loads(line)["at"][-1].endswith(" _wait")]
 
 
-async def test_a_stuck_thread_is_told_by_every_worker(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
-    (tmp_path / "stuck").mkdir()
-    (tmp_path / "stuck/policy.py").write_text(POLICY)
-    go = tmp_path / "go"
-    config = CONFIG.format(url=behind.url, until=go, folder=tmp_path / "state")
+async def test_a_stuck_thread_is_told_by_every_worker(lab: Lab) -> None:
+    (lab.folder / "stuck").mkdir()
+    (lab.folder / "stuck/policy.py").write_text(POLICY)
+    go = lab.folder / "go"
+    config = CONFIG.format(url=lab.behind.url, until=go)
     well, stuck = (200, {"status": "ok"}), (503, {"status": "stuck"})
-    async with served(config, tmp_path, "--workers", "2") as running:
+    async with served(config, lab.folder, "--workers", "2") as running:
         try:
-            asking = asyncio.ensure_future(http.post(f"{running.base}/v1/chat/completions", json=BODY))
+            asking = asyncio.ensure_future(lab.http.post(f"{running.base}/v1/chat/completions", json=BODY))
             # vocabularies that are being loaded take longer than is allowed here, too
             async with asyncio.timeout(120):
                 while not waiting(running.log):
-                    await health(http, running.base)
-            await until(http, running.base, stuck, 20)
+                    await health(lab.http, running.base)
+            await until(lab.http, running.base, stuck, 20)
             assert len(waiting(running.log)) == 1, "it is told once, by the worker that it is true of"
         finally:
             go.touch()
-        await until(http, running.base, well, 20)
+        await until(lab.http, running.base, well, 20)
         async with await asking as response:
             assert response.status == 200

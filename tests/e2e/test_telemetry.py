@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-import aiohttp
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Upstream, proxy
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -37,22 +37,20 @@ def attributes(span: Span) -> dict[str, object]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in span.attributes}
 
 
-async def test_a_request_is_a_trace(tmp_path: Path) -> None:
-    async with upstream() as behind, upstream() as sink:
-        config = CONFIG.format(url=behind.url, sink=sink.port)
-        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-            turns = [{"role": "user", "content": text} for text in (SECRET, "b", "c")]
-            body = {"model": "gpt-4o", "messages": turns, "temperature": 0.5}
-            headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "authorization": "Bearer sk-secret"}
-            async with session.post(f"{base}/v1/chat/completions", json=body, headers=headers) as response:
-                assert response.status == 200
-                before, after, window = response.headers["x-penstock-context"].split(";")
-                assert int(before) > int(after)
-                assert window == "8192"
-            async with session.get(f"{base}/metrics") as response:
-                metrics = await response.text()
-        spans = exported(sink)
-        raw = b"".join(received.body for received in sink.received)
+async def test_a_request_is_a_trace(tmp_path: Path, lab: Lab) -> None:
+    behind, sink = lab.behind, await lab.upstream()
+    async with proxy(CONFIG.format(url=behind.url, sink=sink.port), tmp_path) as base:
+        turns = [{"role": "user", "content": text} for text in (SECRET, "b", "c")]
+        body = {"model": "gpt-4o", "messages": turns, "temperature": 0.5}
+        headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "authorization": "Bearer sk-secret"}
+        status, told, _ = await lab.chat(base, body, headers)
+        assert status == 200
+        before, after, window = told["x-penstock-context"].split(";")
+        assert int(before) > int(after)
+        assert window == "8192"
+        metrics = await lab.metrics(base)
+    spans = exported(sink)
+    raw = b"".join(received.body for received in sink.received)
 
     server, call = spans["POST /v1/chat/completions"], spans["chat gpt-4o"]
     steps = [spans["policy consolidate_system"], spans["policy window_history"]]

@@ -1,19 +1,16 @@
 """What one tenant can learn of another: nothing by reading, nothing by guessing, nothing by what its own requests do."""
 
 import json
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from yarl import URL
 
 from proxy.config.keys import hash_of
 from proxy.state.cache import OnceService
 from proxy.state.sqlite import DiskStore
+from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, recalling, result, working
-from tests.e2e.servers import Upstream, proxy
 
 ANN, BOB = "pk-ann", "pk-bob"
 NAMED = {"x-penstock-session": "release"}
@@ -43,17 +40,15 @@ class Person(Client):
 
 
 @pytest.fixture(params=["pass-through", "keys"])
-async def people(
-    request: pytest.FixtureRequest, tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> AsyncGenerator[tuple[Person, Person], None]:
-    made = config(behind.url, tmp_path / "state")
+async def people(request: pytest.FixtureRequest, lab: Lab) -> tuple[Person, Person]:
+    made = config(lab.behind.url, lab.folder / "state")
     if request.param == "keys":
-        made = config(behind.url, tmp_path / "state", KEYS)
+        made = config(lab.behind.url, lab.folder / "state", KEYS)
         for old, new in OWN_KEYS:
             assert old in made
             made = made.replace(old, new)
-    async with proxy(made, tmp_path) as base:
-        yield Person(base, behind, http, key=ANN), Person(base, behind, http, key=BOB)
+    base = await lab.start(made)
+    return Person(base, lab.behind, lab.http, key=ANN), Person(base, lab.behind, lab.http, key=BOB)
 
 
 FORGED = [
@@ -133,9 +128,7 @@ async def test_a_model_that_is_asked_for_it_finds_nothing(people: tuple[Person, 
     assert "paragraph" in answer["choices"][0]["message"]["content"]
 
 
-async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(
-    people: tuple[Person, Person], tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession
-) -> None:
+async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people: tuple[Person, Person]) -> None:
     """Memos, replayed rounds, summaries and recalled passages of the other, under the same name of the conversation."""
     ann, bob = people
     secret = chatting()
@@ -145,9 +138,8 @@ async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(
         person.extra = NAMED
         return [await person.work(3), await person.ask(chatting(29)), await person.ask(chatting(31))]
 
-    (tmp_path / "alone").mkdir()
-    async with proxy(config(behind.url, tmp_path / "alone" / "state"), tmp_path / "alone") as base:
-        alone = await conversation(Person(base, behind, http, key="nobody else"))
+    base = await lab.start(config(lab.behind.url, lab.folder / "alone" / "state"), "alone")
+    alone = await conversation(Person(base, lab.behind, lab.http, key="nobody else"))
     ann.extra = NAMED
     await ann.ask(secret)
     await ann.work(5)
@@ -187,6 +179,8 @@ async def test_what_was_done_to_a_request_is_told_to_its_tenant_alone(people: tu
     for headers in FORGED:
         for path in ("anns-request", "anns-request/", "ANNS-REQUEST", "%61nns-request", "../explain/anns-request"):
             assert await bob.send("GET", f"/v1/explain/{path}", headers=headers) == unknown
+    for method, path in (("POST", "/v1/explain/anns-request"), ("DELETE", "/v1/explain"), ("GET", "/v1/explain")):
+        assert (await ann.send(method, path))[0] in (404, 405)
     # whoever takes the same id has a record of its own under it, and hides nothing
     await bob.send("POST", "/v1/chat/completions", json=body, headers={"x-request-id": "anns-request"})
     assert (await bob.send("GET", "/v1/explain/anns-request"))[1]["tenant"] != told["tenant"]

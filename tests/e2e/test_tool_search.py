@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
 
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, say
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -22,9 +22,6 @@ chains:
     - compact_tool_results: {{}}
     - filter_tools: {{strategy: defer, always: [pinned]}}
     - offer_recall: {{}}
-embedding: {{kind: none}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 
 
@@ -60,30 +57,12 @@ class Model:
 
     async def __call__(self, behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         message = {"role": "assistant", "content": None, **self.says.pop(0)}
-        reason = "tool_calls" if message.get("tool_calls") else "stop"
-        head = {"id": f"x{len(behind.received)}", "created": 1, "model": "m"}
-        if not json.loads(received.body).get("stream"):
-            choice = {"index": 0, "message": message, "finish_reason": reason}
-            await send(writer, 200, json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode())
-            return
-        await begin_stream(writer)
-        for delta, finish in (*deltas(message), ({}, reason)):
-            choice = {"index": 0, "delta": delta, "finish_reason": finish}
-            chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
-            await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\n")
-        await send_chunk(writer, b"data: [DONE]\n\n")
-        await send_chunk(writer, b"")
-
-
-def deltas(message: Say) -> list[tuple[Any, None]]:
-    """A message in pieces, arguments cut into two."""
-    made: list[Any] = [{"role": "assistant", "content": message["content"]}]
-    for index, one in enumerate(message.get("tool_calls") or ()):
-        name, arguments = one["function"]["name"], one["function"]["arguments"]
-        function = {"name": name, "arguments": arguments[:9]}
-        made.append({"tool_calls": [{"index": index, "id": one["id"], "type": "function", "function": function}]})
-        made.append({"tool_calls": [{"index": index, "function": {"arguments": arguments[9:]}}]})
-    return [(delta, None) for delta in made]
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+        }
+        await say(writer, received, {**answer(), "id": f"x{len(behind.received)}", "choices": [choice]})
 
 
 @dataclass
@@ -107,12 +86,9 @@ class Running:
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Running, None]:
-    async with upstream() as behind:
-        model = Model()
-        behind.respond = model
-        async with proxy(CONFIG.format(url=behind.url, folder=tmp_path / "state"), tmp_path) as base:
-            yield Running(base, behind, model, request.param)
+async def running(request: pytest.FixtureRequest, lab: Lab) -> Running:
+    lab.behind.respond = model = Model()
+    return Running(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, model, request.param)
 
 
 def names(sent: Any) -> list[str]:
@@ -175,13 +151,10 @@ SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {stra
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-async def selecting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Running, None]:
-    async with upstream() as behind:
-        model = Model()
-        behind.respond = model
-        config = SELECTING.format(url=behind.url, folder=tmp_path / "state", strategy="auto")
-        async with proxy(config, tmp_path) as base:
-            yield Running(base, behind, model, request.param)
+async def selecting(request: pytest.FixtureRequest, lab: Lab) -> Running:
+    lab.behind.respond = model = Model()
+    base = await lab.start(SELECTING.format(url=lab.behind.url, strategy="auto"))
+    return Running(base, lab.behind, model, request.param)
 
 
 async def test_a_found_tool_a_plain_one_and_a_search_in_one_answer(selecting: Running) -> None:

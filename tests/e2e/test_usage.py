@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from proxy.config.keys import hash_of
-from tests.e2e.servers import Received, Upstream, proxy, send
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Upstream, answering
 
 ANN, BOB, POOR = "pk-ann", "pk-bob", "pk-poor"
 UPSTREAMS = """
@@ -21,8 +21,6 @@ models:
   - {{match: ["gpt-*", "o-*"], upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 2000000}}}}
   - {{match: "*", upstream: main}}
 state: {{kind: memory}}
-embedding: {{kind: none}}
-telemetry: {{log_level: warning}}
 """
 KEYS = """
 auth:
@@ -67,10 +65,10 @@ class Setup:
 
 
 @pytest.fixture
-async def setup(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> AsyncGenerator[Setup, None]:
+async def setup(lab: Lab) -> Setup:
     keys = KEYS.format(ann=hash_of(ANN), bob=hash_of(BOB), poor=hash_of(POOR))
-    async with proxy(UPSTREAMS.format(url=behind.url, key=", api_key: sk-own") + keys, tmp_path) as base:
-        yield Setup(base, behind, http)
+    base = await lab.start(UPSTREAMS.format(url=lab.behind.url, key=", api_key: sk-own") + keys)
+    return Setup(base, lab.behind, lab.http)
 
 
 async def test_a_key_is_told_what_it_used_in_all_and_by_model(setup: Setup) -> None:
@@ -92,10 +90,7 @@ async def test_a_key_is_told_what_it_used_in_all_and_by_model(setup: Setup) -> N
 
 
 async def test_what_no_upstream_answered_is_not_counted(setup: Setup) -> None:
-    async def fail(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await send(writer, 500, b'{"error":{"message":"no"}}')
-
-    setup.behind.respond = fail
+    setup.behind.respond = answering(b'{"error":{"message":"no"}}', status=500)
     assert await setup.chat(ANN, "gpt-5") == 500
     assert await setup.chat(ANN, "") == 400
     assert await setup.chat(ANN, "echo") == 200
@@ -133,10 +128,8 @@ async def test_nobody_else_is_told(setup: Setup) -> None:
     assert setup.behind.received == []
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_with_keys_of_an_upstream_the_path_is_the_upstreams(
-    tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession, method: str
-) -> None:
-    async with proxy(UPSTREAMS.format(url=behind.url, key=""), tmp_path) as base:
-        assert (await Setup(base, behind, http).ask("sk-client", method))[0] == 200
-    assert [(received.method, received.path) for received in behind.received] == [(method, "/v1/usage")]
+async def test_with_keys_of_an_upstream_the_path_is_the_upstreams(lab: Lab) -> None:
+    client = Setup(await lab.start(UPSTREAMS.format(url=lab.behind.url, key="")), lab.behind, lab.http)
+    for method in ("GET", "POST"):
+        assert (await client.ask("sk-client", method))[0] == 200
+        assert (lab.behind.last.method, lab.behind.last.path) == (method, "/v1/usage")

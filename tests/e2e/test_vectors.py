@@ -15,8 +15,9 @@ import pytest
 
 from proxy.vectors.pairs import of_language
 from proxy.vectors.points import FILE
+from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.e2e.servers import Received, Upstream, send, upstream
 from tests.vectors.qdrant_server import QdrantServer
 
 CONFIG = """
@@ -126,16 +127,16 @@ async def test_a_damaged_directory_costs_only_the_making(embedding: Upstream, tm
 
 
 async def test_a_directory_that_cannot_be_had_is_done_without(
-    embedding: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    lab: Lab, embedding: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "vectors").write_text("a file")
-    async with proxy(config(tmp_path, embedding), tmp_path) as base:
-        assert [name(await ask(base, number)) for number in (1, 1)]
-        assert caplog.messages.count("the vector index does not work; going on without it") == 1
-        assert str(tmp_path) not in "".join(str(vars(record)) for record in caplog.records)
-        assert "penstock_index_degraded 1.0" in await metrics(base)
-        assert len(embedded(embedding)) == 6, "memory does"
+    (lab.folder / "state").mkdir()
+    (lab.folder / "state" / "vectors").write_text("a file")
+    base = await lab.start(config(lab.folder, embedding))
+    assert [name(await ask(base, number)) for number in (1, 1)]
+    assert caplog.messages.count("the vector index does not work; going on without it") == 1
+    assert str(lab.folder) not in "".join(str(vars(record)) for record in caplog.records)
+    assert "penstock_index_degraded 1.0" in await metrics(base)
+    assert len(embedded(embedding)) == 6, "memory does"
 
 
 async def metrics(base: str) -> str:

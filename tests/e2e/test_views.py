@@ -32,11 +32,8 @@ chains:
     - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}
     - include_shared: {{}}
     - offer_recall: {{}}
-state: {{directory: "{folder}/state"}}
 vectors: none
-embedding: {{kind: none}}
 records: {{text: true}}
-telemetry: {{log_level: error}}
 """
 KEYS = f"""
 server: {{admin_key: s3cret}}
@@ -109,7 +106,7 @@ async def site(
     monkeypatch.setattr(app, "HttpRoute", Noted)
     monkeypatch.setattr(admin, "Route", Noted)
     has_keys = request.param == "keys"
-    text = CONFIG.format(url=behind.url, folder=tmp_path, key=", api_key: sk-own" if has_keys else "")
+    text = CONFIG.format(url=behind.url, key=", api_key: sk-own" if has_keys else "")
     async with proxy(text + KEYS * has_keys, tmp_path) as base:
         yield Site(base, http, routes, {"authorization": "Bearer s3cret"} if has_keys else {}, set())
 

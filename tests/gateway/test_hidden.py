@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
-from proxy.gateway.hidden import Hidden, HiddenParts, next_key
+from proxy.gateway.hidden import Hidden, HiddenParts
 from proxy.gateway.loop import Loop
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
@@ -35,6 +35,11 @@ from tests.scripted import (
 )
 
 thorough = settings(max_examples=50, deadline=None)
+INNER = (
+    Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
+    Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
+)
+"""A round that the client never saw."""
 
 
 @dataclass
@@ -245,11 +250,7 @@ async def test_marks_that_move_do_not_matter_and_images_do() -> None:
 
     said = Message({"role": "assistant", "content": "ok"})
     parts = HiddenParts(Kept())
-    inner = (
-        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
-        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
-    )
-    await parts.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, inner, said))
+    await parts.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, INNER, said))
 
     assert len((await parts.restored(answered(picture("a")), "t")).messages) == 5
     assert len((await parts.restored(answered(picture("b")), "t")).messages) == 3
@@ -268,11 +269,7 @@ async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
     store = Away(2**20)
     memory = StoredMemory(store, ttl=60)
     later = chat("u1 a1 u2")
-    inner = (
-        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
-        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
-    )
-    await HiddenParts(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    await HiddenParts(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], INNER, later.messages[1]))
     replica, outage = HiddenParts(memory), Outage()
     store.is_away = True
     assert await replica.restored(later, "t", outage) is later
@@ -288,11 +285,7 @@ async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
         [*chat("u1").messages, Message({"role": "assistant", "content": "ok"}), *chat("u2").messages]
     )
     assert await parts.restored(later, "t") is later
-    inner = (
-        Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
-        Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
-    )
-    await parts.recorder(chat("u1"), "t")(Hidden(later.messages[1], inner, later.messages[1]))
+    await parts.recorder(chat("u1"), "t")(Hidden(later.messages[1], INNER, later.messages[1]))
     assert len((await parts.restored(later, "t")).messages) == 5
 
 
@@ -336,18 +329,3 @@ async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
     await client.say("u2", answer("bye"))
     assert raws(client.sent[2])[: len(client.sent[1].messages)] == raws(client.sent[1])
     assert encode(first["choices"][0]["message"]["reasoning_details"]) in raws(client.sent[2])[2]
-
-
-texts = st.sampled_from(["yes", "no", "a b", ""])
-any_said = st.builds(
-    lambda role, text: Message({"role": role, "content": text}), st.sampled_from(["user", "assistant"]), texts
-)
-messages = st.lists(any_said, max_size=6)
-
-
-def fresh(talk: list[Message], scope: str) -> dict[int, str]:
-    return {
-        place: next_key(talk[:place], scope, message)
-        for place, message in enumerate(talk)
-        if message.role == "assistant"
-    }

@@ -289,10 +289,13 @@ async def test_calls_that_may_be_cut_off_are_not_run(finish: str) -> None:
     recall = Recall()
 
     made = await Loop([recall]).send(Scripted(whole("I", "recall:r1", finish=finish)), ask())
+    streamed = await Loop([recall]).send(Scripted(stream("I", "recall:r1", finish=finish)), ask(stream=True))
 
     assert not recall.asked
     assert "tool_calls" not in message(made)
     assert body(made)["choices"][0]["finish_reason"] == finish
+    got = assembled(await read(streamed))
+    assert (got["finish"], got["calls"]) == (finish, [])
 
 
 @pytest.mark.parametrize("n", [2, 1])
@@ -304,31 +307,18 @@ async def test_several_choices_lose_their_internal_calls(n: int) -> None:
     made = await Loop([recall]).send(Scripted(reply(first)), ask(n=n))
 
     one, two = body(made)["choices"]
-    assert not recall.asked
+    await Loop([recall]).send(Scripted(whole("a", "recall:r1")), ask(n=2))
+    assert not recall.asked, "nor those of the one choice that came of two"
     assert (one["message"]["content"], one["finish_reason"], "tool_calls" in one["message"]) == ("", "stop", False)
     assert (two["message"]["tool_calls"], two["finish_reason"]) == (calls("look_up:x"), "tool_calls")
 
 
-async def test_n_above_one_with_a_single_choice_runs_nothing() -> None:
-    recall = Recall()
-    await Loop([recall]).send(Scripted(whole("a", "recall:r1")), ask(n=2))
-    assert not recall.asked
-
-
-async def test_an_error_of_a_later_round_is_the_answer() -> None:
+async def test_what_a_later_round_ends_with_is_what_the_answer_is() -> None:
     error = reply({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
-
     made = await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), error), ask())
-
     assert (made.status, made.body) == (400, error.body)
-
-
-async def test_a_failure_of_a_later_round_is_raised() -> None:
     with pytest.raises(UpstreamFailed, match="gone"):
         await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), UpstreamFailed("gone")), ask())
-
-
-async def test_a_stream_that_nobody_asked_for_is_closed() -> None:
     wrong = stream("x")
     with pytest.raises(UpstreamFailed, match="not to be streamed"):
         await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), wrong), ask())
@@ -341,35 +331,12 @@ async def test_facts_of_all_rounds_add_up() -> None:
     first.facts = {"prompt_tokens": 5, "truncated": True}
     second.facts = {"prompt_tokens": 7, "load_ms": 3}
 
-    made = await Loop([Recall()]).send(Scripted(first, second), ask())
+    upstream = Scripted(first, second)
+    made = await Loop([Recall()]).send(upstream, ask())
 
+    assert upstream.calls[1].counted is None, "the count of the first request does not stand for the second"
     figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
     assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
-
-
-async def test_counts_of_the_first_request_do_not_stand_for_the_second() -> None:
-    upstream = Scripted(whole(None, "recall:r1"), whole("done"))
-    await Loop([Recall()]).send(upstream, ask())
-    assert upstream.calls[1].counted is None
-
-
-async def test_a_client_that_leaves_cancels_the_tool() -> None:
-    running, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def wait(arguments: str) -> str:
-        running.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return ""
-
-    task = asyncio.ensure_future(Loop([Recall(answer=wait)]).send(Scripted(whole(None, "recall:r1")), ask()))
-    await running.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert cancelled.is_set()
 
 
 async def test_several_tools() -> None:
@@ -427,14 +394,11 @@ async def test_a_stream_without_internal_calls_keeps_its_bytes(
     assert made.facts == {"rounds": 1, "internal_calls": 0}
 
 
-async def test_text_passes_at_once() -> None:
+async def test_text_passes_at_once_also_of_rounds_with_internal_calls() -> None:
     parts = events(TEXT)
     made = await Loop([Recall()]).send(Scripted(streaming(parts)), ask(stream=True))
     assert made.chunks is not None
     assert [chunk async for chunk in made.chunks] == parts
-
-
-async def test_text_of_rounds_with_internal_calls_passes_at_once() -> None:
     upstream = Scripted(streaming(events(INTERNAL)), streaming(events(TEXT)))
     made = await Loop([Recall()]).send(upstream, ask(stream=True))
     assert made.chunks is not None
@@ -517,14 +481,6 @@ async def test_an_exhausted_stream_ends_with_stop() -> None:
     got = assembled(await read(await Loop([Recall()], rounds=1).send(upstream, ask(stream=True))))
 
     assert (got["content"], got["finish"], got["calls"]) == ("a\n\nb", "stop", [])
-
-
-async def test_a_cut_off_call_is_not_run() -> None:
-    recall = Recall()
-    got = assembled(
-        await read(await Loop([recall]).send(Scripted(stream("a", "recall:r1", finish="length")), ask(stream=True)))
-    )
-    assert (got["finish"], got["calls"], recall.asked) == ("length", [], [])
 
 
 async def test_several_streamed_choices_lose_their_internal_calls() -> None:
@@ -675,13 +631,17 @@ async def test_a_client_that_leaves_cancels_the_tool_or_the_round() -> None:
             cancelled.set()
         return ""
 
-    made = await Loop([Recall(answer=wait)]).send(Scripted(streaming(events(INTERNAL))), ask(stream=True))
-    task = asyncio.ensure_future(read(made))
-    await running.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert cancelled.is_set()
+    loop = Loop([Recall(answer=wait)])
+    made = await loop.send(Scripted(streaming(events(INTERNAL))), ask(stream=True))
+    for work in (read(made), loop.send(Scripted(whole(None, "recall:r1")), ask())):
+        running.clear()
+        cancelled.clear()
+        task: asyncio.Future[Any] = asyncio.ensure_future(work)
+        await running.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancelled.is_set()
 
     hanging = Chunks([], hang=True)
     upstream = Scripted(streaming(events(INTERNAL)), Reply(200, chunks=hanging))

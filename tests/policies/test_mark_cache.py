@@ -77,6 +77,8 @@ async def test_an_empty_message_is_not_marked() -> None:
     *earlier, result = request.messages
     request = request.with_messages([*earlier, result.with_changes(content="")])
     assert await marks(request) == CacheMarks((0, 1), tools=True)
+    first, *others = chat("s u1 a1 u2").messages
+    assert await marks(chat("u1").with_messages([first.with_changes(content=""), *others])) == CacheMarks((1, 3))
 
 
 def marked_by_client(*places: int, ttl: str | None = None) -> ChatRequest:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,29 +26,16 @@ chains:
 embedding: {kind: none}
 state: {kind: memory}
 """
-WORDS = [
-    "ledger",
-    "tenant",
-    "invoice",
-    "gateway",
-    "export",
-    "audit",
-    "session",
-    "archive",
-    "region",
-    "contract",
-    "shipment",
-    "currency",
-    "refund",
-    "branch",
-]
-SAID = (
+WORDS = re.findall(
+    r"\w+", "ledger tenant invoice gateway export audit session archive region contract shipment refund branch"
+)
+SAID = [
     "Always answer in French.",
     "My budget is 900 euros.",
     "What was the invoice of tenant 17?",
     "Thanks!",
     "Go on.",
-)
+]
 
 
 def agent(chance: random.Random, steps: int) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
 from tests import talk
 from tests.costs import Piece, request_cost
+from tests.services import ToldEmbedder
 from tests.talk import assistant, calls, user
 
 SUBJECTS = ("alarm", "light", "email", "weather", "hotel", "flight", "song", "ticket", "invoice", "calendar")
@@ -204,36 +205,27 @@ class TestSelect:
         assert (await offered(request)).count("twin") == 2
 
 
-class Slow:
-    """An embedder that has no vectors until it is ready."""
+class Slow(ToldEmbedder):
+    """Has no vectors until it is ready."""
 
-    name = "slow"
     ready = False
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        return [0.9 if self.ready and "flight" in text else 0.0 if self.ready else None for text in texts]
+    def near(self, query: str, text: str) -> float | None:
+        return None if not self.ready else 0.9 if "flight" in text else 0.0
 
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.0 if self.ready else None
 
-    is_behind = False
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError
-
-
-class Near(Slow):
-    """An embedder for which texts are as near as it is told, by a word in the query and one in the text."""
-
+class Near(ToldEmbedder):
     def __init__(self, **cosines: Mapping[str, float]) -> None:
-        self.cosines = cosines
+        super().__init__(cosines)
+
+    def near(self, query: str, text: str) -> float:
+        return super().near(query, text) or 0.05
 
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.5 if query in ("both", "ambos") else 0.1
-
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        known = [near for word, near in self.cosines.items() if word in query]
-        return [max((c for near in known for word, c in near.items() if word in text), default=0.05) for text in texts]
 
 
 class TestFewerWhereSure:
@@ -268,9 +260,8 @@ class TestFewerWhereSure:
 
     async def test_an_answer_to_a_question_changes_nothing(self) -> None:
         class Answer(Slow):
-            async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-                wanted = "hotel create" if query == "Seville" else "weather list"
-                return [0.6 if wanted in text else 0.05 for text in texts]
+            def near(self, query: str, text: str) -> float:
+                return 0.6 if ("hotel create" if query == "Seville" else "weather list") in text else 0.05
 
         first = asked("weather tomorrow")
         before = await offered(first, self.BOUND, embedder=Answer())
@@ -514,7 +505,7 @@ def test_a_section_ends_with_what_it_stands_in(text: str, without: str) -> None:
 
 
 class Broken(Slow):
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+    def near(self, query: str, text: str) -> float:
         raise RuntimeError("a secret")
 
 

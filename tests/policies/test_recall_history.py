@@ -12,6 +12,7 @@ from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore
 from proxy.testing import Example, context, lifelike, profile, tool
+from tests.services import ToldEmbedder
 from tests.talk import assistant, calls, result, system, user
 
 FACTS = (
@@ -212,31 +213,18 @@ async def test_text_cannot_close_its_own_block() -> None:
     assert said.endswith("</recalled_context>")
 
 
-class Vectors:
-    """Knows which texts are near a question."""
-
-    name = "test"
+class Vectors(ToldEmbedder):
+    """Knows which texts are near to every question."""
 
     def __init__(self, near: dict[str, float | None], small_talk: float = 0.3) -> None:
-        self.near, self.small_talk = near, small_talk
-        self.asked: list[str] = []
+        super().__init__()
+        self.known, self.small_talk = near, small_talk
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        self.asked = list(texts)
-        return [self.near.get(text, 0.0) for text in texts]
+    def near(self, query: str, text: str) -> float | None:
+        return self.known.get(text, 0.0)
 
     async def floor(self, query: str, *, wait: float) -> float | None:
         return self.small_talk
-
-    async def along(
-        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
-    ) -> Sequence[Sequence[float | None]]:
-        return [[None] * len(directions)] * len(texts)
-
-    is_behind = False
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError("not needed")
 
 
 @pytest.mark.parametrize("embedder", [None, Vectors({}, 0.05)])
@@ -255,7 +243,7 @@ async def test_meaning_finds_what_shares_no_word() -> None:
     assert FACTS[3] in recalled(decision)
     assert isinstance(decision, Rewrite)
     assert "by words and meaning" in decision.why
-    assert embedder.asked[: len(FACTS)] == list(FACTS), "the user's own words get their vectors first"
+    assert embedder.texts[: len(FACTS)] == list(FACTS), "the user's own words get their vectors first"
 
 
 class Preparing(Vectors):
@@ -264,8 +252,6 @@ class Preparing(Vectors):
     def __init__(self) -> None:
         super().__init__({})
         self.prepared: list[list[str]] = []
-
-    is_behind = False
 
     def prepare(self, texts: Sequence[str]) -> None:
         self.prepared.append(list(texts))

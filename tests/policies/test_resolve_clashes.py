@@ -11,9 +11,9 @@ from policies.resolve_clashes.wording import line
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
-from proxy.context.services import Pair
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, context, profile
+from tests.services import SureJudge
 from tests.talk import assistant, calls, result, user
 
 OLD, NEW = "I live in Leeds.", "Good news: we moved to Cardiff."
@@ -224,27 +224,12 @@ OPEN = user("My budget is 500 euros. My budget is 900 euros.")
 MAYBE = (user("Maybe I live in Leeds."), assistant("Noted."), user("Perhaps I live in Cardiff."))
 
 
-class Judging:
-    """A judge that says the same of all pairs."""
-
-    def __init__(self, sure: float | None = 1.0) -> None:
-        self.sure = sure
-        self.asked: list[Pair] = []
-
-    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        return [None] * len(pairs)
-
-    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        self.asked += pairs
-        return [self.sure] * len(pairs)
-
-
-def before(judge: Judging, *messages: Message, cache: CacheRules | None = None) -> Context:
+def before(judge: SureJudge, *messages: Message, cache: CacheRules | None = None) -> Context:
     return context(asked(*messages), judge=judge, model=profile(10**6, cache=cache or CacheRules()))
 
 
 async def test_by_default_nobody_is_asked() -> None:
-    judge = Judging()
+    judge = SureJudge()
     assert isinstance(await ResolveClashes().apply(asked(*MAYBE), before(judge, *MAYBE)), Keep)
     assert (judge.asked, ResolveClashes().needs_judge, ResolveClashes(reconcile="open").needs_judge) == (
         [],
@@ -254,10 +239,10 @@ async def test_by_default_nobody_is_asked() -> None:
 
 
 async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> None:
-    older, *_ = await sent(asked(*MAYBE), before(Judging(), *MAYBE), reconcile="open")
+    older, *_ = await sent(asked(*MAYBE), before(SureJudge(), *MAYBE), reconcile="open")
     assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps I live in Cardiff"]')
     behind = (*MAYBE[:2], *FILLER, MAYBE[2])
-    texts = await sent(asked(*behind), before(Judging(), *behind, cache=CACHE), reconcile="open")
+    texts = await sent(asked(*behind), before(SureJudge(), *behind, cache=CACHE), reconcile="open")
     assert texts[4] == '[Penstock: next message supersedes "Maybe I live in Leeds"]'
 
 
@@ -265,13 +250,13 @@ async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> Non
 async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_stays(
     older: Literal["auto", "keep", "mark", "remove"],
 ) -> None:
-    texts = await sent(asked(OPEN), before(Judging(), OPEN), reconcile="open", older=older)
+    texts = await sent(asked(OPEN), before(SureJudge(), OPEN), reconcile="open", older=older)
     assert texts[0] == ('[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]')
     assert texts[1:] == [OPEN.text]
 
 
-@pytest.mark.parametrize("judge", [Judging(0.0), Judging(0.5), Judging(None), None])
-async def test_where_it_does_not_prefer_the_later_one_nothing_is_changed(judge: Judging | None) -> None:
+@pytest.mark.parametrize("judge", [SureJudge(0.0), SureJudge(0.5), SureJudge(None), None])
+async def test_where_it_does_not_prefer_the_later_one_nothing_is_changed(judge: SureJudge | None) -> None:
     request = asked(*MAYBE)
     decision = await ResolveClashes(reconcile="open").apply(request, context(request, judge=judge))
     assert isinstance(decision, Keep)
@@ -283,14 +268,14 @@ async def test_where_it_does_not_prefer_the_later_one_nothing_is_changed(judge: 
 async def test_a_pair_that_rules_have_found_is_no_more_where_both_hold() -> None:
     request = asked(*SHORT)
     policy = ResolveClashes(reconcile="all")
-    decision = await policy.apply(request, context(request, judge=Judging(0.0)))
+    decision = await policy.apply(request, context(request, judge=SureJudge(0.0)))
     assert isinstance(decision, Keep)
     assert (decision.facts["clashes"], decision.facts["compatible"]) == (0, 1)
-    assert isinstance(await policy.apply(request, context(request, judge=Judging(None))), Rewrite)
+    assert isinstance(await policy.apply(request, context(request, judge=SureJudge(None))), Rewrite)
 
 
 async def test_with_a_judge_applied_twice_it_changes_no_more() -> None:
-    policy, ctx = ResolveClashes(reconcile="all"), before(Judging(), OPEN)
+    policy, ctx = ResolveClashes(reconcile="all"), before(SureJudge(), OPEN)
     first = await policy.apply(asked(OPEN), ctx)
     assert isinstance(first, Rewrite)
     assert isinstance(await policy.apply(first.request, ctx), Keep)

@@ -1,7 +1,5 @@
 """What is done with content that is not good enough, and that nothing is done with any other."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from policies.validate_content import Scores, ValidateContent
@@ -11,27 +9,13 @@ from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import MemoryArchive, MemoryMemo, context
 from tests import talk
+from tests.services import ToldEmbedder
 from tests.talk import calls
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
 WHOLE = '{"items": [{"name": "lamp"}]}'
 LATER = (talk.assistant("ok"), talk.user("and?"))
 NOON = 1777896000.0  # 2026-05-04T12:00:00Z
-
-
-class Meaning:
-    """An embedder that says how near everything is."""
-
-    name = "fixed"
-
-    def __init__(self, near: float | None) -> None:
-        self.near = near
-
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        return [self.near] * len(texts)
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError("nothing is prepared")
 
 
 def asked(result: str, *later: Message, arguments: str = '{"key": "a"}', user: str = "look it up") -> ChatRequest:
@@ -200,10 +184,12 @@ async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float
         MemoryMemo(),
         ValidateContent(meaning=0.35),
     )
-    decision = await decided(policy, request, context(request, memo=memo, embedder=Meaning(near)))
+    decision = await decided(policy, request, context(request, memo=memo, embedder=ToldEmbedder({"": {"": near}})))
     assert isinstance(decision, Rewrite) == marked
     later = asked(text, LATER[0], user="quarterly semiconductor revenue forecast")
-    again = await decided(policy, later, context(later, memo=memo, embedder=Meaning(0.9 if marked else 0.0)))
+    again = await decided(
+        policy, later, context(later, memo=memo, embedder=ToldEmbedder({"": {"": 0.9 if marked else 0.0}}))
+    )
     assert isinstance(again, Rewrite) == marked
 
 

@@ -16,6 +16,7 @@ from proxy.text.glossary import english
 from proxy.tools.groups import grouped
 from proxy.tools.ranking import NOTHING, pooled, relevance
 from proxy.tools.texts import told
+from tests.services import ToldEmbedder
 
 CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")
 LIGHT = tool("turn_on", "Turns on a light, a lamp or another device.")
@@ -23,30 +24,19 @@ MAIL = tool("sendEmail", "Sends an e-mail message to an address.")
 TOOLS = (CLOCK, LIGHT, MAIL)
 
 
-class Meaning:
-    """An embedder that knows the cosines it is told, by query; texts by a word in them."""
-
-    name = "told"
+class Meaning(ToldEmbedder):
+    """Lacks the vectors of texts with one word; counts how often it is asked."""
 
     def __init__(self, cosines: Mapping[str, Mapping[str, float]] | None = None, missing: str | None = None) -> None:
-        self.cosines, self.missing, self.asked = cosines or {}, missing, 0
-        self.texts: list[str] = []
+        super().__init__(cosines)
+        self.missing, self.asked = missing, 0
+
+    def near(self, query: str, text: str) -> float | None:
+        return None if self.missing and self.missing in text else super().near(query, text)
 
     async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         self.asked += 1
-        self.texts = list(texts)
-        known = next((value for key, value in self.cosines.items() if key in query), {})
-        return [
-            None
-            if self.missing and self.missing in text
-            else next((cosine for word, cosine in known.items() if word in text), 0.0)
-            for text in texts
-        ]
-
-    is_behind = False
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError
+        return await super().similarities(query, texts, wait=wait)
 
 
 async def ranked(

@@ -10,6 +10,7 @@ import pytest
 from proxy.chat import Message, Tool
 from proxy.testing import context, tool
 from proxy.tools.search_tools import MOST_CHARACTERS, SearchTools, by_relevance, by_words, found_in, left_out
+from tests.services import ToldEmbedder
 from tests.talk import calls, result
 
 WEATHER = tool("get_weather", "The weather of a city.")
@@ -154,44 +155,42 @@ def test_what_is_left_out() -> None:
     assert left_out([Tool({"type": "web_search"})], []) == ()
 
 
-class Near:
-    """An embedder for which one word is near to everything; it may lack vectors, or break."""
-
-    name = "near"
-
-    def __init__(self, word: str, fault: Exception | None = None, *, is_ready: bool = True) -> None:
-        self._word, self._fault, self._is_ready = word, fault, is_ready
-
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        if self._fault is not None:
-            raise self._fault
-        return [None if not self._is_ready else 0.9 if self._word in text else 0.0 for text in texts]
-
-    is_behind = False
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        raise AssertionError
+class Broken(ToldEmbedder):
+    def near(self, query: str, text: str) -> float:
+        raise RuntimeError("a secret")
 
 
-async def ranked(query: str, embedder: Near, wanted: Sequence[Tool] = TOOLS, **examples: Sequence[str]) -> list[str]:
+class Loading(ToldEmbedder):
+    def near(self, query: str, text: str) -> None:
+        return None
+
+
+def near(word: str) -> ToldEmbedder:
+    """An embedder for which this word is near to everything."""
+    return ToldEmbedder({"": {word: 0.9}})
+
+
+async def ranked(
+    query: str, embedder: ToldEmbedder, wanted: Sequence[Tool] = TOOLS, **examples: Sequence[str]
+) -> list[str]:
     rank = by_relevance(TOOLS, context(embedder=embedder), examples, {})
     return [one.name for one in await rank(query, wanted)]
 
 
 async def test_a_search_goes_by_meaning_among_what_is_left_out() -> None:
-    assert (await ranked("write to grandma", Near("message")))[0] == "send_email"
-    assert "send_email" not in await ranked("write to grandma", Near("message"), [WEATHER, CALENDAR])
+    assert (await ranked("write to grandma", near("message")))[0] == "send_email"
+    assert "send_email" not in await ranked("write to grandma", near("message"), [WEATHER, CALENDAR])
 
 
 async def test_a_search_goes_by_the_operators_examples() -> None:
-    assert (await ranked("saludos a la abuela", Near("abuela"), send_email=["escribe a la abuela"]))[0] == "send_email"
+    assert (await ranked("saludos a la abuela", near("abuela"), send_email=["escribe a la abuela"]))[0] == "send_email"
 
 
 async def test_where_nothing_fits_no_tool_is_found() -> None:
-    assert await ranked("zebra", Near("nothing has it")) == []
+    assert await ranked("zebra", near("nothing has it")) == []
 
 
-@pytest.mark.parametrize("embedder", [Near("message", RuntimeError("a secret")), Near("message", is_ready=False)])
-async def test_without_vectors_words_decide(embedder: Near, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("embedder", [Broken(), Loading()])
+async def test_without_vectors_words_decide(embedder: ToldEmbedder, caplog: pytest.LogCaptureFixture) -> None:
     assert await ranked("the weather in Lima", embedder) == ["get_weather"]
     assert "secret" not in caplog.text

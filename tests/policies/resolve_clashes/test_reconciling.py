@@ -5,24 +5,9 @@ import pytest
 from policies.resolve_clashes.dialogue import Clash
 from policies.resolve_clashes.reconciling import Reconciled, reconciled
 from proxy.chat import Message
-from proxy.context.services import Pair
 from proxy.testing import MemoryMemo, context
+from tests.services import SureJudge
 from tests.talk import user
-
-
-class Judging:
-    """A judge that says the same of all, or nothing."""
-
-    def __init__(self, sure: float | None) -> None:
-        self.sure = sure
-        self.asked: list[Pair] = []
-
-    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        raise AssertionError("that is not the question")
-
-    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        self.asked += pairs
-        return [self.sure] * len(pairs)
 
 
 class Remembering(MemoryMemo):
@@ -45,7 +30,7 @@ OPEN, FOUND = clash(0, 1, solvable=False), clash(2, 3, solvable=True)
 
 
 async def decided(
-    judge: Judging,
+    judge: SureJudge,
     memo: Remembering | None = None,
     clashes: Sequence[Clash] = (OPEN, FOUND),
     which: str = "open",
@@ -74,14 +59,14 @@ async def decided(
 async def test_a_verdict_solves_a_pair_or_takes_it_out_or_leaves_it(
     which: str, sure: float | None, left: list[bool]
 ) -> None:
-    made = await decided(Judging(sure), which=which)
+    made = await decided(SureJudge(sure), which=which)
     assert [each.solvable for each in made.clashes] == left
     asked = 2 if which == "all" else 1
     assert made[1:] == (2 - len(left), asked, asked if sure is None else 0)
 
 
 async def test_only_the_two_statements_are_shown() -> None:
-    judge = Judging(1.0)
+    judge = SureJudge()
     talk = [user("Hi. I am six. Bye."), user("I am ten, I said.")]
     await decided(judge, clashes=[Clash(0, 4, 13, 1, 0, 8, "value", False)], talk=talk)
     assert judge.asked == [("I am six.", "I am ten")]
@@ -89,25 +74,25 @@ async def test_only_the_two_statements_are_shown() -> None:
 
 @pytest.mark.parametrize(("first", "then"), [(1.0, 0.0), (0.0, 1.0), (None, 1.0), (0.5, 0.0)])
 async def test_what_was_decided_once_stays(first: float | None, then: float) -> None:
-    memo, later = Remembering(), Judging(then)
-    before = await decided(Judging(first), memo)
+    memo, later = Remembering(), SureJudge(then)
+    before = await decided(SureJudge(first), memo)
     after = await decided(later, memo)
     assert (after.clashes, after.compatible) == (before.clashes, before.compatible)
     assert later.asked == []
 
 
 async def test_of_two_replicas_the_faster_one_decides() -> None:
-    made = await decided(Judging(1.0), Remembering("both"))
+    made = await decided(SureJudge(), Remembering("both"))
     assert made.clashes == (FOUND,)
 
 
 async def test_a_decision_that_is_none_leaves_the_rules_alone() -> None:
-    assert (await decided(Judging(1.0), Remembering("<nonsense>"))).clashes == (OPEN, FOUND)
+    assert (await decided(SureJudge(), Remembering("<nonsense>"))).clashes == (OPEN, FOUND)
 
 
 async def test_of_very_many_pairs_the_latest_are_asked_about_and_the_others_never() -> None:
     every = [clash(n, n + 1, solvable=False) for n in range(50)]
-    judge, memo = Judging(1.0), Remembering()
+    judge, memo = SureJudge(), Remembering()
     first = await decided(judge, memo, every)
     assert [each.solvable for each in first.clashes] == [False] * 34 + [True] * 16
     assert (await decided(judge, memo, every)).clashes == first.clashes
@@ -115,7 +100,7 @@ async def test_of_very_many_pairs_the_latest_are_asked_about_and_the_others_neve
 
 
 async def test_the_same_words_are_asked_about_once() -> None:
-    judge = Judging(1.0)
+    judge = SureJudge()
     talk = [user("Number 1."), user("Number 2."), user("Number 1."), user("Number 2.")]
     made = await decided(judge, None, [clash(0, 1, solvable=False), clash(2, 3, solvable=False)], talk=talk)
     assert [each.solvable for each in made.clashes] == [True, True]

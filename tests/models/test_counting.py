@@ -13,40 +13,25 @@ from proxy.models.encodings import Encoder, load_encoder
 from proxy.models.families import family
 from proxy.models.tool_rules import count_tool
 from tests.models.test_images import GIF, PNG, url
+from tests.talk import calls, result, system, user
 
+TALK: tuple[tuple[str, dict[str, str]], ...] = (
+    ("You are a helpful, pattern-following assistant that translates corporate jargon into plain English.", {}),
+    ("New synergies will help drive top-line growth.", {"name": "example_user"}),
+    ("Things working well together will increase revenue.", {"name": "example_assistant"}),
+    ("Let's circle back when we have more bandwidth to touch base on opportunities for increased leverage.",
+     {"name": "example_user"}),
+    ("Let's talk later when we're less busy about how to do better.", {"name": "example_assistant"}),
+)  # fmt: skip
 COOKBOOK = [
-    {
-        "role": "system",
-        "content": "You are a helpful, pattern-following assistant that translates corporate jargon "
-        "into plain English.",
-    },
-    {"role": "system", "name": "example_user", "content": "New synergies will help drive top-line growth."},
-    {
-        "role": "system",
-        "name": "example_assistant",
-        "content": "Things working well together will increase revenue.",
-    },
-    {
-        "role": "system",
-        "name": "example_user",
-        "content": "Let's circle back when we have more bandwidth to touch base on opportunities "
-        "for increased leverage.",
-    },
-    {
-        "role": "system",
-        "name": "example_assistant",
-        "content": "Let's talk later when we're less busy about how to do better.",
-    },
-    {
-        "role": "user",
-        "content": "This late pivot means we don't have time to boil the ocean for the client deliverable.",
-    },
+    *({"role": "system", **name, "content": text} for text, name in TALK),
+    user("This late pivot means we don't have time to boil the ocean for the client deliverable."),
 ]
 """OpenAI cookbook, How to count tokens with tiktoken: 129 tokens for gpt-4, 124 for gpt-4o, the reply's three too."""
 
 WEATHER_TALK = [
-    {"role": "system", "content": "You are a helpful assistant that can answer to questions about the weather."},
-    {"role": "user", "content": "What's the weather like in San Francisco?"},
+    system("You are a helpful assistant that can answer to questions about the weather."),
+    user("What's the weather like in San Francisco?"),
 ]
 WEATHER = {
     "type": "function",
@@ -70,6 +55,10 @@ WEATHER = {
 """The same page, section 7: 105 tokens for gpt-4 with its conversation, 101 for gpt-4o."""
 
 
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
 def letters(text: str) -> int:
     """An encoder by which the rules can be counted by hand."""
     return len(text)
@@ -90,22 +79,12 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
 @pytest.mark.parametrize(
     ("message", "tokens", "estimated"),
     [
-        pytest.param({"role": "user", "content": "hello"}, 3 + 4 + 5, False, id="role and text"),
+        pytest.param(user("hello"), 3 + 4 + 5, False, id="role and text"),
         pytest.param({"role": "user", "name": "ann", "content": "hi"}, 3 + 4 + 3 + 1 + 2, False, id="a name"),
         pytest.param({"role": "assistant", "content": None, "refusal": "no"}, 3 + 9 + 2, False, id="a refusal"),
-        pytest.param(
-            {"role": "user", "content": [{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}]},
-            3 + 4 + 4,
-            False,
-            id="parts of text",
-        ),
-        pytest.param({"role": "tool", "tool_call_id": "call_123", "content": "ok"}, 3 + 4 + 2, False, id="ids are not"),
-        pytest.param(
-            {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "look", "arguments": '{"a":1}'}}]},
-            3 + 9 + 3 + 4 + 7,
-            True,
-            id="a tool call",
-        ),
+        pytest.param(user([said("ab"), said("cd")]), 3 + 4 + 4, False, id="parts of text"),
+        pytest.param(result("ok", call="call_123"), 3 + 4 + 2, False, id="ids are not"),
+        pytest.param(calls("c", name="look", arguments='{"a":1}'), 3 + 9 + 3 + 4 + 7, True, id="a tool call"),
         pytest.param(
             {"role": "assistant", "tool_calls": [{"custom": {"name": "sh", "input": "ls -l"}}]},
             3 + 9 + 3 + 2 + 5,
@@ -125,12 +104,7 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
             True,
             id="signatures are not",
         ),
-        pytest.param(
-            {"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "in"}]}]},
-            3 + 4 + 2,
-            True,
-            id="nested content",
-        ),
+        pytest.param(user([{"type": "tool_result", "content": [said("in")]}]), 3 + 4 + 2, True, id="nested content"),
         pytest.param({"role": "assistant", "tool_calls": None, "content": []}, 3 + 9, False, id="nothing in it"),
     ],
 )

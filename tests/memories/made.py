@@ -18,6 +18,7 @@ from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.points import IndexBounds
+from tests.clock import Clock
 from tests.vectors.scripted import Scripted
 
 ANN, BOB, ALL, ELSE = Owner("t", "user-ann"), Owner("t", "user-bob"), Owner("t", ""), Owner("other", "user-ann")
@@ -36,16 +37,6 @@ class Terms(Scripted):
         return row
 
 
-class Time:
-    """Seconds since 1970, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def index(folder: Path | None = None) -> IndexService:
     return IndexService(Embedded(folder, IndexBounds(100_000, 100_000, 3600.0)), timeout=30)
 
@@ -56,14 +47,14 @@ async def remembering(
     *,
     backend: Backend | None = None,
     folder: Path | None = None,
-    clock: Time | None = None,
+    clock: Clock | None = None,
     most: int = 10_000,
     max_users: int = 10_000,
     merge_at: float = 0.92,
     told: MemoryObserver | None = None,
 ) -> AsyncGenerator[MemoryService, None]:
     """A service with a real index; without a backend everything goes by words. A store of the caller's stays open."""
-    clock = clock or Time()
+    clock = clock or Clock()
     own = store or MemoryStore(2**26)
     made = None if backend is None else index(folder)
     embedding = None if backend is None else EmbeddingService(backend, made)
@@ -95,4 +86,4 @@ async def found(service: MemoryService, owner: Owner, query: str) -> list[str]:
     return [hit.memory.text for hit in hits]
 
 
-__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "Time", "draft", "found", "index", "remembering", "texts"]
+__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "draft", "found", "index", "remembering", "texts"]

@@ -9,7 +9,8 @@ from proxy.context import Identity
 from proxy.memories import Owner, id_of, kinds_of, scope_of
 from proxy.memories.service import MemoryService
 from proxy.state.store import MemoryStore
-from tests.memories.made import ALL, ANN, Terms, Time, draft, found, remembering, texts
+from tests.clock import Clock
+from tests.memories.made import ALL, ANN, Terms, draft, found, remembering, texts
 
 PLANNER = ANN._replace(scope=scope_of(agent="agent-planner"))
 WRITER = ANN._replace(scope=scope_of(agent="agent-writer"))
@@ -82,7 +83,7 @@ async def test_who_makes_room_takes_the_vectors_of_all_scopes_along() -> None:
 
 
 async def test_the_scope_that_has_the_most_gives_way() -> None:
-    time = Time()
+    time = Clock()
     async with remembering(clock=time, most=6) as service:
         await service.add(ANN, [draft("ann's", confidence=0.1)])
         await service.add(PLANNER, [draft("the planner's first", confidence=0.1), draft("its second", confidence=0.2)])
@@ -116,7 +117,7 @@ async def test_records_of_before_there_were_scopes_are_the_users() -> None:
 
 
 async def test_an_expired_memory_is_not_there_to_delete() -> None:
-    time = Time()
+    time = Clock()
     async with remembering(clock=time) as service:
         (added,) = await service.add(TRIP, [draft("parked on level 3", expires=time.now + 10)])
         time.now += 11

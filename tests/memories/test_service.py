@@ -14,7 +14,8 @@ from proxy.state.sqlite import DiskStore
 from proxy.state.store import MemoryStore, Store, StoreError
 from proxy.vectors.base import IndexFailed
 from proxy.vectors.index import IndexService
-from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, Time, draft, found, remembering, texts
+from tests.clock import Clock
+from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, remembering, texts
 from tests.redis_process import redis_process
 
 
@@ -50,7 +51,7 @@ async def test_what_was_added_is_there_and_belongs_to_its_owner(store: Store) ->
 
 
 async def test_a_text_that_is_said_again_gains_its_source(store: Store) -> None:
-    time = Time()
+    time = Clock()
     async with remembering(store, clock=time) as service:
         await service.add(ANN, [draft("Ann likes tea.", sources=("one",), confidence=0.5)])
         time.now += 100
@@ -102,7 +103,7 @@ NEAR = [
 
 @pytest.mark.parametrize(("first", "second", "merges"), NEAR)
 async def test_what_says_the_same_is_merged_and_nothing_of_it_is_lost(first: str, second: str, merges: bool) -> None:
-    time = Time()
+    time = Clock()
     async with remembering(backend=Terms(), clock=time, merge_at=0.6) as service:
         (old,) = await service.add(ANN, [draft(first, sources=("one",))])
         time.now += 5
@@ -166,7 +167,7 @@ async def test_aggregate_merges_what_was_kept_apart() -> None:
 
 
 async def test_the_least_sure_leave_and_of_these_the_oldest() -> None:
-    time = Time()
+    time = Clock()
     async with remembering(clock=time, most=3) as service:
         for text, sure in (("sure and old", 0.9), ("unsure", 0.2), ("middling and old", 0.5), ("middling", 0.5)):
             time.now += 1
@@ -180,7 +181,7 @@ async def test_the_least_sure_leave_and_of_these_the_oldest() -> None:
 
 
 async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: Store) -> None:
-    time = Time()
+    time = Clock()
     async with remembering(store, clock=time) as service:
         (added,) = await service.add(ANN, [draft("parked on level 3", expires=time.now + 10)])
         assert await texts(service, ANN) == ["parked on level 3"]
@@ -252,7 +253,7 @@ class Counting:
 
 
 async def test_what_becomes_of_memories_is_told() -> None:
-    told, time, store = Counting(), Time(), Failing(2**26)
+    told, time, store = Counting(), Clock(), Failing(2**26)
     async with remembering(store, backend=Terms(), told=told, clock=time, most=4, max_users=1, merge_at=0.8) as service:
         await service.add(ANN, [draft("the user likes green tea"), draft("rides a bicycle", expires=time.now + 5)])
         await service.add(ANN, [draft("The user likes green tea."), draft("the user likes black green tea")])
@@ -321,7 +322,7 @@ async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_re
 
 
 async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
-    time = Time()
+    time = Clock()
     async with remembering(backend=Terms(), clock=time) as service:
         await service.add(ANN, [draft("tea for ann", confidence=0.5)])
         await service.add(BOB, [draft("tea for bob")])

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest
 from proxy.chat.markers import shortened
 from proxy.context import CacheRules, Identity
 from proxy.telemetry.changes import MOST, Doers, MessageChange, changes
 from proxy.telemetry.record import Prompts, Rewriting
 from proxy.testing import CharTokens, chat, context, profile, tool
+from tests.talk import user
 from tests.telemetry.test_records import made
 
 HANDLE = "abcdefghijklmnopqrst"
@@ -31,10 +32,6 @@ def check(came: ChatRequest, sent: ChatRequest, found: Sequence[MessageChange]) 
     after = [each.after + n for each in found if each.after is not None for n in range(each.size)]
     assert sorted(before) == list(range(len(came.messages)))
     assert sorted(after) == list(range(len(sent.messages)))
-
-
-def user(text: str) -> Message:
-    return Message({"role": "user", "content": text})
 
 
 async def test_nothing_is_one_entry() -> None:

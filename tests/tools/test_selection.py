@@ -2,10 +2,11 @@
 
 import pytest
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest
 from proxy.context import CacheRules
 from proxy.testing import chat
 from proxy.tools.selection import Offer, OfferLimits, Want, moments
+from tests.talk import assistant, user
 
 CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 
@@ -25,18 +26,15 @@ def test_moments_are_user_messages_and_first_calls(conversation: str, ends: list
 
 
 def test_short_words_are_read_with_the_question_before_them() -> None:
-    talk = [Message({"role": "assistant", "content": "Shall I book it?"}), Message({"role": "user", "content": "yes"})]
-    assert moments(ChatRequest("m", tuple(talk)))[0].queries == ("yes", "Shall I book it?\nyes")
-    long = [talk[0], Message({"role": "user", "content": "yes " * 100})]
-    assert len(moments(ChatRequest("m", tuple(long)))[0].queries) == 1
+    asking = assistant("Shall I book it?")
+    assert moments(ChatRequest("m", (asking, user("yes"))))[0].queries == ("yes", "Shall I book it?\nyes")
+    assert len(moments(ChatRequest("m", (asking, user("yes " * 100))))[0].queries) == 1
 
 
 def test_an_answer_is_no_small_talk() -> None:
-    asking = Message({"role": "assistant", "content": "Shall I book it?"})
-    telling = Message({"role": "assistant", "content": "Booked."})
-    fine = Message({"role": "user", "content": "Perfect, thanks!"})
-    assert not moments(ChatRequest("m", (asking, fine)))[0].is_idle
-    assert moments(ChatRequest("m", (telling, fine)))[0].is_idle
+    fine = user("Perfect, thanks!")
+    assert not moments(ChatRequest("m", (assistant("Shall I book it?"), fine)))[0].is_idle
+    assert moments(ChatRequest("m", (assistant("Booked."), fine)))[0].is_idle
 
 
 def limits(keep: int = 2, count: int = 6, **fields: bool) -> OfferLimits:

@@ -52,13 +52,3 @@ class Scripted:
 
     async def aclose(self) -> None:
         self.closed = True
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now

@@ -12,9 +12,9 @@ from proxy.vectors.base import IndexFailed
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking, IndexService
 from proxy.vectors.qdrant_server import PointServer
+from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector
 from tests.vectors.qdrant_server import QdrantServer
-from tests.vectors.scripted import Clock
 
 LONG = 30.0
 

@@ -12,8 +12,8 @@ import pytest
 from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.points import FILE, IndexBounds, Points
+from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector
-from tests.vectors.scripted import Clock
 
 ROOT = Path(__file__).parent.parent.parent
 

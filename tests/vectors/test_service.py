@@ -17,7 +17,8 @@ from proxy.vectors.making import MOST
 from proxy.vectors.packing import Stack, pack
 from proxy.vectors.points import IndexBounds
 from proxy.vectors.remembered import KIND, Stacks
-from tests.vectors.scripted import Clock, Scripted
+from tests.clock import Clock
+from tests.vectors.scripted import Scripted
 
 LONG = 30.0
 """Seconds that no test waits for."""

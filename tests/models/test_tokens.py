@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def real() -> Iterator[TokenService]:
     service.close()
 
 
-def request(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **rest: Any) -> ChatRequest:
+def request(messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **rest: Any) -> ChatRequest:
     """A request as the server parses it: every message with bytes of its own."""
     return ChatRequest(
         "gpt-4o",

@@ -32,7 +32,7 @@ class OfferRecall(Policy):
             return Keep("there is no archive to read")
         if any(tool.name == DEFINITION.name for tool in request.tools):
             return Keep(f"a tool {DEFINITION.name!r} is there already")
-        if not await _is_cached(request, ctx) and not any(map(_has_handle, request.messages)):
+        if not await _is_cached(request, ctx) and not request.form.any("handle", _has_handle):
             return Keep("nothing left the context, and the prompt is too short to be cached")
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
 

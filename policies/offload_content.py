@@ -86,11 +86,8 @@ class OffloadContent(Policy):
 
     def _may_be_large(self, request: ChatRequest) -> bool:
         """Whether a user message is long enough."""
-
-        def extend(before: bool, messages: Sequence[Message]) -> bool:
-            return before or any(len(each.raw) > self.over for each in messages if each.get("role") == "user")
-
-        return request.form.fold(("large user message", self.over), False, extend)
+        name = "large user message", self.over
+        return request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         found: list[tuple[Text, Preview]] = []

@@ -62,6 +62,10 @@ class Form:
             known = self.keep(name, extend(state, self.messages[self.settled :]))
         return cast(State, known)
 
+    def any(self, name: Hashable, test: Callable[[Any], bool]) -> bool:
+        """Whether a test holds for any message; `name` stands for it and for all that it depends on besides."""
+        return self.fold(name, False, lambda before, messages: before or any(map(test, messages)))
+
     def known(self, name: Hashable) -> Any:
         """The result for all messages, if it was worked out; for work that has to be awaited."""
         return self._whole.get(name)

@@ -4,7 +4,7 @@ A name counts within its tenant only, and is kept as a hash of both: so it may b
 stored under it tells nobody the name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -52,11 +52,7 @@ def may_be_shown(name: str) -> bool:
 
 def is_tagged(request: ChatRequest) -> bool:
     """Whether a message is tagged with a task."""
-
-    def extend(before: bool, messages: Sequence[Message]) -> bool:
-        return before or any(TAG in message for message in messages)
-
-    return request.form.fold("tagged", False, extend)
+    return request.form.any("tagged", lambda message: TAG in message)
 
 
 def untagged(request: ChatRequest) -> ChatRequest:

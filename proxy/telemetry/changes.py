@@ -50,12 +50,12 @@ class MessageChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Doers:
-    """Which step did what: messages by identity, tools as a whole."""
+    """Which step did what."""
 
     made: Mapping[int, str]
-    """By whom a message was made or changed last."""
+    """By whom a message was made or changed last, by its identity (`id`)."""
     removed: Mapping[int, str]
-    """By whom a message was taken out, under the identity of what the client sent."""
+    """By whom a message was taken out, by its place in what the client sent."""
     tools: str | None
 
     @classmethod
@@ -64,17 +64,15 @@ class Doers:
         made: dict[int, str] = {}
         removed: dict[int, str] = {}
         tools: str | None = None
-        before = came
+        before, stood = came, frozenset(range(len(came.messages)))
         for step, after in stages:
             if after.tools is not before.tools and after.tools != before.tools:
                 tools = step
             if after.messages is not before.messages:
-                had, has = identities(before), identities(after)
-                new = [after.messages[has[one]] for one in has.keys() - had.keys()]
-                made.update((id(message), step) for message in new)
-                kept = {id(origin) for message in new for origin in _origins(message)}
-                gone = [before.messages[had[one]] for one in had.keys() - has.keys() - kept]
-                removed.update((id(origin), step) for message in gone for origin in _origins(message))
+                made |= dict.fromkeys(identities(after).keys() - identities(before).keys(), step)
+                stand = frozenset(of_client(after, came).values())
+                removed |= dict.fromkeys(stood - stand, step)
+                stood = stand
             before = after
         return cls(made, removed, tools)
 
@@ -110,7 +108,7 @@ def _each(
         for place in range(at, until):
             if place not in kept:
                 gone = came.messages[place]
-                step = doers.removed.get(id(gone))
+                step = doers.removed.get(place)
                 yield MessageChange(place, None, gone.role, "removed", before[place], 0, step, None)
         at = max(at, until)
 
@@ -152,15 +150,6 @@ def _run(run: Sequence[MessageChange]) -> MessageChange:
         handle=None,
         size=sum(each.size for each in run),
     )
-
-
-def _origins(message: Message | None) -> list[Message]:
-    """A message and what it was made of."""
-    found: list[Message] = []
-    while message is not None:
-        found.append(message)
-        message = message.made_of
-    return found
 
 
 def _handle(message: Message) -> str | None:

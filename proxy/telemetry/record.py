@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from proxy.chat import ChatRequest, JsonObject, encode
+from proxy.chat import ChatRequest, JsonObject, Message, encode
 from proxy.chat.answer import read_answer
 from proxy.chat.parse import Body
 from proxy.context import Context, Identity, ModelProfile
@@ -131,7 +131,11 @@ def conversation_id(who: Identity) -> str | None:
 
 def turn_of(request: ChatRequest) -> int:
     """The number of a request in its conversation, from 1."""
-    return 1 + sum(1 for each in request.messages if each.get("role") == "assistant")
+    return request.form.fold("turns", 1, _with_turns)
+
+
+def _with_turns(before: int, messages: Sequence[Message]) -> int:
+    return before + sum(message.role == "assistant" for message in messages)
 
 
 class Prompts:

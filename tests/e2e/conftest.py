@@ -106,8 +106,12 @@ class Lab:
         """Send a chat request, and ask what was done with it."""
         status, headers, told = await self.chat(base, body)
         assert status == 200, told
-        async with self.http.get(f"{base}/v1/explain/{headers['x-request-id']}") as response:
-            return await response.json()
+        return (await self.get(f"{base}/v1/explain/{headers['x-request-id']}"))[1]
+
+    async def get(self, url: str, headers: Any = None) -> tuple[int, Any]:
+        """The status and the JSON of what is there."""
+        async with self.http.get(url, headers=headers) as response:
+            return response.status, await response.json()
 
     async def metrics(self, base: str) -> str:
         async with self.http.get(f"{base}/metrics") as response:

@@ -57,7 +57,7 @@ writer: {{model: tiny-writer, timeout: 20}}
 """
 SAID = [message.text for message in lifelike().messages if message.role == "user"]
 TOOLS = [tool("read_log", "Reads a log."), *lifelike().tools]
-REQUESTS = 80
+REQUESTS = 60
 
 Message = dict[str, Any]
 

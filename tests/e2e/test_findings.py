@@ -41,8 +41,7 @@ async def asked(lab: Lab, base: str, messages: Any, model: str = "m", id: str = 
 
 
 async def explained(lab: Lab, base: str, id: str) -> list[Any]:
-    async with lab.http.get(f"{base}/v1/explain/{id}", headers={"authorization": "Bearer k"}) as response:
-        return list((await response.json())["steps"])
+    return list((await lab.get(f"{base}/v1/explain/{id}", {"authorization": "Bearer k"}))[1]["steps"])
 
 
 async def test_the_answer_and_its_explanation_tell_each_finding_with_its_reason(lab: Lab, base: str) -> None:

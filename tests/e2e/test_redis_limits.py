@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.config.keys import hash_of
@@ -35,25 +34,23 @@ def config(limits: str, running: RedisProcess, behind: Upstream, timeout: float 
     return CONFIG.format(url=behind.url, redis=running.url, limits=limits, timeout=timeout, **keys)
 
 
-async def ask(http: aiohttp.ClientSession, base: str, key: str = ANN) -> tuple[int, Any, Any]:
-    headers = {"authorization": f"Bearer {key}"}
-    async with http.post(f"{base}/v1/chat/completions", headers=headers, json=TALK) as response:
-        return response.status, response.headers, await response.json()
+async def ask(lab: Lab, base: str, key: str = ANN) -> tuple[int, Any, Any]:
+    return await lab.chat(base, TALK, {"authorization": f"Bearer {key}"})
 
 
 async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab: Lab) -> None:
     bases = await lab.two(config("requests_per_minute: 4", running, lab.behind))
-    told = [await ask(lab.http, bases[n % 2]) for n in range(7)]
+    told = [await ask(lab, bases[n % 2]) for n in range(7)]
     assert [status for status, _, _ in told] == [200] * 4 + [429] * 3
     assert int(told[-1][1]["retry-after"]) >= 1
-    assert (await ask(lab.http, bases[0], SPARE))[0] == 200, "a key's limit is its own, also where it shares a tenant"
-    assert (await ask(lab.http, bases[1], BOB))[0] == 200
+    assert (await ask(lab, bases[0], SPARE))[0] == 200, "a key's limit is its own, also where it shares a tenant"
+    assert (await ask(lab, bases[1], BOB))[0] == 200
     assert len(lab.behind.received) == 6
 
 
 async def test_many_at_once_get_no_more_than_there_is(running: RedisProcess, lab: Lab) -> None:
     bases = await lab.two(config("requests_per_minute: 10", running, lab.behind))
-    told = await asyncio.gather(*(ask(lab.http, bases[n % 2]) for n in range(40)))
+    told = await asyncio.gather(*(ask(lab, bases[n % 2]) for n in range(40)))
     assert sorted(status for status, _, _ in told) == [200] * 10 + [429] * 30
     assert len(lab.behind.received) == 10
 
@@ -63,39 +60,39 @@ async def test_a_days_budget_is_spent_once_for_both(running: RedisProcess, lab: 
     bases = await lab.two(config(limits, running, lab.behind))
     told = []
     for n in range(paid + 4):
-        told.append(await ask(lab.http, bases[n % 2]))
+        told.append(await ask(lab, bases[n % 2]))
         if n < paid:  # counted behind the answer
             await _counted(running, 11.0 * (n + 1))
     assert [status for status, _, _ in told] == [200] * paid + [429] * 4
     assert {answer["error"]["code"] for status, _, answer in told if status == 429} == {"insufficient_quota"}
-    assert (await ask(lab.http, bases[0], BOB))[0] == 200
+    assert (await ask(lab, bases[0], BOB))[0] == 200
     assert len(lab.behind.received) == paid + 1
 
 
 async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab: Lab) -> None:
     bases = await lab.two(config("budget_per_day: 1000, requests_per_minute: 1000", running, lab.behind))
     for n in range(4):
-        assert (await ask(lab.http, bases[n % 2]))[0] == 200
+        assert (await ask(lab, bases[n % 2]))[0] == 200
     for base in bases:
         async with asyncio.timeout(60):  # what the other one has noted comes a moment later
-            while (told := await _told(lab.http, base))["used"]["requests"] < 4:
+            while (told := await _told(lab, base))["used"]["requests"] < 4:
                 await asyncio.sleep(0.02)
         used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
         assert used == {"requests": 4, "input_tokens": 36, "output_tokens": 8, "usd": 44.0}
         assert told["models"] == {"*": told["used"]}
         assert told["limits"]["budget_per_day"]["remaining"] == 1000 - 44
         assert told["limits"]["requests_per_minute"]["remaining"] < 1000 - 4
-    assert (await _told(lab.http, bases[0], BOB))["used"]["requests"] == 0
+    assert (await _told(lab, bases[0], BOB))["used"]["requests"] == 0
     await asyncio.to_thread(running.stop)
     async with lab.http.get(f"{bases[0]}/v1/usage", headers={"authorization": f"Bearer {ANN}"}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (503, "usage_unavailable")
         assert "retry-after" in response.headers
 
 
-async def _told(http: aiohttp.ClientSession, base: str, key: str = ANN) -> Any:
-    async with http.get(f"{base}/v1/usage", headers={"authorization": f"Bearer {key}"}) as response:
-        assert response.status == 200
-        return await response.json()
+async def _told(lab: Lab, base: str, key: str = ANN) -> Any:
+    status, told = await lab.get(f"{base}/v1/usage", {"authorization": f"Bearer {key}"})
+    assert status == 200
+    return told
 
 
 async def _counted(running: RedisProcess, tokens: float) -> None:
@@ -120,12 +117,12 @@ async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
 ) -> None:
     bases = await lab.two(config("requests_per_minute: 3", running, lab.behind, timeout=2.0))
     for n in range(3):
-        assert (await ask(lab.http, bases[n % 2]))[0] == 200
-    assert [(await ask(lab.http, base))[0] for base in bases] == [429, 429]
+        assert (await ask(lab, bases[n % 2]))[0] == 200
+    assert [(await ask(lab, base))[0] for base in bases] == [429, 429]
     mend = fault(running)
     try:
         for base in bases:
-            assert [(await ask(lab.http, base))[0] for _ in range(6)] == [200] * 6
+            assert [(await ask(lab, base))[0] for _ in range(6)] == [200] * 6
             operator = {"authorization": "Bearer the-operator"}
             async with lab.http.get(f"{base}/metrics", headers=operator) as response:
                 found = [line for line in (await response.text()).splitlines() if "limits_unchecked_total " in line]
@@ -137,6 +134,6 @@ async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
         mend()
     async with asyncio.timeout(60):
         for base in bases:
-            while (await ask(lab.http, base))[0] != 429:
+            while (await ask(lab, base))[0] != 429:
                 await asyncio.sleep(0.05)
-    assert [(await ask(lab.http, proxy, BOB))[0] for proxy in (*bases, *bases)] == [200, 200, 200, 429]
+    assert [(await ask(lab, proxy, BOB))[0] for proxy in (*bases, *bases)] == [200, 200, 200, 429]

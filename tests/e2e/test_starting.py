@@ -6,7 +6,6 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-import aiohttp
 import pytest
 
 from policies.consolidate_system import ConsolidateSystem
@@ -51,14 +50,13 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Generator[Loading, None, None]:
     made.go.set()
 
 
-async def ready(http: aiohttp.ClientSession, base: str) -> tuple[int, Any]:
-    async with http.get(f"{base}/readyz") as response:
-        return response.status, (await response.json())["status"]
+async def ready(lab: Lab, base: str) -> tuple[int, Any]:
+    status, told = await lab.get(f"{base}/readyz")
+    return status, told["status"]
 
 
-async def ask(http: aiohttp.ClientSession, base: str, model: str) -> int:
-    async with http.post(f"{base}/v1/chat/completions", json={**BODY, "model": model}) as response:
-        return response.status
+async def ask(lab: Lab, base: str, model: str) -> int:
+    return (await lab.chat(base, {**BODY, "model": model}))[0]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -68,10 +66,10 @@ async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
     loading.error = fails
     config = CONFIG.format(url=lab.behind.url, chain=STEPS, tokenizer="cl100k_base")
     base = await lab.start(config)
-    assert await ready(lab.http, base) == (503, "starting")
-    assert await ask(lab.http, base, "other") == 200, "an empty chain counts nothing"
-    early = asyncio.ensure_future(ask(lab.http, base, "counted-1"))
-    assert await ready(lab.http, base) == (503, "starting")
+    assert await ready(lab, base) == (503, "starting")
+    assert await ask(lab, base, "other") == 200, "an empty chain counts nothing"
+    early = asyncio.ensure_future(ask(lab, base, "counted-1"))
+    assert await ready(lab, base) == (503, "starting")
     async with lab.http.get(f"{base}/healthz") as response:
         assert response.status == 200
     loading.go.set()
@@ -100,7 +98,7 @@ async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monk
     base = await lab.start(config)
     while not seen:
         await asyncio.sleep(0.01)
-    assert await ready(lab.http, base) == (503, "starting")
+    assert await ready(lab, base) == (503, "starting")
     go.set()
     await until_ready(base)
     ((messages, tools, is_full),) = seen

@@ -4,13 +4,11 @@ import asyncio
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.served import Served, served
+from tests.e2e.served import served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 CONFIG = """
@@ -65,11 +63,6 @@ async def until_it_refuses(base: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def ready(http: aiohttp.ClientSession, running: Served) -> tuple[int, Any]:
-    async with http.get(f"{running.base}/readyz") as response:
-        return response.status, await response.json()
-
-
 async def test_no_stream_is_broken(lab: Lab) -> None:
     lab.behind.respond = held = Held()
     async with served(config(lab.behind, "drain: 60"), lab.folder, "--workers", "2") as running:
@@ -101,12 +94,12 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
     lab.behind.respond = held
     async with served(config(lab.behind, "drain_delay: 600"), lab.folder) as running:
         await until_ready(running.base)
-        status, said = await ready(lab.http, running)
+        status, said = await lab.get(f"{running.base}/readyz")
         assert (status, said["status"]) == (200, "ready")
         running.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(60):
             while status == 200:
-                status, said = await ready(lab.http, running)
+                status, said = await lab.get(f"{running.base}/readyz")
         assert (status, said) == (503, {"status": "draining"})
         for chain in ("empty", "default"):
             headers = {"x-penstock-chain": chain}

@@ -4,8 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import aiohttp
-
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 
@@ -47,17 +45,12 @@ class Wait(Policy):
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
-async def health(http: aiohttp.ClientSession, base: str) -> tuple[int, Any]:
-    async with http.get(f"{base}/healthz") as response:
-        return response.status, await response.json()
-
-
-async def until(http: aiohttp.ClientSession, base: str, expected: tuple[int, Any], times: int) -> None:
+async def until(lab: Lab, base: str, expected: tuple[int, Any], times: int) -> None:
     """Until it was answered so many times in a row, whichever worker was asked."""
     in_a_row = 0
     async with asyncio.timeout(120):
         while in_a_row < times:
-            in_a_row = in_a_row + 1 if await health(http, base) == expected else 0
+            in_a_row = in_a_row + 1 if await lab.get(f"{base}/healthz") == expected else 0
             await asyncio.sleep(0.01)
 
 
@@ -79,11 +72,11 @@ async def test_a_stuck_thread_is_told_by_every_worker(lab: Lab) -> None:
             # vocabularies that are being loaded take longer than is allowed here, too
             async with asyncio.timeout(120):
                 while not waiting(running.log):
-                    await health(lab.http, running.base)
-            await until(lab.http, running.base, stuck, 20)
+                    await lab.get(f"{running.base}/healthz")
+            await until(lab, running.base, stuck, 20)
             assert len(waiting(running.log)) == 1, "it is told once, by the worker that it is true of"
         finally:
             go.touch()
-        await until(lab.http, running.base, well, 20)
+        await until(lab, running.base, well, 20)
         async with await asking as response:
             assert response.status == 200

@@ -112,7 +112,7 @@ def build_services(
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, embedding, index, threads, telemetry.metrics.memories),
-        parsed=ParsedRequests(settings.server.remember_mib * 2**19),
+        parsed=ParsedRequests(settings.server.remember_mib * 2**20),
         recalls=threads,
         cache_use=telemetry.cache_use,
         embedding=embedding,

@@ -38,7 +38,7 @@ def values_schema(written: dict[str, Any]) -> dict[str, Any]:
     config.pop("$schema")
     for section, keys in OWN.items():
         for key in keys:
-            (definitions["Server"] if section else config)["properties"][key] = {}
+            (definitions["ServerSettings"] if section else config)["properties"][key] = {}
     state = [definitions.pop(name) for name in ("StateSettings", "RedisStateSettings")]
     vectors = [definitions.pop(name) for name in ("EmbeddedVectors", "QdrantVectors", "NoVectors")]
     schema["properties"]["config"] = config

@@ -85,6 +85,11 @@ def test_a_number_without_a_label_stays_behind_the_handle() -> None:
     assert "250" not in told
 
 
+def test_a_fact_has_no_marks_of_emphasis() -> None:
+    told = made(messages(("assistant", "- **Daily time**: about 54 minutes, of 2**5 at most")))
+    assert "- Daily time: about 54 minutes, of 2**5 at most" in told
+
+
 def test_values_of_json_stand_with_their_names() -> None:
     told = made(
         messages(("tool", '{"order": {"id": "#W77", "note": "fine"}, "rows": [{"seat": "14C"}, {"seat": "15A"}]}'))

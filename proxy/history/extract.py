@@ -32,6 +32,7 @@ TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{
 """What makes a word an identifier, a number, a path or an address."""
 _CLAUSE = re.compile(r"[;,!?](?=\s)|\.(?=\s|$)|\s[-–—]\s")
 _TELLS = re.compile(r"\d|\w[_/@]\w|\w\.[a-z]{2,4}\b|[a-z][A-Z]|\b[A-Z]{3,}\b")
+_EMPHASIS = re.compile(r"(?<!\w)\*\*(\S[^*\n]*)\*\*(?!\w)")
 _LABEL = re.compile(r"[^\W\d_]{3,}")
 _ASKS = re.compile(r"^\W*¿|[?？؟]\W*$|[\u0370-\u03ff];\W*$")
 """A sentence that asks: by its mark, which in Greek is a semicolon."""
@@ -126,7 +127,8 @@ def _facts(message: Message) -> Iterator[str]:
         if value is not None:
             yield from _members(value)
             continue
-        for sentence in split(text, _READ):
+        for written in split(text, _READ):
+            sentence = _EMPHASIS.sub(r"\1", written)
             if _ASKS.search(sentence):
                 continue
             for said in (sentence,) if len(sentence) <= _FACT else _CLAUSE.split(sentence):

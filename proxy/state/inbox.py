@@ -75,9 +75,10 @@ class Shares:
         there = await self._store.keys(_all_of(receiver), limit=MOST)
         if len(there) >= MOST and key not in there:
             raise TooMany
-        # first: without what it announces the mark does no harm
+        kept = await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)
+        # behind it, so that both are durable; whoever gives again, because this failed, makes the mark
         await self._store.put(_mark_of(receiver), b"1", ttl=self._ttl * _LONGER)
-        return _read(await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)) or made
+        return _read(kept) or made
 
     async def received(self, identity: Identity) -> Sequence[Given]:
         if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:

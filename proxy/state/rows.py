@@ -27,7 +27,6 @@ _MEASURES = ("page_count", "freelist_count", "page_size")
 _OPTIONS: dict[str, Any] = {
     "eviction_policy": "least-recently-used",  # makes the index; the eviction is ours
     "cull_limit": 0,
-    "sqlite_synchronous": 2,
     "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
     "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
     "sqlite_journal_size_limit": 2**24,
@@ -74,10 +73,14 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         self._one_thread = RLock()
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other writer interrupts; undone if anything is raised."""
+    def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other writer interrupts; undone if anything is raised.
+
+        Unless it is `synced`, a loss of power may undo it, and nothing else; what is synced later takes it along.
+        """
         connection: sqlite3.Connection = self._con
         with self._one_thread:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -124,7 +127,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         known = self.read(key, now, ttl)
         if known is not None:
             return known
-        with self.writing() as connection:
+        with self.writing(synced=False) as connection:
             known = self.read(key, now, None)
             if known is None:
                 self._set(connection, key, value, now, ttl, room)
@@ -178,7 +181,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         return int((pages - free) * size)
 
     def use(self, keys: Collection[str], now: float, ttl: float) -> frozenset[str]:
-        with self.writing() as connection:
+        with self.writing(synced=False) as connection:
             return frozenset(
                 key
                 for key in keys

@@ -74,7 +74,8 @@ class Store(Protocol):
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
         """Set the value of a key that has none, at once for all that share the store; the value that it then has.
 
-        So of several that want to settle something the first does, and all learn what. It is a use, as `get` is.
+        So of several that want to settle something the first does, and all learn what. It is a use, as `get` is. It
+        outlives the process at once, and a loss of power a moment later, or behind the next `put`.
         """
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:

@@ -240,24 +240,38 @@ class Settled:
 
     def keep(self, sent: ChatRequest, made: ChatRequest) -> None:
         """Keep what was made of a request that the client sent."""
-        end = len(sent.messages)
         try:
-            self._prefixes.put(self._keys(sent, [end])[end], _written(sent, made))
+            first = self._trail(sent)
+            trail = sent.form.fold(("sent", first.here()), first, _with_messages)
+            self._prefixes.put(self._key(trail), _written(sent, made))
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
     def _keys(self, request: ChatRequest, ends: Sequence[int]) -> dict[int, str]:
         """The keys of the conversation up to these places."""
+        trail, keys, done = self._trail(request), dict[int, str](), 0
+        for end in sorted(ends):
+            for message in request.messages[done:end]:
+                trail.add(message)
+            keys[end], done = self._key(trail), end
+        return keys
+
+    def _key(self, trail: Trail) -> str:
+        return f"{self._tenant}/{trail.here()}"
+
+    def _trail(self, request: ChatRequest) -> Trail:
+        """What stands for the conversation before its first message."""
         tools = blake2b(digest_size=16)
         for tool in request.tools:
             tools.update(tool.raw)
-        trail, keys, wanted = Trail(f"{self._scope}\0{tools.hexdigest()}"), dict[int, str](), frozenset(ends)
-        for place in range(max(ends) + 1):
-            if place in wanted:
-                keys[place] = f"{self._tenant}/{trail.here()}"
-            if place < len(request.messages):
-                trail.add(request.messages[place])
-        return keys
+        return Trail(f"{self._scope}\0{tools.hexdigest()}")
+
+
+def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
+    trail = before.copy()
+    for message in messages:
+        trail.add(message)
+    return trail
 
 
 def _written(sent: ChatRequest, made: ChatRequest) -> bytes:

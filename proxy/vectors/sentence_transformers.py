@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
@@ -151,7 +152,8 @@ def _let_others_go_first() -> None:
     """On one core the model would take half of it from the event loop: most vectors are made ahead of their use."""
     if sys.platform == "linux":  # elsewhere it would be the whole process's
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
+        with suppress(OSError):  # a sandbox may forbid it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 def is_installed() -> bool:

@@ -23,9 +23,8 @@ _PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _SEALS = ("signature", "encrypted_content", "reasoning_signature")
 _SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
 
-_ALIKE = b'"reasoning_'
-_NAMES = tuple(f'"{name}"'.encode() for name in (*_BLOCKS, *_SEALS, "redacted_thinking"))
-"""What stands in every request with signed reasoning; encrypted reasoning stands in `reasoning_details`."""
+_NAMES = tuple(f'"{name}"'.encode() for name in (*_BLOCKS, *_SEALS, *_SEALED))
+_ALIKE = b'"reasoning'
 _ALIKE_NAMES = tuple(name for name in _NAMES if name.startswith(_ALIKE))
 _OTHER_NAMES = tuple(name for name in _NAMES if not name.startswith(_ALIKE))
 

@@ -20,6 +20,7 @@ TEXT = {"type": "text", "text": "¡Hola!"}
         ({"reasoning_details": [{"type": "reasoning.text", "text": "t", "signature": "s"}]}, {"content": "¡Hola!"}),
         ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, {"content": "¡Hola!"}),
         ({"reasoning_items": [{"type": "reasoning", "encrypted_content": "x"}]}, {"content": "¡Hola!"}),
+        ({"reasoning": {"type": "reasoning.encrypted", "data": "x"}}, {"content": "¡Hola!"}),
         ({"encrypted_content": "x"}, {"content": "¡Hola!"}),
         ({"content": [THINKING, TEXT]}, {"content": [TEXT]}),
         ({"content": [{"type": "redacted_thinking", "data": "x"}, TEXT]}, {"content": [TEXT]}),

@@ -85,6 +85,13 @@ def test_a_number_without_a_label_stays_behind_the_handle() -> None:
     assert "250" not in told
 
 
+def test_a_sentence_with_a_semicolon_is_no_code() -> None:
+    said = "El bar tiene freidora aparte; llame antes al 958 22 70 70."
+    told = made(messages(("assistant", f"{said} total = 3;\nint rows; int lines = 400;")))
+    assert f"- {said}" in told
+    assert "rows" not in told
+
+
 def test_a_fact_has_no_marks_of_emphasis() -> None:
     told = made(messages(("assistant", "- **Daily time**: about 54 minutes, of 2**5 at most")))
     assert "- Daily time: about 54 minutes, of 2**5 at most" in told

@@ -33,7 +33,8 @@ _ORDINAL = re.compile(r"(?:\w+ )?\d{1,2}\.")
 """`Day 1.`: it begins the sentence behind it."""
 _FENCED = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*+•>]|\d{1,2}[.)])\s+")
-_CODE = re.compile(r"^\[.*\]$|[{}<>=;|\\`]|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")
+_CODE = re.compile(r"^\[.*\]$|[{}<>=|\\`]|;(?! [^\W\d_])|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")
+"""Signs of code. A semicolon in front of a word is one of prose."""
 _WORD = re.compile(r"[^\W\d_]+|\d+|[?!¿¡$€£¥%]")
 _UNIT = re.compile(r"[$€£¥%]\s?\d|\d\s?(?:[$€£¥%]|[^\W\d_])")
 _IDENTIFIER = re.compile(r"\S@\S|://|\w[_/.]\w|\d{4}|[^\W\d_]-?\d")

@@ -128,6 +128,11 @@ def test_the_course_covers_the_whole_span_in_blocks_of_twenty_turns() -> None:
     assert short[-1].startswith("- turns 121-130")
 
 
+def test_what_was_said_twice_stands_once_in_the_course() -> None:
+    told = made(messages(*[("user", "And what does it cost?"), ("assistant", "Nothing.")] * 3))
+    assert "- turns 1-3, among others: And what does it cost?\n" in told
+
+
 def test_values_of_calls_stand_with_their_names() -> None:
     gone = list(chat("u1 a1!k_1 tk_1").messages)[:2]
     assert "Facts and identifiers, the newest first\n- key: k_1" in made(gone)

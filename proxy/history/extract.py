@@ -179,7 +179,7 @@ def _told(groups: Sequence[Sequence[Message]], start: int, end: int, wanted: int
     """A line about some turns: how the longest of what the user wrote begins."""
     said = [(len(group[0].text), place) for place, group in enumerate(groups[start:end], start) if _speaks(group[0])]
     places = sorted(place for _, place in sorted(said, reverse=True)[:wanted])
-    begins = list(filter(None, (_first_words(groups[place][0].text) for place in places)))
+    begins = list(dict.fromkeys(filter(None, (_first_words(groups[place][0].text) for place in places))))
     if not begins:
         return ""
     span = f"turns {start + 1}-{end}" if end - start > 1 else f"turn {end}"

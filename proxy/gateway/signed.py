@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-from proxy.chat import ChatRequest, Message, Tool, encode
+from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.markers import named_handles
 from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.context import Context, Outage
@@ -277,18 +277,21 @@ def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
 def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
     """The tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
-    tools = {id(tool): place for place, tool in enumerate(sent.tools)}
-    messages = [_message(message, sent.messages, places) for message in made.messages]
-    return encode({"tools": [tools.get(id(tool), tool) for tool in made.tools], "messages": messages})
+    tools = {id(tool): b"%d" % place for place, tool in enumerate(sent.tools)}
+    messages = b",".join(_message(message, sent.messages, places) for message in made.messages)
+    return b'{"tools":[%b],"messages":[%b]}' % (
+        b",".join(tools.get(id(tool)) or tool.raw for tool in made.tools),
+        messages,
+    )
 
 
-def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int]) -> Any:
+def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int]) -> bytes:
     """A place in what was sent; below zero for the message there without its reasoning, counted from -1."""
     place = places.get(id(message))
     if place is not None:
-        return place
+        return b"%d" % place
     place = places.get(id(message.made_of))
-    return -1 - place if place is not None and message == without_reasoning(sent[place]) else message
+    return b"%d" % (-1 - place) if place is not None and message == without_reasoning(sent[place]) else message.raw
 
 
 def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:

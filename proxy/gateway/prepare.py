@@ -111,7 +111,8 @@ class Services:
 
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
-        forget = [self.once.forget, self.parsed.forget, self.archives.forget_seen, self.memories.forget_read]
+        forget = [self.once.forget, self.parsed.forget, self.memos.forget]
+        forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
 

@@ -73,6 +73,8 @@ _COUNTS = 2000
 """Counts of tokens that are remembered for each MiB of remembered work."""
 _KEYS = 800
 """Keys of answers, and of originals that were seen, for each MiB of it."""
+_DECISIONS = 16
+"""The part of it that the decisions of the last minute may take besides."""
 
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
@@ -107,7 +109,7 @@ def build_services(
         archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.scratchpad.wrote),
         hidden=HiddenParts(StoredMemory(store, ttl=ttl), keys),
         once=OnceService(settings.server.remember_mib * 2**20),
-        memos=Memos(store, ttl=ttl),
+        memos=Memos(store, ttl=ttl, max_bytes=settings.server.remember_mib * 2**20 // _DECISIONS),
         shares=Shares(store, ttl=ttl),
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),

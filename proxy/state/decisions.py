@@ -1,10 +1,18 @@
 """What must stay the same from one request of a conversation to the next, kept in a store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from urllib.parse import quote
 
 from proxy.context import Identity, Outage
+from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
+
+Key = tuple[str, str, str]
+"""Tenant, scope and key of a decision."""
+
+_ENTRY = 600
+"""Bytes that a decision takes in memory besides its value, about."""
 
 
 class StoredMemory:
@@ -24,48 +32,76 @@ class StoredMemory:
 
 
 class Memos:
-    """Makes memos over one store."""
+    """Makes memos over one store, and keeps for a minute what they read: what is settled never changes."""
 
-    def __init__(self, store: Store, *, ttl: float) -> None:
-        """`ttl` is in seconds, from the last use."""
-        self._store = store
-        self._ttl = ttl
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ttl: float,
+        max_bytes: int = 2**20,
+        fresh: float = 60.0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`ttl` is in seconds, from the last use; what was used within the last `fresh` seconds is not used again."""
+        self.store = store
+        self.ttl = ttl
+        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
+        """What was in the store so recently that it need not be looked up."""
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":
         """The memo of a conversation, for one request."""
-        prefix = f"memo/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
-        return BoundMemo(self._store, self._ttl, prefix, outage or Outage())
+        return BoundMemo(self, who.tenant, who.scope, outage or Outage())
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was read of a tenant's, because somebody deletes it in the store; how much that was."""
+        return self.fresh.forget(tenant)
 
 
 class BoundMemo:
     """The `Memo` of a request's context."""
 
-    __slots__ = ("_outage", "_prefix", "_store", "_ttl")
+    __slots__ = ("_memos", "_outage", "_scope", "_tenant")
 
-    def __init__(self, store: Store, ttl: float, prefix: str, outage: Outage) -> None:
-        self._store, self._ttl, self._prefix, self._outage = store, ttl, prefix, outage
+    def __init__(self, memos: Memos, tenant: str, scope: str, outage: Outage) -> None:
+        self._memos, self._tenant, self._scope, self._outage = memos, tenant, scope, outage
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [await self._known(self._prefix + key) for key in keys]
+        fresh = self._memos.fresh.get_each([self._key(key) for key in keys])
+        return [await self._read(key) if value is None else value for key, value in zip(keys, fresh, strict=True)]
 
     async def settle(self, key: str, value: str) -> str:
         """What is remembered under a key: `value`, unless there was something already.
 
         After a failed read of this request nothing new is remembered: it was decided without what is there.
         """
+        if (known := self._memos.fresh.get(self._key(key))) is not None:
+            return known
         if self._outage.begun:
-            return await self._known(self._prefix + key) or value
+            return await self._read(key) or value
+        memos, data = self._memos, value.encode(errors="surrogatepass")
         try:
-            kept = await self._store.add(self._prefix + key, value.encode(errors="surrogatepass"), ttl=self._ttl)
+            kept = await memos.store.add(self._name(key), data, ttl=memos.ttl)
         except StoreError:  # what is not kept is worked out again next time
             self._outage.begun = True
             return value
-        return kept.decode(errors="surrogatepass")
+        return self._seen(key, kept)
 
-    async def _known(self, key: str) -> str | None:
+    async def _read(self, key: str) -> str | None:
         try:
-            value = await self._store.get(key, ttl=self._ttl)
+            kept = await self._memos.store.get(self._name(key), ttl=self._memos.ttl)
         except StoreError:
             self._outage.begun = True
             return None
-        return None if value is None else value.decode(errors="surrogatepass")
+        return None if kept is None else self._seen(key, kept)
+
+    def _seen(self, key: str, kept: bytes) -> str:
+        value = kept.decode(errors="surrogatepass")
+        self._memos.fresh.put(self._key(key), value, _ENTRY + len(kept))
+        return value
+
+    def _key(self, key: str) -> Key:
+        return self._tenant, self._scope, key
+
+    def _name(self, key: str) -> str:
+        return f"memo/{quote(self._tenant, safe='')}/{quote(self._scope, safe='')}/{key}"

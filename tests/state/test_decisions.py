@@ -25,9 +25,9 @@ async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
 
 async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request() -> None:
     store = Away(10**6)
-    memos, outage = Memos(store, ttl=60), Outage()
+    assert await Memos(store, ttl=60).bind(Identity("t", "s")).settle("before", "first") == "first"
+    memos, outage = Memos(store, ttl=60), Outage()  # another replica, which has not read it yet
     memo = memos.bind(Identity("t", "s"), outage)
-    assert await memo.settle("before", "first") == "first"
     store.is_away = True
     assert await memo.known(["before"]) == [None]
     assert outage.begun
@@ -35,3 +35,24 @@ async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request
     assert await memo.settle("before", "second") == "first"
     assert await memo.settle("after", "decided without it") == "decided without it"
     assert await memos.bind(Identity("t", "s")).settle("after", "decided again") == "decided again"
+
+
+async def test_what_was_read_within_a_minute_needs_no_store() -> None:
+    store, now = Away(10**6), 0.0
+    memo = (memos := Memos(store, ttl=3600, clock=lambda: now)).bind(Identity("t", "s"))
+    await memo.settle("key", "value")
+    store.is_away, now = True, 59.0
+    assert await memo.known(["key"]) == [await memo.settle("key", "another")] == ["value"]
+    for other in (Identity("t2", "s"), Identity("t", "s2")):
+        assert await memos.bind(other).known(["key"]) == [None]
+    now = 61.0
+    assert await memo.known(["key"]) == [None]
+
+
+async def test_what_is_deleted_in_the_store_is_not_remembered() -> None:
+    store = MemoryStore(10**6)
+    memo = (memos := Memos(store, ttl=3600)).bind(Identity("t", "s"))
+    await memo.settle("key", "value")
+    await store.delete(await store.keys("memo/t/"))
+    assert memos.forget("t") == 1
+    assert await memo.known(["key"]) == [None]

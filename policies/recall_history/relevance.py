@@ -3,7 +3,7 @@
 A passage's score is the mean of two shares: its BM25 score of the best one's, and its cosine of the nearest one's.
 What stands next to a relevant message gains, because an answer often stands beside what it answers. The user's own
 words gain a little, because they are the first source of what a conversation is about. Long passages lose a little,
-because the room is counted in tokens.
+because the room is counted in tokens. A question of the user's comes with its answer: alone it tells nothing.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,8 @@ class Candidate(NamedTuple):
     is_user: bool
     tokens: int
     """What it takes, its framing included."""
+    asks: bool = False
+    """Whether the user asks something in it."""
 
 
 class Ranked(NamedTuple):
@@ -37,6 +39,8 @@ class Ranked(NamedTuple):
 
     place: int
     share: float
+    bears: int
+    """The candidate that bears on the question: itself, or the earlier question that it answers."""
 
 
 def ranked(
@@ -62,7 +66,17 @@ def ranked(
     best = max(weighed.values())
     bar = max(least * best, 1e-9)
     order = sorted((place for place, weight in weighed.items() if weight >= bar), key=lambda at: (-weighed[at], at))
-    return [Ranked(place, weighed[place] / best) for place in order]
+    answers: dict[int, int] = {}
+    for place in sorted(weighed, key=lambda at: (weighed[at], -at)):
+        answers[candidates[place].message] = place
+    chosen: dict[int, Ranked] = {}
+    for place in order:
+        share = weighed[place] / best
+        chosen.setdefault(place, Ranked(place, share, place))
+        answer = answers.get(candidates[place].message + 1) if candidates[place].asks else None
+        if answer is not None and not candidates[answer].is_user:
+            chosen.setdefault(answer, Ranked(answer, share, place))
+    return [*chosen.values()]
 
 
 def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:

@@ -71,8 +71,9 @@ class HistorySearch:
         parts, terms = await self._read()
         entries = [entry for each in parts for entry in each]
         candidates = [
-            Candidate(place, part, message.get("role") == "user", _FRAME + size * entry.chars // entry.total)
+            Candidate(place, part, is_user, _FRAME + size * entry.chars // entry.total, is_user and entry.asks)
             for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
+            for is_user in [message.get("role") == "user"]
             for part, entry in enumerate(each)
         ]
         words = fits(question, [terms])
@@ -80,7 +81,7 @@ class HistorySearch:
         known = [cosine for cosine in meaning if cosine is not None]
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
         nearest = None if floor is None else max(known) - floor
-        is_question = "?" in unicodedata.normalize("NFKC", question)
+        is_question = _asks(question)
         is_whole = is_question and any(0 < word.wanted == word.terms for word in words)
         unseen = any(cosine is None and _is_covering(word) for word, cosine in zip(words, meaning, strict=True))
         if not is_whole and not _is_asked(words, nearest, is_question=is_question, is_partial=unseen):
@@ -88,8 +89,8 @@ class HistorySearch:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         order = ranked(candidates, [word.score for word in words], meaning, least)
         found = [
-            Found((each.message, each.part), share, each.tokens, _is_about(words[place], meaning[place], floor))
-            for place, share in order
+            Found((each.message, each.part), share, each.tokens, _is_about(words[bears], meaning[bears], floor))
+            for place, share, bears in order
             for each in [candidates[place]]
         ]
         return SearchResult(found, _how(meaning))
@@ -157,6 +158,7 @@ class _SearchedPassage(NamedTuple):
     chars: int
     total: int
     """Characters of the whole message."""
+    asks: bool
 
 
 class _Indexed(NamedTuple):
@@ -184,8 +186,12 @@ class _SearchedMessages(NamedTuple):
 def _indexed(message: Message) -> _Indexed:
     text = message.text
     parts = passages(text)
-    entries = tuple(_SearchedPassage(part, part.end - part.start, len(text)) for part in parts)
+    entries = tuple(_SearchedPassage(part, part.end - part.start, len(text), _asks(part.of(text))) for part in parts)
     return _Indexed(entries, index(part.of(text) for part in parts))
+
+
+def _asks(text: str) -> bool:
+    return "?" in unicodedata.normalize("NFKC", text)
 
 
 def _is_asked(words: Sequence[Fit], nearest: float | None, *, is_question: bool, is_partial: bool) -> bool:

@@ -50,3 +50,13 @@ def test_the_shorter_of_two_comes_first() -> None:
 
 def test_what_is_far_below_the_best_stays_out() -> None:
     assert ranked(candidates(100, 100, 100), [10.0, 3.0, 1.0], [None] * 3, 0.2) == [0, 1]
+
+
+def test_a_question_comes_with_the_passage_that_answers_it_best() -> None:
+    asked = Candidate(5, 0, True, 60, asks=True)
+    answer = [Candidate(6, part, False, 400) for part in range(3)]
+    other = Candidate(9, 0, True, 60)
+    given_ = [asked, *answer, other]
+    assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 2, 4]
+    assert ranked([asked._replace(asks=False), *given_[1:]], [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4]
+    assert ranked([asked, Candidate(6, 0, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on

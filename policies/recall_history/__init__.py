@@ -137,7 +137,8 @@ class _Recollection(Tail[Place]):
     ) -> None:
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
-        self._search = HistorySearch([ctx.incoming.messages[place] for place in gone], ctx)
+        made = [message.text for place, message in enumerate(request.messages) if place not in sent]
+        self._search = HistorySearch([ctx.incoming.messages[place] for place in gone], ctx, "\n".join(made))
         self._usable = ctx.model.usable(request)
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:

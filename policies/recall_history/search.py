@@ -56,8 +56,9 @@ class SearchResult(NamedTuple):
 class HistorySearch:
     """A search in the messages that left a conversation."""
 
-    def __init__(self, gone: Sequence[Message], ctx: Context) -> None:
-        self._gone, self._ctx = tuple(gone), ctx
+    def __init__(self, gone: Sequence[Message], ctx: Context, there: str = "") -> None:
+        """`there` is what a summary says of them: what stands in it word for word is not found."""
+        self._gone, self._ctx, self._there = tuple(gone), ctx, there
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """The passages that a question asks for.
@@ -92,8 +93,9 @@ class HistorySearch:
             Found((each.message, each.part), share, each.tokens, _is_about(words[bears], meaning[bears], floor))
             for place, share, bears in order
             for each in [candidates[place]]
+            if entries[place].passage.of(self._gone[each.message].text) not in self._there
         ]
-        return SearchResult(found, _how(meaning))
+        return SearchResult(found, _how(meaning) if found or not order else "the summary says it")
 
     async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""

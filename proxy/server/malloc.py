@@ -20,7 +20,7 @@ _OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MA
 
 EVERY = 10.0
 """Seconds between two trims. Each blocks allocations: 15 to 20 ms in a process with 350 MB in arenas, of which 80
-are free. Under mixed load a trim gave back 95 MB of 790; half of that was in use again after 5 seconds, all after 60."""
+are free. Under mixed load a trim gave back 95 MB of 790; half of it was in use again after 5 seconds, all after 60."""
 
 
 def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote_plus
 
 import orjson
 from yarl import URL
@@ -67,8 +68,10 @@ class OpenAI:
         overflow = read_refusal(reply.status, reply.body or b"")
         if overflow is None:
             return reply
-        if overflow.window and overflow.window >= _SMALLEST and len(self._windows) < _MOST_WINDOWS:
-            self._windows[call.model] = overflow.window
+        window, others = overflow.window or 0, (*call.headers.values(), unquote_plus(call.query))
+        # where a server quotes a client, that one could set the window of all others
+        if window >= _SMALLEST and len(self._windows) < _MOST_WINDOWS and not overflow.is_quoted(call.body, others):
+            self._windows[call.model] = window
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
         headers.append((b"content-type", b"application/json"))
         return Reply(400, headers, body=openai_body(reply.body or b"", overflow))

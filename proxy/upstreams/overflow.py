@@ -1,8 +1,8 @@
 """Prompts that do not fit, as servers say it: each in its own words, told to the client in OpenAI's."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,15 @@ class Overflow:
 
     prompt: int | None = None
     window: int | None = None
+    words: str = field(default="", compare=False)
+    """What tells the window, word for word."""
+
+    def is_quoted(self, body: bytes, others: Iterable[str] = ()) -> bool:
+        """Whether what tells the window may be the client's own words, in a body or in others: servers quote what they
+        refuse."""
+        words = self.words.encode().lower()
+        sent = (body, orjson.dumps(orjson.loads(body)), *map(str.encode, others))
+        return any(words in each.lower() for each in sent)
 
 
 def find_overflow(text: str) -> Overflow | None:
@@ -39,7 +48,8 @@ def find_overflow(text: str) -> Overflow | None:
     patterns = _patterns()
     if patterns["not"][0].search(text) or not any(sign.search(text) for sign in patterns["sign"]):
         return None
-    return Overflow(_number(patterns["prompt"], text), _number(patterns["window"], text))
+    prompt, window = _first(patterns["prompt"], text), _first(patterns["window"], text)
+    return Overflow(_number(prompt), _number(window), window[0] if window else "")
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
@@ -91,8 +101,11 @@ def _texts(value: Any, name: str = "", depth: int = 4) -> Iterator[str]:
             yield from _texts(inner, name, depth - 1)
 
 
-def _number(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
-    found = next((match for each in patterns if (match := each.search(text))), None)
+def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> re.Match[str] | None:
+    return next((match for each in patterns if (match := each.search(text))), None)
+
+
+def _number(found: re.Match[str] | None) -> int | None:
     return None if found is None else int(found["n"].replace(",", ""))
 
 

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIUpstream
+from proxy.context import ModelProfile
 from proxy.upstreams.base import Call
 from proxy.upstreams.openai import OpenAI
 
@@ -125,6 +126,38 @@ def endless(ended: asyncio.Event) -> Handler:
             ended.set()
 
     return handle
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+QUOTED = "beyond the maximum context length of 300"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode()}, id="body"),
+        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"OF")}, id="capitals"),
+        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"\\u006ff")}, id="escaped"),
+        pytest.param({"headers": {"openai-beta": QUOTED}}, id="header"),
+        pytest.param({"query": f"v={QUOTED.replace(' ', '%20')}"}, id="query"),
+    ],
+)
+async def test_a_client_that_is_quoted_sets_no_window(sent: dict[str, Any]) -> None:
+    """Servers quote what they refuse, and a window counts for all clients."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        said = body.get("role") or request.headers.get("openai-beta") or request.query.get("v")
+        told = f"Invalid value: {said or 'beyond the maximum context length of 400'}."
+        return web.json_response({"error": {"message": told}}, status=400)
+
+    known = ModelProfile("m", 8192, 1024, 512)
+    async with upstream(handle) as openai:
+        for asked, window in ((sent, 8192), ({}, 400)):
+            assert (await openai.send(call(**{"body": b"{}", **asked}))).status == 400
+            assert (await openai.profile(known)).window == window
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

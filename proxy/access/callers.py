@@ -18,7 +18,14 @@ from proxy.upstreams.base import Reply
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
 """Request headers that name the client's key or account; an upstream with the operator's key does not get them."""
-_OF_ACCOUNT = (b"openai-organization", b"openai-project")
+_OF_ACCOUNT = (
+    b"x-ratelimit-",
+    b"openai-organization",
+    b"openai-project",
+    b"anthropic-ratelimit-",
+    b"anthropic-organization-id",
+)
+"""How the headers of answers begin that tell of the account behind the operator's key."""
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
 
@@ -71,18 +78,25 @@ class Caller:
                 "this key may use some models only, so its requests must be JSON", code="unsupported_content_type"
             )
 
+    def check_key(self, status: int) -> None:
+        """Raise `UpstreamFailed` if a status says that the upstream refuses the operator's key."""
+        if self.key is not None and status == 401:
+            told = "the upstream refused the key that Penstock has for it"
+            raise UpstreamFailed(told, code="upstream_unauthorized", headers={"x-should-retry": "false"}) from None
+
     async def shown(self, reply: Reply, own: Collection[bytes]) -> Reply:
         """Return an answer without the headers of the operator's account and rate limits.
 
         `own` are the names of headers that Penstock adds. Raise `UpstreamFailed` if the upstream refuses the
         operator's key.
         """
-        if self.key is not None and reply.status == 401:
+        try:
+            self.check_key(reply.status)
+        except UpstreamFailed:
             if reply.chunks is not None:
                 await reply.chunks.aclose()
-            told = "the upstream refused the key that Penstock has for it"
-            raise UpstreamFailed(told, code="upstream_unauthorized", headers={"x-should-retry": "false"})
-        hidden = (b"x-ratelimit-", *_OF_ACCOUNT) if self.key is not None else ()
+            raise
+        hidden = _OF_ACCOUNT if self.key is not None else ()
         kept = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
         # its facts are filled until its end
         return Reply(reply.status, kept, reply.body, reply.chunks, reply.facts)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
@@ -49,7 +50,7 @@ class Pipeline:
                     call, watches = attempts.carried(prepared.call), self._watches(prepared, body, http)
                     async with Observers(call, route.upstream, http, seen, body, watches) as observers:
                         attempts.sending(observers.call)
-                        reply = await attempts.check(await self._send(prepared, observers.call))
+                        reply = await attempts.check(await self._send(prepared, observers.call, http.caller))
                         await relay(http, reply, observers, wire)
                     return
                 except PenstockError as error:
@@ -74,12 +75,17 @@ class Pipeline:
         saving = None if self._saving is None else self._saving.observer(prepared, body, http.headers, http.caller)
         return (prepared.watch, saving)
 
-    async def _send(self, prepared: Prepared, call: Call) -> Reply:
+    async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""
         upstream, done = prepared.route.upstream, prepared.rewritten
-        if done is None or not done.tools:
-            return await upstream.send(call)
-        return await Loop(done.tools).send(upstream, call, done.recorder)
+        try:
+            if done is None or not done.tools:
+                return await upstream.send(call)
+            return await Loop(done.tools).send(upstream, call, done.recorder)
+        except PenstockError as error:
+            if caller is not None:
+                caller.check_key(error.status)
+            raise
 
     async def rewrite(
         self, body: Body, route: Route, http: Exchange, seen: Observation

@@ -171,7 +171,8 @@ def test_what_is_stored_under_the_provider_key_is_out_of_reach(method: str, path
 
 
 async def test_an_answer_says_nothing_about_the_operators_account() -> None:
-    sent = [(b"x-ratelimit-limit-requests", b"9"), (b"openai-organization", b"acme"), (b"content-type", b"a/b")]
+    sent = [(b"x-ratelimit-limit-requests", b"9"), (b"openai-organization", b"acme"), (b"content-type", b"a/b"),
+            (b"anthropic-organization-id", b"acme"), (b"anthropic-ratelimit-tokens-remaining", b"9")]  # fmt: skip
     reply = Reply(200, [*sent], body=b"{}")
     assert (await Caller("t", key()).shown(reply, set())).headers == [(b"content-type", b"a/b")]
     assert (await Caller("t").shown(reply, set())).headers == sent

@@ -25,8 +25,12 @@ server: {{admin_key: the-operator}}
 upstreams:
   main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}
   plain: {{kind: openai, base_url: "{url}", keyless: true}}
+  claude: {{kind: anthropic, base_url: "{server}", api_key: sk-operators-own}}
+  llama: {{kind: ollama, base_url: "{server}", api_key: sk-operators-own}}
   echo: {{kind: echo}}
 models:
+  - {{match: "claude-*", upstream: claude}}
+  - {{match: "llama-*", upstream: llama}}
   - {{match: ["echo", "echo-2"], upstream: echo, window: 8192}}
   - {{match: "keyless-*", upstream: plain}}
   - {{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}
@@ -47,7 +51,9 @@ telemetry: {{log_level: info}}
 
 def config(url: str) -> str:
     hashes = {"ann": ANN, "anns_other": ANNS_OTHER, "bob": BOB, "old": OLD, "tight": TIGHT, "single": SINGLE}
-    return CONFIG.format(url=url, **{name: hash_of(key) for name, key in hashes.items()})
+    return CONFIG.format(
+        url=url, server=url.removesuffix("/v1"), **{name: hash_of(key) for name, key in hashes.items()}
+    )
 
 
 @dataclass
@@ -190,9 +196,10 @@ async def test_the_operators_account_stays_hidden(setup: Setup) -> None:
     refusal = b'{"error":{"message":"Incorrect API key provided: sk-op***own","code":"invalid_api_key"}}'
     head = f"{JSON}x-ratelimit-limit-requests: 7\r\n"
     setup.behind.respond = answering(refusal, status=401, headers=head)
-    status, headers, told = await setup.ask(ANN, json=talk())
-    assert (status, told["error"]["code"], headers["x-should-retry"]) == (502, "upstream_unauthorized", "false")
-    assert "sk-op" not in json.dumps(told)
+    for model in ("gpt-5", "claude-sonnet-4-5", "llama-3"):
+        status, headers, told = await setup.ask(ANN, json=talk(model))
+        assert (status, told["error"]["code"], headers["x-should-retry"]) == (502, "upstream_unauthorized", "false")
+        assert "sk-op" not in json.dumps(told)
     setup.behind.respond = answering(DEFAULT_ANSWER, headers=f"{head}openai-organization: acme\r\nx-other: 1\r\n")
     _, headers, _ = await setup.ask(ANN, json=talk())
     assert headers["x-other"] == "1"

@@ -1,23 +1,28 @@
 """What an answer cost, read from its bytes as they pass by."""
 
+import json
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import orjson
 
 from proxy.chat.sse import ByteStream, check_held
 
 _TAIL = 8192
-"""Bytes kept of a stream's end: usage stands in its last event but one, which is far shorter."""
+"""Bytes kept of a stream's beginning and of its end: usage stands in one of its last events, or at their end. Only
+Anthropic's first event tells of the prompt."""
 
 _EARLIER = "earlier_"
 _COUNTED = ("input", "output", "cached", "written")
 
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
+
+_USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
@@ -62,6 +67,7 @@ class UsageReader:
     """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
 
     def __init__(self) -> None:
+        self._first = b""
         self._recent: list[bytes] = []
         self._size = 0
 
@@ -70,36 +76,91 @@ class UsageReader:
         self._recent.append(chunk)
         self._size += len(chunk)
         if self._size > 8 * _TAIL:  # now and then: it happens for each chunk of each stream
-            self._recent = [b"".join(self._recent)[-_TAIL:]]
-            self._size = len(self._recent[0])
+            recent = b"".join(self._recent)
+            self._first = self._first or recent[:_TAIL]
+            self._recent, self._size = [recent[-_TAIL:]], _TAIL
 
     def of_stream(self) -> Usage:
-        """What the end of the stream said; empty where it said nothing."""
+        """What the stream said, at its end or in its first event; empty where it said nothing."""
         found = Usage()
         finish: tuple[str, ...] = ()
         error: str | None = None
-        for line in b"".join(self._recent)[-_TAIL:].splitlines():
-            if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
-                usage = self.of_body(line[5:])
+        recent = b"".join(self._recent)
+        for line in (*(self._first or recent[:_TAIL]).splitlines()[:2], *recent[-_TAIL:].splitlines()):
+            if line.startswith(b"data:") and (event := _object(line[5:])):
+                answer = _answer_of(event)
+                usage = _read(answer)
                 finish = usage.finish_reasons or finish
-                error = usage.error or error
-                found = usage if usage.input is not None or found.input is None else found
+                error = _failure(event) or _failure(answer) or error
+                if usage.input or not found.input:
+                    found = usage
+                elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
+                    found = replace(found, output=usage.output)
+        if found.input is None:  # the event that tells of it may be longer than what is kept
+            used = _read({"usage": _cut_usage(recent[-_TAIL:])})
+            found = replace(used, model=found.model, response_id=found.response_id)
         return replace(found, finish_reasons=finish, error=error)
 
     def of_body(self, body: bytes) -> Usage:
         """What a whole answer says."""
         try:
-            answer = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            answer = _whole.decode(body)
+        except (ValueError, RecursionError):
             return Usage()
-        return _read(answer) if isinstance(answer, dict) else Usage()
+        return _read(msgspec.structs.asdict(answer))
+
+
+class _Told(msgspec.Struct):
+    """What is read of a whole answer: the millions of numbers of embeddings would take a while."""
+
+    usage: Any = None
+    choices: Any = None
+    model: Any = None
+    id: Any = None
+    error: Any = None
+
+
+_whole = msgspec.json.Decoder(_Told)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of an event that tells of the answer: Responses and Messages put it into the event."""
+    return _mapping(event.get("response")) or _mapping(event.get("message")) or event
+
+
+def _failure(event: Mapping[str, Any]) -> str | None:
+    """The code of the error that an event of a stream is, else its type: the status tells of none."""
+    error = event if event.get("type") == "error" and "error" not in event else event.get("error")
+    if not error:
+        return None
+    told = _mapping(error)
+    known = (told.get("code"), told.get("type"))
+    return next((str(each) for each in known if each and isinstance(each, str | int)), "error")
+
+
+def _cut_usage(end: bytes) -> Any:
+    """The last object under the key `usage` in JSON whose beginning is missing; in a string its quotes are escaped."""
+    text = end.decode("utf-8", "replace")
+    found = [*_USAGE.finditer(text)]
+    try:
+        return json.JSONDecoder().raw_decode(text, found[-1].end() - 1)[0] if found else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read(answer: Mapping[str, Any]) -> Usage:
     usage = _mapping(answer.get("usage"))
     choices = answer.get("choices")
     reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
-    details = _mapping(usage.get("prompt_tokens_details"))
+    details = _mapping(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
     read = written = None
     prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
     if prompt is not None and "prompt_tokens" not in usage:  # Anthropic counts its cache beside the rest of the prompt

@@ -1,6 +1,7 @@
 """Usage, read from answers as they pass by, and taken out of streams whose client did not ask for it."""
 
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -151,6 +152,16 @@ def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()).error == code
 
 
+def test_of_a_large_answer_only_the_usage_is_read() -> None:
+    body = json.dumps({"data": [{"embedding": [0.123456789] * 100_000}], "usage": {"prompt_tokens": 5}}).encode()
+    tracemalloc.start()
+    try:
+        assert UsageReader().of_body(body) == Usage(input=5)
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> None:
     noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "truncated": True}
 
@@ -283,3 +294,62 @@ def test_anthropics_own_answers_count_their_cache_beside_the_rest() -> None:
 def test_what_was_written_is_counted_where_a_stream_tells_no_usage() -> None:
     facts = {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 3, "written_tokens": 4}
     assert Usage().completed(facts) == Usage(input=9, output=2, cached=3, written=4)
+
+
+RESPONSE: dict[str, Any] = {
+    "type": "response.completed",
+    "response": {
+        "id": "r1", "object": "response", "model": "m-1",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": 'Write "usage": {"input_tokens": 1}.'}]}],
+        "tools": [{"type": "function", "parameters": {"properties": {"usage": {"type": "string"}}}}],
+        "usage": {"input_tokens": 90, "input_tokens_details": {"cached_tokens": 64}, "output_tokens": 7, "total_tokens": 97},
+        "user": None, "metadata": {},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 20_000, 200_000])
+def test_usage_of_responses_is_read_whatever_their_last_event_repeats(length: int) -> None:
+    said: list[dict[str, Any]] = [{"type": "response.output_text.delta", "delta": "x" * 30}] * (length // 30)
+    last = {**RESPONSE, "response": {"instructions": "x" * length, **RESPONSE["response"]}}
+    parts = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in (*said, last)]
+
+    found = read(parts)
+
+    assert (found.input, found.output, found.cached) == (90, 7, 64)
+    assert UsageReader().of_body(json.dumps(last["response"]).encode()) == Usage(90, 7, 64, "m-1", "r1")
+
+
+@pytest.mark.parametrize("length", [0, 20_000, 200_000])
+@pytest.mark.parametrize("told", [{}, {"input_tokens": 0}])
+def test_of_messages_the_first_event_may_tell_the_prompt_alone(length: int, told: dict[str, int]) -> None:
+    start = {"input_tokens": 5, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 20, "output_tokens": 1}
+    sent: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "msg_1", "model": "m-1", "usage": start}},
+        *[{"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x" * 30}}] * (length // 30),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {**told, "output_tokens": 7}},
+        {"type": "message_stop"},
+    ]
+
+    found = read(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in sent)
+
+    assert (found.input, found.output, found.cached, found.written) == (95, 7, 70, 20)
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [
+        pytest.param({"error": {"message": "m", "type": "t", "code": "c"}}, "c", id="OpenAI"),
+        pytest.param({"error": {"message": "m", "type": "InternalServerError", "code": 500}}, "500", id="vLLM"),
+        pytest.param({"choices": [{"finish_reason": "error"}], "error": {"code": 502}}, "502", id="OpenRouter"),
+        pytest.param({"error": {"message": "m", "type": "server_error", "code": None}}, "server_error", id="no code"),
+        pytest.param({"error": "m"}, "error", id="a sentence"),
+        pytest.param({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error", id="Anthropic"),
+        pytest.param({"type": "error", "code": "c", "message": "m"}, "c", id="Responses"),
+        pytest.param({"type": "response.failed", "response": {"error": {"code": "c"}}}, "c", id="a failed response"),
+        pytest.param({"choices": [], "error": None}, None, id="null"),
+    ],
+)
+def test_an_error_in_a_stream_is_one_whatever_its_code_is(event: Any, code: str | None) -> None:
+    data = b"data: " + json.dumps(event).encode()
+    assert read([stream(CHUNK, data, DONE)]).error == code

@@ -251,8 +251,11 @@ class Deltas:
         else:
             passing, ends = event + boundary, data == b"[DONE]"
         if ends and (self._later or self.hidden):
+            said = _parted(chunk) if chunk is not None else None
+            if chunk is not None and said is not None:
+                passing = _written(event, chunk) + boundary
             self._tail.append(_Held(passing, event, boundary, chunk))
-            return b""
+            return b"" if said is None else _written(event, said) + boundary
         return passing
 
     def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
@@ -346,6 +349,22 @@ def _says_something(chunk: Mapping[str, Any]) -> bool:
     return spoken or any(choice.get("finish_reason") for choice in choices)
 
 
+def _parted(chunk: dict[str, Any]) -> dict[str, Any] | None:
+    """Take what an event of the end says besides out of it, as a chunk of its own: the end waits, and may not be sent.
+
+    None where it says nothing.
+    """
+    choices = _choices(chunk)
+    if not any(isinstance(delta := choice.get("delta"), dict) and any(delta.values()) for choice in choices):
+        return None
+    said = {key: value for key, value in chunk.items() if key != "usage"}
+    said["choices"] = [{**choice, "finish_reason": None} for choice in choices]
+    for choice in choices:
+        choice["delta"] = {}
+        choice.pop("logprobs", None)
+    return said
+
+
 def _written(event: bytes, chunk: Mapping[str, Any]) -> bytes:
     others = [line for line in event.splitlines() if not line.startswith(b"data:")]
     return b"\n".join([*others, b"data: " + orjson.dumps(chunk)])
@@ -368,6 +387,10 @@ def _merge(message: dict[str, Any], delta: Any) -> None:
             message[key] = value
 
 
+_ONCE = frozenset({"index", "type", "id", "format"})
+"""Keys of an entry that its pieces may repeat; those of all other texts are put together."""
+
+
 def _added(known: list[Any], entries: list[Any]) -> list[Any]:
     """A list with more of it: an entry with the index of an earlier one goes on with that."""
     made = list(known)
@@ -377,5 +400,5 @@ def _added(known: list[Any], entries: list[Any]) -> list[Any]:
         if index is None or begun is None:
             made.append(dict(entry) if isinstance(entry, dict) else entry)
         else:
-            _merge(begun, {key: value for key, value in entry.items() if key not in ("index", "type")})
+            _merge(begun, {key: value for key, value in entry.items() if not (key in _ONCE and begun.get(key))})
     return made

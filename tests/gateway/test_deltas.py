@@ -140,3 +140,14 @@ def test_deltas_without_a_name_are_held_until_the_end() -> None:
     assert calls.waiting
     assert calls.remaining() == [delta(0, "q", arguments="{}")], "in one piece"
     assert not calls.waiting
+
+
+def test_pieces_of_reasoning_are_put_together() -> None:
+    """As OpenRouter streams signed reasoning: it is refused where it does not come back as it was."""
+    entry = {"type": "reasoning.text", "format": "anthropic-claude-v1", "id": "r", "index": 0}
+    pieces = [{**entry, "text": "Let"}, {**entry, "text": " me see."}, {**entry, "signature": "sig"}]
+    deltas = Deltas(frozenset({"recall"}), head=None, text="")
+    for piece in pieces:
+        deltas.feed(event({"choices": [{"index": 0, "delta": {"reasoning_details": [piece]}}]}))
+
+    assert deltas.heard()[0].message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]

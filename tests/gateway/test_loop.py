@@ -519,6 +519,34 @@ async def test_the_role_of_a_first_chunk_with_a_call_stays() -> None:
     assert (got["role"], got["content"]) == ("assistant", "hi")
 
 
+@pytest.mark.parametrize("second", [TEXT, MIXED, answer("Done.")], ids=["text", "mixed", "short"])
+async def test_what_the_last_chunk_says_reaches_the_client(second: Any) -> None:
+    """Some servers send text, calls and the finish reason in one chunk."""
+
+    def one(value: Any) -> list[bytes]:
+        choice = value["choices"][0]
+        entries = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
+        delta = {key: part for key, part in choice["message"].items() if part is not None} | {"tool_calls": entries}
+        made = {"index": 0, "delta": delta, "logprobs": {"content": []}, "finish_reason": choice["finish_reason"]}
+        head = {key: value[key] for key in ("id", "created", "model")}
+        return [event({**head, "choices": [made], "usage": value["usage"]}), b"data: [DONE]\n\n"]
+
+    kept: dict[bool, Hidden] = {}
+    got: dict[bool, dict[str, Any]] = {}
+    for at_once in (True, False):
+
+        async def record(hidden: Hidden, at_once: bool = at_once) -> bool:
+            kept[at_once] = hidden
+            return True
+
+        rounds = [streaming(one(each) if at_once else events(each)) for each in (INTERNAL, second)]
+        got[at_once] = assembled(await read(await Loop([Recall()]).send(Scripted(*rounds), ask(stream=True), record)))
+
+    assert got[True] == got[False]
+    assert kept[True] == kept[False]
+    assert kept[True].shown["content"] == got[True]["content"]
+
+
 async def test_usage_in_the_last_choice_chunk_is_counted_as_well() -> None:
     def one(value: Any) -> list[bytes]:
         made = payloads(b"".join(events(value, usage=False)))[:-1]

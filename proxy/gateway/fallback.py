@@ -32,6 +32,9 @@ _JSON = (b"content-type", b"application/json")
 _ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
 """A stream's first event that is an error."""
 
+_FAILED = re.compile(r"429|5\d\d", re.ASCII)
+"""The statuses of failures, as codes of such an error."""
+
 _HEADER = b"x-penstock-fallback"
 
 _REASONING = ("reasoning_content", "thinking_blocks")
@@ -238,8 +241,8 @@ async def _whole(reply: Reply) -> Reply:
 
 
 async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
-    """A stream whose first chunk is here, or the refusal that this is: some servers say only there that a prompt is too
-    long. Raises what comes instead of it."""
+    """A stream whose first chunk is here, or the error that this is: some servers say only there that a prompt is too
+    long, or that they have failed. Raises what comes instead of it."""
     flowing = aiter(chunks)
     try:
         first = await anext(flowing, None)
@@ -247,13 +250,27 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
         await chunks.aclose()
         raise
     event = _ERROR_EVENT.match(first or b"")
-    overflow = read_refusal(400, event[1]) if event else None
-    if event is not None and overflow is not None:
+    refusal = _refusal(event[1]) if event else None
+    if refusal is not None:
         await chunks.aclose()
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
-        return Reply(400, [*headers, _JSON], openai_body(event[1], overflow), facts=reply.facts)
+        return Reply(refusal[0], [*headers, _JSON], refusal[1], facts=reply.facts)
     reply.chunks = _Begun(chunks, first, flowing)
     return reply
+
+
+def _refusal(said: bytes) -> tuple[int, bytes] | None:
+    """The status and the body that the error of a stream stands for; None where it names no status."""
+    overflow = read_refusal(400, said)
+    if overflow is not None:
+        return 400, openai_body(said, overflow)
+    try:
+        told = orjson.loads(said.splitlines()[0])
+    except orjson.JSONDecodeError:
+        return None
+    error = told.get("error", told)
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return (int(code), orjson.dumps({"error": error})) if _FAILED.fullmatch(code) else None
 
 
 class _Begun:

@@ -186,6 +186,28 @@ async def test_another_model_answers(world: World, failing: list[tuple[Respond, 
             assert await world.metric(answered) == told.total()
 
 
+@pytest.mark.parametrize("code", [429, 502, "500"])
+async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: Any) -> None:
+    told = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
+    world.main.respond = streaming(b"data: " + told + b"\n\ndata: [DONE]\n\n")
+    world.other.respond = streams
+    answer = await world.ask("first", stream=True)
+    assert (answer.status, answer.fallback) == (200, f"second; reason={code}")
+    assert answer.body == b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+    world.other.respond = world.main.respond
+    answer = await world.ask("round", stream=True)
+    assert (answer.status, json.loads(answer.body)) == (int(code), json.loads(told))
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("told", [{"message": "m", "code": 400}, {"message": "m", "code": None}, "m"])
+async def test_any_other_error_that_a_stream_begins_with_is_relayed(world: World, told: Any) -> None:
+    data = b"data: " + json.dumps({"error": told}).encode() + b"\n\n"
+    world.main.respond = streaming(data)
+    answer = await world.ask("first", stream=True)
+    assert (answer.status, answer.body, answer.fallback) == (200, data, None)
+
+
 async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None:
     world.main.respond = error(503)
     assert (await world.ask("first")).status == 200

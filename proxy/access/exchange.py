@@ -108,6 +108,8 @@ class Exchange:
         """The status of the answer once it has been sent."""
         self.streamed = False
         """Whether the answer was sent chunk by chunk."""
+        self.names_events = False
+        """Whether the events of a streamed answer have names, as in Anthropic's and in OpenAI's Responses."""
         self._last = b""
         self._done = False
         """Whether `[DONE]` of a stream was sent: the client may disconnect."""
@@ -167,7 +169,7 @@ class Exchange:
             async with asyncio.timeout(None) as rest, aclosing(chunks):
                 async for chunk in chunks:
                     if self.status is None:
-                        self.streamed = True
+                        self.streamed, self.names_events = True, chunk.startswith(b"event:")
                         begun()
                         await self._begin(status, [*headers, *self.own_headers])
                     self._last = (self._last + chunk[-32:])[-32:]

@@ -170,6 +170,17 @@ class TestADeadUpstream:
         assert (first, rest) == (begun, b"")
         assert_openai_error(json.loads(last.removeprefix(b"data: ")))
 
+    async def test_has_a_name_where_the_other_events_have_one(self, setup: Setup) -> None:
+        """Clients of Anthropic's look at the name alone."""
+        begun = b'event: message_start\ndata: {"type":"message_start"}\n\n'
+        setup.upstream.respond = streaming(begun, ends=False)
+        asked = {"model": "plain-1", "stream": True}
+        async with setup.session.post(f"{setup.base}/v1/messages", json=asked) as response:
+            name, data = (await response.read()).removeprefix(begun).strip().split(b"\n")
+        told = json.loads(data.removeprefix(b"data: "))
+        assert (name, told.pop("type")) == (b"event: error", "error")
+        assert_openai_error(told)
+
     async def test_that_moved_is_a_502_and_no_redirect(self, setup: Setup) -> None:
         moved = "location: http://elsewhere.example/v1/chat/completions\r\n"
         setup.upstream.respond = answering(b"", status=307, headers=moved)

@@ -116,7 +116,9 @@ def not_allowed(http: Exchange, use: str, allow: str = "") -> BadRequest:
 async def answer_error(http: Exchange, error: PenstockError) -> None:
     """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
     if http.status is not None:
-        await http.finish((b"" if http.between_events else b"\n\n") + b"data: " + error.body() + b"\n\n")
+        body = error.body()
+        data = b'event: error\ndata: {"type":"error",' + body[1:] if http.names_events else b"data: " + body
+        await http.finish((b"" if http.between_events else b"\n\n") + data + b"\n\n")
         return
     headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
     await http.respond(error.status, [*headers, _JSON], error.body())

@@ -8,10 +8,10 @@ from proxy.chat import encode
 from proxy.upstreams.completion import usage
 
 EXTRAS = ("system_fingerprint", "service_tier")
-MESSAGE_KEYS = ("reasoning_content", "thinking_blocks", "annotations", "audio", "function_call")
+MESSAGE_KEYS = ("reasoning_content", "thinking_blocks", "annotations", "audio", "images", "function_call")
 """What a message may have besides role, content, refusal and tool calls. Claude wants `thinking_blocks` back."""
 
-DELTA_KEYS = ("content", "refusal", "reasoning_content", "annotations", "audio", "function_call")
+DELTA_KEYS = ("content", "refusal", "reasoning_content", "annotations", "audio", "images", "function_call")
 """The same for a delta. No `thinking_blocks`: the SDKs' accumulators fail on a list whose entries have no index."""
 
 
@@ -43,10 +43,13 @@ def spent(used: Mapping[str, Any]) -> dict[str, Any]:
 
 def counts(used: Mapping[str, Any]) -> dict[str, int]:
     """The token counts of a usage object, as facts."""
+    details = used["prompt_tokens_details"]
+    written = details.get("cache_write_tokens")
     return {
         "prompt_tokens": used["prompt_tokens"],
         "completion_tokens": used["completion_tokens"],
-        "cached_tokens": used["prompt_tokens_details"]["cached_tokens"],
+        "cached_tokens": details["cached_tokens"],
+        **({"written_tokens": written} if written else {}),
     }
 
 

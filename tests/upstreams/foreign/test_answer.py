@@ -5,7 +5,7 @@ from typing import Any
 
 from proxy.testing import tool
 from proxy.upstreams.foreign import Foreign
-from proxy.upstreams.foreign.answer import ForeignStream
+from proxy.upstreams.foreign.answer import ForeignStream, counts, spent, whole
 from tests.upstreams.foreign.calls import ask, call
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
@@ -50,7 +50,7 @@ async def test_an_answer_has_openais_form_exactly(fake: FakeAnthropic, upstream:
             "completion_tokens_details": {},
         },
     }  # fmt: skip
-    assert reply.facts == {"prompt_tokens": 17, "completion_tokens": 7, "cached_tokens": 5}
+    assert reply.facts == {"prompt_tokens": 17, "completion_tokens": 7, "cached_tokens": 5, "written_tokens": 2}
 
 
 async def test_a_stream_says_everything_once(fake: FakeAnthropic, upstream: Foreign) -> None:
@@ -118,3 +118,22 @@ def test_calls_that_share_an_index_are_told_apart_by_id() -> None:
     assert said(piece(id="b")) == [{"index": 1, "function": {"arguments": "{}"}}]
     assert said(piece(id="c"))[0]["index"] == 2
     assert said(piece(id=None, index=5))[0]["id"].startswith("call_")
+
+
+def test_images_reach_the_client() -> None:
+    """As a Gemini model that makes images answers through litellm."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}, "index": 0}
+    said, head = {"content": None, "images": [image]}, {"id": "x", "created": 1, "model": "m"}
+    (event,) = ForeignStream(show_usage=False).events({**head, "choices": [{"index": 0, "delta": said}]})
+
+    assert json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]["images"] == [image]
+    assert whole({**head, "choices": [{"message": said}]})["choices"][0]["message"]["images"] == [image]
+
+
+def test_what_was_written_to_the_cache_is_noted() -> None:
+    details = {"cached_tokens": 3}
+    used = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": details}
+    known = {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 3}
+    assert counts(spent(used)) == known
+    details["cache_creation_tokens"] = 4
+    assert counts(spent(used)) == {**known, "written_tokens": 4}

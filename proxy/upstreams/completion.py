@@ -86,19 +86,26 @@ class Completion:
         self._created = int(time.time())
         self._model = model
 
-    def whole(self, message: Mapping[str, Any], finish_reason: str, used: Mapping[str, Any], **extra: Any) -> bytes:
+    def whole(
+        self,
+        message: Mapping[str, Any],
+        finish_reason: str,
+        used: Mapping[str, Any],
+        logprobs: Any = None,
+        **extra: Any,
+    ) -> bytes:
         """The body of an answer that is not streamed."""
         said = {"role": "assistant", "content": None, "refusal": None, **message}
-        choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish_reason}
+        choice = {"index": 0, "message": said, "logprobs": logprobs, "finish_reason": finish_reason}
         return encode({**self._head("chat.completion"), "choices": [choice], "usage": used, **extra})
 
     def first(self) -> bytes:
         """The first chunk, which names the role; no later one may."""
         return self.chunk({"role": "assistant", "content": "", "refusal": None})
 
-    def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+    def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None, logprobs: Any = None) -> bytes:
         """A chunk with more of the answer, or with its end (`delta` empty, `finish_reason` set)."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         return self._event({"choices": [choice]})
 
     def usage_chunk(self, used: Mapping[str, Any]) -> bytes:

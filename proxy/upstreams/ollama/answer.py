@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import orjson
-
 from proxy.chat import encode
 from proxy.chat.sse import ByteStream, split_lines
 from proxy.upstreams.completion import DONE, Completion, nonsense, parsed, usage
@@ -17,29 +15,12 @@ DURATIONS = {"load_ms": "load_duration", "prompt_ms": "prompt_eval_duration", "a
 """Facts in milliseconds, and where Ollama says them, in nanoseconds."""
 
 
-class ScoredCompletion(Completion):
-    """A completion that may also say how likely its tokens were."""
-
-    def scored(self, delta: Mapping[str, Any], scores: Mapping[str, Any] | None) -> bytes:
-        """A chunk with `logprobs`."""
-        choice = {"index": 0, "delta": delta, "logprobs": scores, "finish_reason": None}
-        return self._event({"choices": [choice]})
-
-    def whole_scored(self, body: bytes, scores: Mapping[str, Any] | None) -> bytes:
-        """A whole answer with `logprobs`."""
-        if scores is None:
-            return body
-        answer = orjson.loads(body)
-        answer["choices"][0]["logprobs"] = scores
-        return encode(answer)
-
-
 class OllamaAnswer:
     """One answer on its way to the client: makes its events or its body, and fills `facts` once it is done."""
 
     def __init__(self, model: str, facts: Facts, *, show_usage: bool, counted: int | None = None) -> None:
         """`counted` are the prompt's tokens by our own count, reported where Ollama leaves its own out."""
-        self._completion = ScoredCompletion(model)
+        self._completion = Completion(model)
         self.facts = facts
         self._show_usage = show_usage
         self._counted = counted
@@ -62,8 +43,7 @@ class OllamaAnswer:
             # The index places a call in a stream and is no part of a whole one.
             message["tool_calls"] = [{key: part for key, part in call.items() if key != "index"} for call in calls]
         used = self._end(line)
-        body = self._completion.whole(message, self._finish_reason(line), used)
-        return self._completion.whole_scored(body, _scores(line))
+        return self._completion.whole(message, self._finish_reason(line), used, _scores(line))
 
     def events(self, line: Mapping[str, Any]) -> bytes:
         """The events that say what one line says, the last ones and `[DONE]` included.
@@ -76,7 +56,7 @@ class OllamaAnswer:
         events = [self._completion.chunk(delta) for delta in deltas]
         if scores := _scores(line):
             # They are those of the whole line; whoever adds them up must meet them once.
-            events[:1] = [self._completion.scored(deltas[0] if deltas else {}, scores)]
+            events[:1] = [self._completion.chunk(deltas[0] if deltas else {}, logprobs=scores)]
         self.done = line.get("done") is True
         if self.done:
             used = self._end(line)

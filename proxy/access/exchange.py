@@ -108,6 +108,8 @@ class Exchange:
         """The status of the answer once it has been sent."""
         self.streamed = False
         """Whether the answer was sent chunk by chunk."""
+        self.sends_events = False
+        """Whether the answer is an event stream."""
         self.names_events = False
         """Whether the events of a streamed answer have names, as in Anthropic's and in OpenAI's Responses."""
         self._last = b""
@@ -170,6 +172,10 @@ class Exchange:
                 async for chunk in chunks:
                     if self.status is None:
                         self.streamed, self.names_events = True, chunk.startswith(b"event:")
+                        self.sends_events = any(
+                            name == b"content-type" and value.lower().startswith(b"text/event-stream")
+                            for name, value in headers
+                        )
                         begun()
                         await self._begin(status, [*headers, *self.own_headers])
                     self._last = (self._last + chunk[-32:])[-32:]

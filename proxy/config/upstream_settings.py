@@ -62,4 +62,4 @@ class Connected(Guarded):
     """Seconds of silence after which an answer is given up. Loading a large model takes minutes."""
 
     max_answer_mib: float = Field(default=64, gt=0)
-    """The largest answer in MiB that is not streamed. A larger one is a 502."""
+    """The largest answer in MiB of text or JSON that is not streamed. A larger one is a 502."""

@@ -57,7 +57,10 @@ class Response:
         self._name = name
         self._largest = largest
         self.status = response.status
-        self.is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        kind = response.headers.get("content-type", "").lower()
+        is_read = self.status >= 300 or not kind or kind.startswith(("application/json", "text/"))
+        self.is_stream = kind.startswith("text/event-stream") or not is_read
+        """Whether it is passed on as it arrives: events, or what is neither text nor JSON, such as sound."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

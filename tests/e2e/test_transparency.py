@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -312,6 +313,33 @@ class TestOtherPaths:
             assert response.status == 200
         assert setup.upstream.last.header("authorization") == "Bearer sk-operators-own"
         assert setup.upstream.last.body == form
+
+    async def test_sound_is_heard_as_it_is_made(self, setup: Setup) -> None:
+        heard = asyncio.Event()
+
+        async def speak(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+            await begin_stream(writer, "content-type: audio/mpeg\r\n")
+            await send_chunk(writer, b"one")
+            await asyncio.wait_for(heard.wait(), 60)
+            await send_chunk(writer, b"two")
+            if b"whole" in received.body:
+                await send_chunk(writer, b"")
+            else:
+                writer.close()
+
+        setup.upstream.respond = speak
+        for text in ("whole", "broken"):
+            heard.clear()
+            asked = {"model": "plain-1", "input": text}
+            async with setup.session.post(f"{setup.base}/v1/audio/speech", json=asked) as response:
+                assert (response.status, response.headers["content-type"]) == (200, "audio/mpeg")
+                assert await response.content.readexactly(3) == b"one"
+                heard.set()
+                if text == "whole":
+                    assert await response.read() == b"two"
+                else:
+                    with pytest.raises(aiohttp.ClientPayloadError):
+                        await response.read()
 
     async def test_no_path_leads_out_of_the_api(self, setup: Setup) -> None:
         for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v1/a/./b", "/v1/a\\..\\b"):

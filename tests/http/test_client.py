@@ -64,7 +64,7 @@ async def test_status_and_headers_come_back_without_what_concerns_one_connection
         response = await http.request("POST", url, {}, b"{}")
         body = await response.read()
 
-    assert (response.status, body, response.is_event_stream) == (429, b"no", False)
+    assert (response.status, body, response.is_stream) == (429, b"no", False)
     assert response.headers == [
         (b"content-type", b"application/json"), (b"x-ratelimit", b"1"), (b"link", b"a"), (b"x-name", b"caf\xe9"),
         (b"link", b"b"), (b"x-request-id", b"up"),

@@ -114,8 +114,13 @@ def not_allowed(http: Exchange, use: str, allow: str = "") -> BadRequest:
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:
-    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise."""
+    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise.
+
+    Any other answer is left without its end: the server closes the connection, so the client knows.
+    """
     if http.status is not None:
+        if not http.sends_events:
+            return
         body = error.body()
         data = b'event: error\ndata: {"type":"error",' + body[1:] if http.names_events else b"data: " + body
         await http.finish((b"" if http.between_events else b"\n\n") + data + b"\n\n")

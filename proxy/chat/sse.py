@@ -1,6 +1,7 @@
 """Streams of bytes, and how much of one may be held in memory where an event, or all of them, must be whole."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Protocol
 
@@ -14,6 +15,38 @@ def check_held(size: int) -> None:
     """Raises `UpstreamFailed` where a server sends so many bytes without an end."""
     if size > MOST:
         raise UpstreamFailed(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
+
+
+_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
+
+
+class EventSplitter:
+    """Cuts a stream into its events, wherever the network cut it. A long event is looked through once."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._end = b""
+        """The last bytes so far, with which a boundary may begin."""
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The events that the next bytes complete, each with the boundary behind it. Raises `UpstreamFailed` where an
+        event has no end."""
+        self._size += len(chunk)
+        check_held(self._size)
+        self._parts.append(chunk)
+        joint = self._end + chunk
+        self._end = joint[-3:]
+        if b"\n\n" not in joint and b"\r\n\r\n" not in joint:
+            return iter(())
+        *found, rest = _BOUNDARY.split(self.rest())
+        self._parts, self._size, self._end = [rest], len(rest), rest[-3:]
+        return zip(found[::2], found[1::2], strict=True)
+
+    def rest(self) -> bytes:
+        """Take the bytes behind the last whole event."""
+        rest, self._parts = b"".join(self._parts), []
+        return rest
 
 
 class ByteStream(Protocol):

@@ -3,15 +3,15 @@
 Events that need no change keep their bytes.
 """
 
-import re
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from operator import is_
 from typing import Any, NamedTuple
 
 import orjson
 
 from proxy.chat.reasoning import AS_BLOCKS
-from proxy.chat.sse import check_held
+from proxy.chat.sse import EventSplitter, check_held
 from proxy.gateway.dialogue import Hand, Round, gap, heard
 
 
@@ -145,8 +145,6 @@ def _merged(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
-
 _HEAD = ("id", "created", "model")
 """What all chunks of one stream have in common."""
 
@@ -174,7 +172,7 @@ class Deltas:
         self._head = head or {}
         self._text = text
         self._size = 0
-        self._pending = b""
+        self._events = EventSplitter()
         self._heard: list[bytes] = []
         self._calls: dict[int, Calls] = {}
         self._tail: list[_Held] = []
@@ -188,13 +186,12 @@ class Deltas:
         """What the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
         self._size += len(chunk)
         check_held(self._size)
-        *parts, self._pending = _BOUNDARY.split(self._pending + chunk)
-        return b"".join(map(self._event, parts[::2], parts[1::2]))
+        return b"".join(starmap(self._event, self._events.feed(chunk)))
 
     def end(self) -> bytes:
         """What the client gets of bytes behind the last whole event, and of calls that never got a name. Where there
         are internal calls, `hand_on` gives the latter."""
-        pending, self._pending = self._pending, b""
+        pending = self._events.rest()
         last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
         return last if self.hidden else last + self._remaining()
 

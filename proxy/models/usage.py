@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.chat.sse import ByteStream, check_held
+from proxy.chat.sse import ByteStream, EventSplitter
 
 _TAIL = 8192
 """Bytes kept of a stream's beginning and of its end: usage stands in one of its last events, or at their end. Only
@@ -23,8 +23,6 @@ _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
 _USAGE = re.compile(r'"usage"\s*:\s*\{')
-
-_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +201,14 @@ async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
     Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
     passed on whole, as soon as each is complete.
     """
-    pending = b""
+    events = EventSplitter()
     async with aclosing(chunks):
         async for chunk in chunks:
-            check_held(len(pending) + len(chunk))
-            *parts, pending = _BOUNDARY.split(pending + chunk)
-            events = zip(parts[::2], parts[1::2], strict=True)
-            kept = [shown + boundary for event, boundary in events if (shown := _client_event(event))]
+            kept = [shown + boundary for event, boundary in events.feed(chunk) if (shown := _client_event(event))]
             if kept:
                 yield b"".join(kept)
-    if pending:
-        yield pending
+    if rest := events.rest():
+        yield rest
 
 
 def _client_event(event: bytes) -> bytes:

@@ -1,12 +1,16 @@
 """A server that never ends a line, an event or an answer fills no memory."""
 
+import time
 from collections.abc import AsyncGenerator, Callable
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.chat import sse as held
 from proxy.chat.errors import UpstreamFailed
-from proxy.chat.sse import ByteStream
+from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.gateway.deltas import Deltas
 from proxy.models.usage import without_usage
 from proxy.upstreams.ollama.answer import lines
@@ -58,3 +62,24 @@ async def test_what_does_end_may_go_on(
         if count == 1000:
             break
     assert count == 1000
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n", b"data: x"]), max_size=20), st.data())
+def test_events_are_the_same_however_the_stream_is_cut(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    pieces = [whole[start:end] for start, end in pairwise((0, *cuts, len(whole)))]
+
+    at_once, cut = EventSplitter(), EventSplitter()
+    expected = list(at_once.feed(whole))
+    assert [event for piece in pieces for event in cut.feed(piece)] == expected
+    assert cut.rest() == at_once.rest()
+
+
+def test_a_long_event_is_looked_through_once() -> None:
+    """Such as an image that a model has made."""
+    splitter, started = EventSplitter(), time.process_time()
+    for _ in range(2000):
+        assert not list(splitter.feed(b"A" * 8192))
+    assert [len(event) for event, _ in splitter.feed(b"\n\n")] == [2000 * 8192]
+    assert time.process_time() - started < 2

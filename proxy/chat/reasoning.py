@@ -14,7 +14,7 @@ AS_BLOCKS = "thinking_blocks"
 _BLOCKS = (AS_BLOCKS, "reasoning_details", "reasoning_items")
 """Fields of a message that hold reasoning block by block."""
 
-_FIELDS = (*_BLOCKS, "encrypted_content", "reasoning", "reasoning_content", "reasoning_signature")
+REASONING_FIELDS = (*_BLOCKS, "encrypted_content", "reasoning", "reasoning_content", "reasoning_signature")
 """All fields of a message that hold reasoning."""
 
 _PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -51,10 +51,12 @@ def without_reasoning(message: Message) -> Message:
     """A message that carried signed reasoning, without any; others stay as they are."""
     if not is_signed(message):
         return message
-    bare = message.without(*_FIELDS)
+    bare = message.without(*REASONING_FIELDS)
     content = bare.get("content")
     if isinstance(content, list) and any(_is_reasoning(part) for part in content):
-        bare = message.without(*_FIELDS).with_changes(content=[part for part in content if not _is_reasoning(part)])
+        bare = message.without(*REASONING_FIELDS).with_changes(
+            content=[part for part in content if not _is_reasoning(part)]
+        )
     return bare
 
 

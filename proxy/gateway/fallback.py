@@ -14,6 +14,7 @@ import orjson
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, UpstreamFailed, error_body
 from proxy.chat.parse import Body
+from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
 from proxy.telemetry.observation import OVERFLOW, Observation
@@ -36,9 +37,6 @@ _FAILED = re.compile(r"429|5\d\d", re.ASCII)
 """The statuses of failures, as codes of such an error."""
 
 _HEADER = b"x-penstock-fallback"
-
-_REASONING = ("reasoning_content", "thinking_blocks")
-"""Fields of messages that hold the reasoning of one provider's models."""
 
 _REASONS = frozenset(
     {OVERFLOW, "upstream_unreachable", "upstream_broke_off", "upstream_timeout", "upstream_unavailable",
@@ -107,15 +105,16 @@ class Attempts:
 
     def _unreasoned(self, call: Call) -> Call:
         """The call without reasoning in its messages; a header names the fields that were left out."""
-        named = [name for name in _REASONING if f'"{name}"'.encode() in call.body]
-        if not named:
+        if not any(f'"{name}"'.encode() in call.body for name in REASONING_FIELDS):
             return call
         request = call.request or Body(call.body).parse()
+        named = {name for message in request.messages for name in REASONING_FIELDS if name in message}
+        if not named:
+            return call
         request = request.with_messages(
-            message.without(*named) if any(name in message for name in named) else message
-            for message in request.messages
+            message if named.isdisjoint(message) else message.without(*named) for message in request.messages
         )
-        told = ",".join(f"messages[].{name}" for name in named)
+        told = ",".join(f"messages[].{name}" for name in sorted(named))
         self._http.own_headers.append((b"x-penstock-ignored", told.encode()))
         return replace(call, body=request.encode(), request=None if call.request is None else request)
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Context
 from proxy.policy import SETTINGS, Count, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
@@ -161,14 +162,14 @@ class FilterTools(Policy):
             if kept is not None:
                 return self._left_out(request, tools, kept, hidden, finding.how)
         if not self._can_narrow(request, ctx):
-            return Keep(f"{len(tools)} tools, and nothing to gain by fewer")
+            return Keep(f"{counted(len(tools), 'tool')}, and nothing to gain by fewer")
         finding = OfferFinder(self._wishes, request, ctx, tools)
         kept = await finding.narrowed(self.keep, sizes)
         return _narrowed(request, tools, kept, finding.how) if kept is not None else Keep("nothing is asked for")
 
     def _nothing_to_gain(self, request: ChatRequest, tools: Sequence[Tool], tokens: int) -> str | None:
         if len(tools) <= self.keep and tokens <= self.max_tokens:
-            return f"{len(tools)} tools"
+            return counted(len(tools), "tool")
         return None if _is_open(request) else "tool_choice is the client's"
 
     def _can_narrow(self, request: ChatRequest, ctx: Context) -> bool:

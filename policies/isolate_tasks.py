@@ -9,6 +9,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.names import TAG, is_tagged, key_of, tag_of
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
+from proxy.text import counted
 
 
 class IsolateTasks(Policy):
@@ -50,7 +51,7 @@ class IsolateTasks(Policy):
             return Reject("no message is of this request's task, nor shared", "no_message_of_task", param="messages")
         left = len(request.messages) - len(kept)
         others = len({task for task in tasks if keys[task] not in own})
-        why = f"left out {left} of {len(request.messages)} messages, of {others} other tasks"
+        why = f"left out {left} of {len(request.messages)} messages, of {counted(others, 'other task')}"
         return Rewrite(request.with_messages(kept), why, {"messages": len(kept), "messages_left_out": left})
 
 

@@ -47,7 +47,7 @@ class KeepNotes(Policy):
         if DEFINITION not in request.tools and await _is_offered(request, ctx):
             made = made.with_tools([*request.tools, DEFINITION])
         if made is request:
-            return Keep(f"{len(kept)} notes are back already" if kept else "nothing to put back, and no tool to offer")
+            return Keep("the notes that left are back already" if kept else "nothing to put back, and no tool to offer")
         why = f"offered {DEFINITION.name!r}, {len(kept)} of {len(gone)} notes that left are back"
         return Rewrite(made, why, {"notes": len(kept), "notes_left_out": len(gone) - len(kept)})
 

@@ -19,6 +19,7 @@ from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
 from proxy.history.pins import arguments
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
 
 
 class OffloadContent(Policy):
@@ -79,8 +80,9 @@ class OffloadContent(Policy):
             messages[place] = await _offloaded(message, forms, ctx)
             counts["offloaded"] += messages[place] is not message
         if not counts["offloaded"] and not counts["forced"]:
-            return Keep(f"{counts['large']} large texts were read, none leaves")
-        why = f"{counts['offloaded']} user messages became a preview, {counts['forced']} messages were made to fit"
+            return Keep(f"large texts that were read: {counts['large']}, none leaves")
+        done = {"became a preview": counts["offloaded"], "made to fit": counts["forced"]}
+        why = ", ".join(f"{counted(count, 'message')} {what}" for what, count in done.items() if count)
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
         return Rewrite(request.with_messages(messages), why, facts)
 

@@ -15,6 +15,7 @@ from proxy.history.plans import earlier_copies
 from proxy.history.selection import noteworthy, select
 from proxy.history.summaries import is_summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
 
 _FULL = 0.80
 """The share of the usable window that the prompt may take with what is put back."""
@@ -90,17 +91,17 @@ class PinContext(Policy):
         size = 0 if is_summarised(talk, ctx) else room
         pins = await select(split_head(gone)[1], stayed, self.patterns, size, ctx, wait=self.wait)
         if not pins.texts():
-            return Keep("all 0 pinned texts stand in the request")
+            return Keep("nothing that must stay has left")
         shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
         missing = pins.without(shown)
         if not missing.texts():
-            return Keep(f"all {len(pins.texts())} pinned texts stand in the request")
+            return Keep("all that must stay stands in the request")
         fitting = missing.within(room)
         lost = len(missing.texts()) - len(fitting.texts())
         if not fitting.texts():
-            return Keep(f"{lost} pinned texts are missing and too long for {self.share:.0%} of the window")
+            return Keep(f"no room for {counted(lost, 'pinned text')} in {self.share:.0%} of the window")
         return Rewrite(
             request.with_messages([*head, block(fitting), *talk]),
-            why=f"put {len(fitting.texts())} pinned texts back, {lost} were too long",
+            why=f"put back {counted(len(fitting.texts()), 'pinned text')}, no room for {lost}",
             facts={"pinned": len(fitting.texts()), "pins_too_long": lost},
         )

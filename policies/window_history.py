@@ -13,6 +13,7 @@ from proxy.history.cuts import as_sent
 from proxy.history.pins import compiled
 from proxy.history.summaries import Leaving, SummarySize, archived, is_summarised, summarised
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
 
 _SMALL = 1000
 """Tokens that a summary may have, however little left."""
@@ -74,11 +75,11 @@ class WindowHistory(Policy):
         starts = [0, *accumulate(map(len, turns(talk)))]
         count = len(starts) - 1
         if count < self.keep_turns + self.stride:
-            return Keep(f"{count} turns")
+            return Keep(f"{counted(count, 'turn')}")
         cuts = await self._cuts(request, talk, starts, ctx)
         if not cuts:
             unpaid = "that pays for itself" if self.only_if_paid_back else "between a call and its result"
-            return Keep(f"{count} turns, but no place to cut {unpaid}")
+            return Keep(f"{counted(count, 'turn')}, but no place to cut {unpaid}")
         start, why = starts[cuts[-1]], f"dropped {cuts[-1]} of {count} turns"
         facts = {"dropped_turns": cuts[-1], "dropped_messages": start}
         if not self.summary:
@@ -87,10 +88,10 @@ class WindowHistory(Policy):
         leaving = Leaving(talk, as_sent(request, len(head), ctx.incoming) or talk, ends, starts[self._newest(cuts[-1])])
         handles = await archived(leaving, ctx)
         if handles is None:
-            return Keep(f"{count} turns, but what would leave could not be archived")
+            return Keep(f"{counted(count, 'turn')}, but what would leave could not be archived")
         made = await summarised(leaving, handles, await self._measure(request, talk[:start], ctx), ctx)
         if made is None:
-            return Keep(f"{count} turns, but the summary would be longer than what it replaces")
+            return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
         after = request.with_messages([*head, *made.messages, *talk[start:]])
         return Rewrite(after, f"{why} into a summary", facts | made.facts)
 

@@ -19,6 +19,7 @@ from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo
 from proxy.context.findings import found_in_each
 from proxy.policy import Count, Decision, Keep, Policy, Reject, Rewrite
+from proxy.text import counted
 from proxy.text.json_strings import is_json
 
 Result = TypeVar("Result")
@@ -177,9 +178,9 @@ class CheckFacts(Policy):
         rest = [place for place in found if not leaving.get(place)]
         aside = ctx.archive is not None and all(self._aside(client=place in sent) for place in rest)
         stated = sum(len(each.every) for place in rest for each in found[place])
-        done = f"{'quarantined' if aside else 'annotated'} {stated} statements" if rest else ""
-        left = f"left out {out} memories" if out else ""
-        why = f"{' and '.join(filter(None, (done, left)))} that contradict a fact"
+        done = f"{'quarantined' if aside else 'annotated'} {counted(stated, 'statement')}" if rest else ""
+        left = f"left out {out} of the memories" if out else ""
+        why = f"{' and '.join(filter(None, (done, left)))} for contradicting a fact"
         return request.with_messages(messages), why
 
     async def _in_each(

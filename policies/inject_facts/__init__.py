@@ -16,6 +16,7 @@ from proxy.context.findings import found_in_each
 from proxy.economics import room
 from proxy.history.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
 from proxy.text.sentences import sentences
 
 
@@ -104,8 +105,8 @@ class InjectFacts(Policy):
         notes = await _within(await room(request, ctx), blocks, ctx) if blocks else {}
         facts = {"user_facts": len(known), "user_fact_notes": len(notes)}
         if not notes:
-            return Keep(f"{len(known)} facts, {'no room for them' if blocks else 'none to repeat'}", facts)
-        why = f"repeated {len(known)} facts in {len(notes)} notes"
+            return Keep(f"{counted(len(known), 'fact')}, {'no room for them' if blocks else 'none to repeat'}", facts)
+        why = f"repeated {counted(len(known), 'fact')} in {counted(len(notes), 'note')}"
         return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
 
     def _newest(self, due: Mapping[str, str]) -> dict[str, str]:

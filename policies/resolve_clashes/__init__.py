@@ -27,6 +27,7 @@ from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.earlier import PreviousRequest, earlier
 from proxy.policy import Count, Decision, Keep, Policy, Rewrite
+from proxy.text import counted
 
 
 class ResolveClashes(Policy):
@@ -109,7 +110,7 @@ class ResolveClashes(Policy):
         writing = _Writing(self, request.messages, sent, settling, ctx)
         await writing.write(solved, await self._in_place(solved, request, ctx))
         if not writing.marked and not writing.lines:
-            why = f"{len(solved)} statements are superseded, none in so few words that a line pays"
+            why = f"{counted(len(solved), 'superseded statement')}, none in so few words that a line pays"
             return Keep(why, facts, findings)
         facts |= {"marked_messages": writing.marked, "lines": writing.lines}
         return Rewrite(request.with_messages(writing.messages), _why(facts), facts, findings)
@@ -286,4 +287,4 @@ def _why(facts: dict[str, int]) -> str:
     if not facts["clashes"]:
         return "no statement of the user's contradicts an earlier one"
     open_ones = f", {facts['irresolvable']} cannot be resolved" if facts["irresolvable"] else ""
-    return f"{facts['clashes_resolved']} statements are superseded by later ones{open_ones}"
+    return f"{counted(facts['clashes_resolved'], 'statement')} superseded by later ones{open_ones}"

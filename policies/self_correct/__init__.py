@@ -15,6 +15,7 @@ from proxy.chat.blocks import build, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
 from proxy.policy import AnswerObserver, Count, Decision, Keep, Policy, Rewrite
+from proxy.text import counted
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
@@ -66,7 +67,7 @@ class SelfCorrect(Policy):
         made = _with_notes(request, ctx.incoming, notes)
         if made is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
-        why = f"{len(notes)} notes about earlier answers"
+        why = f"{counted(len(notes), 'note')} about earlier answers"
         new = len(notes.keys() & arrived(ctx.incoming.messages))
         facts = {"correction_notes": len(notes), "correction_notes_new": new}
         return Rewrite(made, why, facts, _findings(notes, ctx.incoming.messages))

@@ -14,6 +14,7 @@ from proxy.chat.markers import MARKER
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.context import Context
 from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.text import counted
 
 _SCORES = "Scores of new contents from outside."
 _SPEAKERS = frozenset({"system", "developer", "user"})
@@ -136,9 +137,9 @@ class ValidateContent(Policy):
             return Reject(why, code="content_quality", facts=facts, findings=findings)
         messages, done = await self._treated(request, poor, ctx) if poor else (request.messages, 0)
         if not done:
-            why = f"{len(found)} contents are good enough" if not poor else f"{len(poor)} are marked or gone"
+            why = f"all good enough: {counted(len(found), 'text')}" if not poor else f"marked or gone: {len(poor)}"
             return Keep(why, facts, findings)
-        why = f"{done} of {len(found)} contents are below a threshold"
+        why = f"below a threshold: {done} of {counted(len(found), 'text')}"
         return Rewrite(request.with_messages(messages), why, facts, findings)
 
     async def _verdict(self, item: Item, ctx: Context) -> ContentScores:

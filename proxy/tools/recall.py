@@ -10,6 +10,7 @@ from typing import Any
 from proxy.chat import Message, Tool
 from proxy.context import Archive, Unavailable
 from proxy.policy import ORIGINALS_READ, InternalTool
+from proxy.text import counted
 from proxy.tools.originals import best_passages, origins
 from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
 
@@ -66,7 +67,7 @@ class Recall(InternalTool):
             asked = _object(arguments)
             part, handle, query = Part.of(asked), text(asked, "handle"), text(asked, "query")
             if handle is not None:
-                return await self._read(handle.strip(" \"'`"), part, query)
+                return await self._read(handle.removeprefix("recall").strip(" \"'`()"), part, query)
             return await self._search(query or part.pattern)
         except Mistake as mistake:
             return str(mistake)
@@ -97,7 +98,8 @@ class Recall(InternalTool):
                 room -= len(content)
         found = await self._in_thread(partial(self._found, contents, query)) or "No text has these words: try others."
         if len(contents) < len(handles):
-            found += f"\n[not all was searched, but {len(contents)} texts: those used last that are not too long]"
+            searched = counted(len(contents), "text")
+            found += f"\n[not all was searched, but {searched}: those used last that are not too long]"
         return found
 
     def _found(self, contents: list[tuple[str, str]], query: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
 from proxy.context import TokenCount
+from proxy.text import counted
 from proxy.upstreams.base import Call, Reply, Translator
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
 from proxy.upstreams.request_fields import check_fields
@@ -53,8 +54,8 @@ def _report(request: ChatRequest, count: TokenCount) -> str:
         roles[message.role] = roles.get(message.role, 0) + 1
     about = "" if count.exact else "about "
     lines = [
-        f"{len(request.messages)} messages ({', '.join(f'{n} {role}' for role, n in roles.items())}), "
-        f"{len(request.tools)} tools",
+        f"{counted(len(request.messages), 'message')} ({', '.join(f'{n} {role}' for role, n in roles.items())}), "
+        f"{counted(len(request.tools), 'tool')}",
         f"{about}{count.total} tokens: {count.system} system, {count.tools} tools, {count.messages} conversation",
     ]
     if request.tools:

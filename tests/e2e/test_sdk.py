@@ -17,7 +17,7 @@ async def client(setup: Setup) -> AsyncGenerator[openai.AsyncOpenAI, None]:
 async def test_a_chat(client: openai.AsyncOpenAI) -> None:
     answer = await client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "hi"}])
     assert answer.choices[0].message.content is not None
-    assert answer.choices[0].message.content.startswith("1 messages (1 user), 0 tools")
+    assert answer.choices[0].message.content.startswith("1 message (1 user), 0 tools")
     assert answer._request_id
     assert answer.usage is not None
     assert answer.usage.prompt_tokens > 0

@@ -222,4 +222,4 @@ async def test_what_a_summary_says_already_is_not_repeated() -> None:
 async def test_notes_leave_where_the_prompt_has_no_room() -> None:
     request = user_turns("My name is Ana." + " word" * 500, "Look me up.")
     decision = await InjectFacts().apply(request, context(request, window=600))
-    assert decision == Keep("1 facts, no room for them", {"user_facts": 1, "user_fact_notes": 0})
+    assert decision == Keep("1 fact, no room for them", {"user_facts": 1, "user_fact_notes": 0})

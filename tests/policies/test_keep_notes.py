@@ -108,7 +108,7 @@ async def test_applied_again_it_changes_nothing() -> None:
     request = talk(4, {0: "port 8443"})
     ctx = context(request)
     once = await run([window(2), ("keep_notes", KeepNotes())], ctx, strict=True)
-    assert await KeepNotes().apply(once.request, ctx) == Keep("1 notes are back already")
+    assert await KeepNotes().apply(once.request, ctx) == Keep("the notes that left are back already")
 
 
 async def test_a_plain_chat_gets_no_tool() -> None:

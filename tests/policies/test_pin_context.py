@@ -44,7 +44,7 @@ async def test_what_another_message_says_word_for_word_is_not_repeated() -> None
     again = Message({"role": "user", "content": "As I said: Never charge the card."})
     ctx = context(request.with_messages([*request.messages, again]))
     decision = await PinContext().apply(request.with_messages([*request.messages[2:], again]), ctx)
-    assert decision == Keep("all 1 pinned texts stand in the request")
+    assert decision == Keep("all that must stay stands in the request")
 
 
 @pytest.mark.parametrize("to_fit", [False, True])
@@ -73,7 +73,7 @@ async def test_behind_a_step_that_pins_it_proves_it() -> None:
     outcome = await run([("compress_history", CompressHistory()), ("pin_context", PinContext())], ctx, strict=True)
     first, second = outcome.steps
     assert first.verdict == "rewrite"
-    assert (second.verdict, second.why) == ("keep", "all 0 pinned texts stand in the request")
+    assert (second.verdict, second.why) == ("keep", "nothing that must stay has left")
     assert "- Never charge the card." in outcome.request.messages[1].text
 
 
@@ -86,7 +86,7 @@ async def test_patterns_and_the_share_that_they_may_take() -> None:
     assert "- Never charge the card." in decision.request.messages[0].text
     assert "\n- u3xxx" in decision.request.messages[0].text
     tight = await PinContext(share=0.001, patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
-    assert tight == Keep("1 pinned texts are missing and too long for 0% of the window")
+    assert tight == Keep("no room for 1 pinned text in 0% of the window")
 
 
 def test_dangerous_patterns_are_refused() -> None:

@@ -175,7 +175,7 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     assert isinstance(decision, Rewrite)
     solved = {"clashes_resolved": 1, "clashes_resolved_new": 0, "marked_messages": 1, "lines": 0}
     assert decision.facts == {"clashes": 2, "irresolvable": 1, **solved}
-    assert decision.why == "1 statements are superseded by later ones, 1 cannot be resolved"
+    assert decision.why == "1 statement superseded by later ones, 1 cannot be resolved"
     first, second = decision.findings
     assert first.startswith("messages[0] is superseded by messages[2]: ")
     assert second == "messages[4] contradicts itself: something else is said of the same thing"
@@ -188,7 +188,7 @@ def test_every_rule_has_words_for_what_it_finds() -> None:
 async def test_what_cannot_be_resolved_is_reported_and_left() -> None:
     request = asked(user("My budget is 500 euros. My budget is 900 euros."))
     decision = await ResolveClashes().apply(request, context(request))
-    why = "0 statements are superseded by later ones, 1 cannot be resolved"
+    why = "0 statements superseded by later ones, 1 cannot be resolved"
     assert decision == Keep(
         why, decision_facts(1), ["messages[0] contradicts itself: something else is said of the same thing"]
     )

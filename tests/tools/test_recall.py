@@ -168,6 +168,12 @@ async def test_a_query_searches_all_that_left() -> None:
     assert (await Recall(archive).run('{"query": "zeppelin"}')) == "No text has these words: try others."
 
 
+async def test_a_handle_may_stand_as_the_conversation_has_it() -> None:
+    archive = MemoryArchive()
+    handle = await archive.keep(TEXT)
+    assert await Recall(archive).run(json.dumps({"handle": f'recall("{handle}")'})) == TEXT
+
+
 @pytest.mark.parametrize("asked", [{"handle": "a" * 20}, {"query": "gate"}])
 async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str, str]) -> None:
     store = MemoryStore(2**20)
@@ -189,7 +195,7 @@ async def test_a_query_says_when_it_did_not_search_everything() -> None:
     await archive.keep("tangerine " + "x" * MOST_SEARCHED)
     await archive.keep("tangerine")
     answer = await Recall(archive).run('{"query": "tangerine"}')
-    assert "1: tangerine\n[not all was searched, but 1 texts" in answer
+    assert "1: tangerine\n[not all was searched, but 1 text:" in answer
 
 
 async def test_what_is_too_long_says_how_to_go_on() -> None:

@@ -6,7 +6,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from proxy.server.replay.report import RULES, badge, counted
+from proxy.server.replay.report import RULES, badge
+from proxy.text import counted
 
 _HEIGHT, _BAR = 100, 10
 _OPEN = 3

@@ -9,6 +9,7 @@ from proxy.server.replay.prompts import OTHERS, OWN
 from proxy.server.replay.run import Replayed
 from proxy.server.replay.score import ScoredRequest
 from proxy.step import Step
+from proxy.text import counted
 
 RULES = (OWN, *OTHERS)
 
@@ -203,11 +204,6 @@ def _table(report: Mapping[str, Any]) -> list[str]:
         ])  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _too_large(total: Mapping[str, int]) -> list[str]:

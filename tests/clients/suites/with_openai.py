@@ -478,7 +478,7 @@ async def other_endpoints_need_v1(chain, kind):
 async def echo(chain, kind):
     ask = client(kind).chat.completions.create
     answer = await done(ask(model="echo", messages=user(), tools=[WEATHER]))
-    assert answer.choices[0].message.content.startswith("1 messages (1 user), 1 tools"), answer
+    assert answer.choices[0].message.content.startswith("1 message (1 user), 1 tool"), answer
     created = await done(ask(model="echo", messages=user(), stream=True, stream_options={"include_usage": True}))
     chunks = await collected(created)
     assert chunks[-1].usage.prompt_tokens > 0

@@ -147,3 +147,19 @@ def test_content_can_neither_close_the_block_nor_pretend_a_handle() -> None:
 
 def test_the_receipt_names_all_handles() -> None:
     assert receipt(9, ["a", "b"]) == '[9 earlier messages are archived word for word: recall("a"), recall("b")]'
+    assert receipt(1, ["a"]) == '[1 earlier message is archived word for word: recall("a")]'
+
+
+def test_values_stand_with_their_words_in_scripts_without_spaces() -> None:
+    gone = messages(("user", "席を予約してください。"), ("assistant", "変更しました。予約番号はQX7T2Pです。"))
+    assert "\n- 予約番号はQX7T2Pです。\n" in made(gone)
+
+
+def test_the_course_shows_how_a_text_without_spaces_begins() -> None:
+    said = "飛行機でお願いします。" * 20
+    assert f"turn 1: {said[:80]} ..." in made(messages(("user", said)))
+
+
+def test_a_fact_keeps_the_sign_of_its_number_and_loses_those_of_layout() -> None:
+    told = made(messages(("assistant", "## #4417 fails on Windows\n> #4418 was closed in 2.7 **")))
+    assert {"- #4417 fails on Windows", "- #4418 was closed in 2.7"} <= set(told.splitlines())

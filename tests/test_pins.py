@@ -46,6 +46,12 @@ async def said(*messages: str, size: int = 4000) -> list[str]:
         "Notre budget est de 300 euros.",
         "Não como carne.",
         "Mi chiamo Marco e abito a Roma.",
+        "Never edit `billing.py` without asking me.",
+        "Benutze immer `uv` statt `pip install`.",
+        "Passwords must be >= 12 characters.",
+        "Only send mail to <ana@x.example>.",
+        "Never meet me after 3 p.m. on Fridays.",
+        "Ich arbeite z. B. nie am Freitag.",
     ],
 )
 async def test_what_the_user_lays_down_is_kept_word_for_word(text: str) -> None:
@@ -65,6 +71,8 @@ async def test_what_the_user_lays_down_is_kept_word_for_word(text: str) -> None:
         "Danke, das ist sehr nett.",
         "😂😂😂",
         "x = 3; never_do(this)",
+        "`never` `always`",
+        "هل يجب ألا أنتظر أبداً؟",
         "Never " + "x" * 700 + ".",
         'Never call recall("abc").',
     ],
@@ -268,7 +276,12 @@ def test_an_image_is_no_reason_to_stumble() -> None:
         ("Move it to eu-7. Never touch db-2. Pay 20. Go.", ["Move it to eu-7.", "Never touch db-2.", "Pay 20. Go."]),
         ("1. Buy milk. 2. Call Bob.", ["Buy milk.", "Call Bob."]),
         ("It was in 1990. I left.", ["It was in 1990.", "I left."]),
+        ("Llame al 958 22 70 70. Gracias.", ["Llame al 958 22 70 70.", "Gracias."]),
+        ("It ends on Dec. 12. See Art. 5 of it.", ["It ends on Dec. 12. See Art. 5 of it."]),
+        ("Ask J. Rowling, e.g. at 3 p.m. on Monday. Fine.", ["Ask J. Rowling, e.g. at 3 p.m. on Monday.", "Fine."]),
+        ("Nicht am 3., sondern am 5. Dezember. Am 3. nie.", ["Nicht am 3., sondern am 5. Dezember.", "Am 3. nie."]),
+        ("Jeg bor på 2. sal.\nBare SMS.", ["Jeg bor på 2. sal.", "Bare SMS."]),
     ],
 )
-def test_an_ordinal_begins_the_sentence_behind_it(text: str, wanted: list[str]) -> None:
+def test_a_short_number_and_what_is_cut_short_end_no_sentence(text: str, wanted: list[str]) -> None:
     assert list(split(text)) == wanted

@@ -15,7 +15,7 @@ _READ = 400_000
 """Characters of a text that are divided; what is behind them is one passage for each `_LONGEST`."""
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n|\n(?=#{1,6} )")
-_SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])\s*|\n")
 
 
 @dataclass(frozen=True, slots=True)

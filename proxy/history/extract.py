@@ -7,7 +7,8 @@ from typing import Any
 from proxy.chat import Message, turns
 from proxy.chat.markers import MARKER
 from proxy.history.pins import Pins, arguments
-from proxy.history.statements import is_prose, split
+from proxy.history.statements import IDEOGRAMS, is_prose, split
+from proxy.text import counted
 from proxy.text.json_values import Pairs, parsed
 
 TAG = "conversation_summary"
@@ -33,6 +34,8 @@ TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{
 _CLAUSE = re.compile(r"[;,!?](?=\s)|\.(?=\s|$)|\s[-–—]\s")
 _TELLS = re.compile(r"\d|\w[_/@]\w|\w\.[a-z]{2,4}\b|[a-z][A-Z]|\b[A-Z]{3,}\b")
 _EMPHASIS = re.compile(r"(?<!\w)\*\*(\S[^*\n]*)\*\*(?!\w)")
+_MARKS = re.compile(r"^[\s*_>|,]*(?:#{1,6}\s+)?[\s*_>|,]*")
+"""Signs of layout in front of a sentence; the `#` of a number such as `#4417` is none."""
 _LABEL = re.compile(r"[^\W\d_]{3,}")
 _ASKS = re.compile(r"^\W*¿|[?？؟]\W*$|[\u0370-\u03ff];\W*$")
 """A sentence that asks: by its mark, which in Greek is a semicolon."""
@@ -79,7 +82,7 @@ def closed(text: str) -> str:
 def receipt(left: int, handles: Sequence[str]) -> str:
     """The line that says where the messages are."""
     recalls = ", ".join(f'{MARKER}{handle}")' for handle in handles)
-    return f"[{left} earlier messages are archived word for word: {recalls}]"
+    return f"[{counted(left, 'earlier message')} {'is' if left == 1 else 'are'} archived word for word: {recalls}]"
 
 
 def _until(items: Iterator[str], size: float) -> Iterator[str]:
@@ -132,13 +135,15 @@ def _facts(message: Message) -> Iterator[str]:
             if _ASKS.search(sentence):
                 continue
             for said in (sentence,) if len(sentence) <= _FACT else _CLAUSE.split(sentence):
-                short = " ".join(said.strip(" *_#>|,").split())
-                if len(short) <= _FACT and _TELLS.search(short) and is_prose(short) and _is_labelled(short):
+                short = " ".join(_MARKS.sub("", said, count=1).rstrip(" *_#>|,").split())
+                if len(short) <= _FACT and _TELLS.search(short) and is_prose(short.lstrip("#")) and _is_labelled(short):
                     yield short
 
 
 def _is_labelled(text: str) -> bool:
-    """Whether a value stands in a text together with words that may say what it is."""
+    """Whether a value stands in a text together with words that may say what it is: it does in unspaced scripts."""
+    if any(char >= IDEOGRAMS and char.isalpha() for char in text):
+        return True
     words = TOKEN.findall(text)
     telling = sum(TELLING.search(word) is not None for word in words)
     return 0 < telling <= len(words) - 2 and len(_LABEL.findall(text)) > 1
@@ -191,8 +196,11 @@ def _speaks(message: Message) -> bool:
 
 
 def _first_words(text: str) -> str:
-    """The beginning of a text up to a word's end, on one line."""
+    """The beginning of a text on one line, up to a word's end where it has words."""
     line = " ".join(text[: 2 * _SHOWN].split())
     if MARKER in line:
         return ""
-    return line if len(line) <= _SHOWN else line[:_SHOWN].rpartition(" ")[0] + " ..."
+    if len(line) <= _SHOWN:
+        return line
+    words = line[:_SHOWN].rpartition(" ")[0]
+    return f"{words if len(words) > _SHOWN // 2 else line[:_SHOWN]} ..."

@@ -27,14 +27,26 @@ _READ = 4000
 """What is read of each end of a text, in characters: more is a pasted document."""
 _USUAL = 500
 """Characters of a message up to which all of it counts as the user's own words."""
-_IDEOGRAMS = "\u2e80"
-_END = re.compile(r"(?<=[.!?])(?<!^\d\.)(?<!^\d\d\.)\s+|(?<=[。！？])|\n+", re.MULTILINE)
-_ORDINAL = re.compile(r"(?:\w+ )?\d{1,2}\.")
-"""`Day 1.`: it begins the sentence behind it."""
+IDEOGRAMS = "\u2e80"
+"""From here on scripts set no spaces between words, as a rule."""
+_END = re.compile(
+    r"""
+    (?<=[.!?])
+    (?<!^\d\.)(?<!^\d\d\.)(?<!\D\s\d\.)(?<!\D\s\d\d\.)  # a short number may be an ordinal: `am 5. Mai`
+    (?<![\s.(][^\W\d_]\.)                               # one letter is short for a word: `p.m.`
+    (?!(?:(?<=\s[^\W\d_]{2}\.)|(?<=\s[^\W\d_]{3}\.))\s\d) # so are two or three in front of a number: `Dec. 12`
+    \s+
+    | (?<=[。！？]) | \n+
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+"""Where a sentence ends."""
 _FENCED = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*+•>]|\d{1,2}[.)])\s+")
 _CODE = re.compile(r"^\[.*\]$|[{}<>=|\\`]|;(?! [^\W\d_])|\w\(|\)\.|^[#@/*]|__|\[[ xX]\]")
 """Signs of code. A semicolon in front of a word is one of prose."""
+_QUOTED = re.compile(r"(?<!`)`[^`\n]{1,80}`(?!`)|https?://\S+|<[^\s<>@]{1,80}@[^\s<>@]{1,80}>|(?<=\s)[<>]=?(?=\s?\d)")
+"""What is no code in a sentence: a quotation in backticks, an address, a comparison with a number."""
 _WORD = re.compile(r"[^\W\d_]+|\d+|[?!¿¡$€£¥%]")
 _UNIT = re.compile(r"[$€£¥%]\s?\d|\d\s?(?:[$€£¥%]|[^\W\d_])")
 _IDENTIFIER = re.compile(r"\S@\S|://|\w[_/.]\w|\d{4}|[^\W\d_]-?\d")
@@ -124,7 +136,7 @@ def sentences(text: str) -> tuple[UserSentence, ...]:
     found = {
         one: UserSentence(one, scores[: len(KINDS)], scores[len(KINDS) :], penalty)
         for one in split(text)
-        if len(one) <= LONGEST and one[-1] not in "?？:：" and is_prose(one)
+        if len(one) <= LONGEST and one[-1] not in "?？؟:：" and is_prose(one)
         for scores in [_scores(one)]
     }
     return tuple(found.values())
@@ -133,21 +145,17 @@ def sentences(text: str) -> tuple[UserSentence, ...]:
 def split(text: str, most: int = _READ) -> Iterator[str]:
     """The sentences of both ends of a text, without what stands in fences of code, and without bullets."""
     for part in (text,) if len(text) <= 2 * most else (text[:most], text[-most:]):
-        begun = ""
         for one in _END.split(_FENCED.sub("\n", part)):
-            stripped = _BULLET.sub("", f"{begun} {one}".strip())
-            begun = stripped if _ORDINAL.fullmatch(stripped) else ""
-            if stripped and not begun:
+            if stripped := _BULLET.sub("", one.strip()):
                 yield stripped
-        if begun:
-            yield begun
 
 
 def is_prose(sentence: str) -> bool:
     """Whether a sentence reads like something said, not like code, a heading, or a sign."""
+    sentence = _QUOTED.sub("", sentence)
     letters = sum(map(str.isalpha, sentence))
     words = len(sentence.split())
-    is_said = words > 1 or any(char >= _IDEOGRAMS for char in sentence)
+    is_said = words > 1 or any(char >= IDEOGRAMS for char in sentence)
     return is_said and letters * 2 >= len(sentence) and not _CODE.search(sentence)
 
 
@@ -190,7 +198,7 @@ def _pieces(sentence: str) -> Iterator[str]:
     for one, other in pairwise(words):
         yield f"{one} {other}"
     for word in words:
-        size = 2 if word[0] >= _IDEOGRAMS else 4
+        size = 2 if word[0] >= IDEOGRAMS else 4
         bounded = f"<{word}>"
         for start in range(max(1, len(bounded) - size + 1)):
             yield bounded[start : start + size]

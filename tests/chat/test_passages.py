@@ -47,3 +47,7 @@ def test_a_long_paragraph_is_cut_between_sentences() -> None:
     found = parts(text)
     assert all(part.endswith(".") and part.startswith("This") for part in found)
     assert len(found) == 4
+
+
+def test_a_long_paragraph_without_spaces_is_cut_between_sentences() -> None:
+    assert all(part.endswith("。") for part in parts("札幌の天気は晴れです。" * 400))

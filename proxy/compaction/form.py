@@ -64,6 +64,7 @@ SHAPES: tuple[Shape, ...] = (
     ("log", kinds.is_log, kinds.log),
     ("source", kinds.is_source, kinds.source),
     ("listing", kinds.is_listing, kinds.listing),
+    ("output", kinds.is_output, kinds.output),
 )
 """Kinds of text in the order in which they are recognised."""
 
@@ -82,8 +83,8 @@ def compact(text: str) -> ShortForm | None:
 def condensed(text: str, room: int) -> str:
     """The outline of a text that does not fit, in at most so many characters: the loosest form that does, else cut."""
     kind, shortened = _taken_for(text)
-    if kind in ("text", "html"):
-        return _within(outline(html.readable(text), room), room)
+    if kind in ("text", "html", "output"):
+        return _within(outline(html.content(text) if kind == "html" else text, room), room)
     for limits in (*STEPS, *TIGHT):
         form = shortened(limits)
         if len(form) <= room:

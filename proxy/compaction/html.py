@@ -7,6 +7,7 @@ from proxy.compaction.shortening import Tightness, prose
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
 _KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)
+_MAIN = re.compile(r"<(/?)main\b[^<>]{0,4000}>", re.IGNORECASE)
 _HREF = re.compile(r"""\b(?:href|src)\s*=\s*["']?([^"'\s>]{1,300})""", re.IGNORECASE)
 _HIDDEN = frozenset({"script", "style", "svg", "noscript", "template"})
 _INLINE = frozenset({*"abiu", "em", "img", "sub", "sup", "abbr", "code", "font", "mark", "span", "small", "strong"})
@@ -22,8 +23,17 @@ def is_html(text: str) -> bool:
 
 
 def page(text: str, limits: Tightness) -> str:
-    """The visible text and the links, shortened like any text."""
-    return prose(visible(text), limits)
+    """What the page is about and its links, shortened like any text."""
+    return prose(content(text), limits)
+
+
+def content(text: str) -> str:
+    """What a reader sees of a page: of one that marks its main part, the first line and that part."""
+    marks = [*_MAIN.finditer(text)]
+    if not marks or marks[0][1] or not marks[-1][1]:
+        return visible(text)
+    first, _, _ = visible(text[: marks[0].start()]).partition("\n")
+    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()])}".strip()
 
 
 def readable(text: str) -> str:

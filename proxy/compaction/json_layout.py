@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.compaction.identifiers import gathered, is_identifier
-from proxy.compaction.shortening import Tightness, gap, is_signal
+from proxy.compaction.identifiers import gathered, is_identifier, listed
+from proxy.compaction.shortening import Tightness, gap, is_signal, odd
 from proxy.text.json_values import Number, Pairs, parsed, quoted
 
 _FEWEST_RECORDS = 2
@@ -81,7 +81,22 @@ def row(record: AlikeObjects, item: Pairs, render: Callable[[Any], str]) -> str:
     return "[" + ",".join(cells) + "]"
 
 
-_SHORT = 24
+def _columns(record: AlikeObjects) -> Iterator[list[str | None]]:
+    """The plain values of each key, in the order of the rows."""
+    members = [dict(item) for item in record.items]
+    for place, key in enumerate(record.keys):
+        if place in record.inner:
+            yield from _columns(record.inner[place])
+        elif place not in record.shared:
+            column = [each.get(key) for each in members]
+            if not any(isinstance(value, (list, Pairs)) for value in column):
+                yield column
+
+
+_STATES = 3
+"""So many rows with an odd value of one key stay."""
+_PART = 10
+"""And in all this part of the rows that stay."""
 _DEEPEST = 40
 
 
@@ -116,7 +131,7 @@ class JsonLayout:
 
     def _object(self, value: Pairs, depth: int) -> str:
         if depth > _DEEPEST:
-            return gap(len(value), "members")
+            return gap(len(value), "member")
         records = like_records([member for _, member in value])
         if records is not None:
             rows = [quoted(key) + ":" + text for (key, _), text in zip(value, self._rows(records, depth), strict=True)]
@@ -125,7 +140,7 @@ class JsonLayout:
 
     def _array(self, value: list[Any], depth: int) -> str:
         if depth > _DEEPEST:
-            return gap(len(value), "items")
+            return gap(len(value), "item")
         records = like_records(value)
         if records is not None:
             rows = self._rows(records, depth)
@@ -145,12 +160,16 @@ class JsonLayout:
         return [row(records, item, lambda leaf: self.render(leaf, depth + 1)) for item in records.items]
 
     def _some(self, rows: list[str], items: AlikeObjects | Sequence[Any]) -> list[str]:
-        """The first and last rows, and those between that report an error; of the others what names them."""
+        """The first and last rows, of those between such as report an error or are in another state than nearly all
+        the others; of the others what names them."""
         most = self.limits.rows
         if len(rows) <= most:
             return rows
         first, last = most * 3 // 4, len(rows) - most // 4
-        between = [text for text in rows[first:last] if is_signal(text)][:most]
+        errors = [place for place in range(first, last) if is_signal(rows[place])][:most]
+        states = odd(_columns(items), _STATES) if isinstance(items, AlikeObjects) else ()
+        chosen = {*errors, *[place for place in sorted(states) if first <= place < last][: max(1, most // _PART)]}
+        between = [rows[place] for place in sorted(chosen)]
         # an identifier stands in front, as a rule; a comma never stands in one
         named = "\n".join(",".join(text.split(",", 2)[:2]) for text in rows[first:last])
         known = self._names(items, first, last) or gathered(named, 2 * self.limits.identifiers)
@@ -166,8 +185,7 @@ class JsonLayout:
         room, found = 2 * self.limits.identifiers, []
         for place, key in enumerate(columns[:2]):
             values = (str(value) for item in items.items[first:last] for name, value in item if name == key)
-            named = (value for value in values if is_identifier(value) and not (place and value.isdigit()))
-            kept = f"{' '.join(named)} "[: room + 1].rpartition(" ")[0]
+            kept = listed((value for value in values if not (place and value.isdigit())), room)
             room -= len(kept)
             found += [f"{key}: {kept}"] if kept else []
         return "; ".join(found)

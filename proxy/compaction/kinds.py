@@ -1,9 +1,10 @@
 """Texts made of lines, by their kind: how each is recognised, and which of its lines stay."""
 
 import re
+from dataclasses import replace
 
-from proxy.compaction.identifiers import is_identifier
-from proxy.compaction.shortening import Tightness, cut, ends, gap, is_signal, share, sieved
+from proxy.compaction.identifiers import listed
+from proxy.compaction.shortening import Tightness, cut, ends, gap, is_signal, odd, share, sieved
 
 _HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
 _DIFFED_FILE = re.compile(r"^(?:diff --git |\+\+\+ )", re.MULTILINE)
@@ -41,10 +42,18 @@ def is_listing(text: str) -> bool:
 
 
 def listing(text: str, limits: Tightness) -> str:
-    """The first and last entries, those that report an error, each cut to what names it."""
+    """The first and last entries, some that report an error, each cut to what names it."""
     lines = text.splitlines()
-    kept = [stays or is_signal(line) for stays, line in zip(ends(len(lines), limits.rows), lines, strict=True)]
-    return sieved(lines, kept, limits)
+    return sieved(lines, _ends_and_errors(lines, limits), limits)
+
+
+def _ends_and_errors(lines: list[str], limits: Tightness) -> list[bool]:
+    """Whether each line stays: the first and last, and some of those between that report an error."""
+    kept = ends(len(lines), limits.rows)
+    errors = [place for place, line in enumerate(lines) if not kept[place] and is_signal(line)]
+    for place in errors[: limits.rows // 4]:
+        kept[place] = True
+    return kept
 
 
 _FEWEST_LOGGED = 8
@@ -67,15 +76,27 @@ def log(text: str, limits: Tightness) -> str:
     """The log with repetition collapsed."""
     lines = text.splitlines()
     kept = ends(len(lines), max(8, limits.rows // 10))
-    seen: dict[str, int] = {}
-    room = limits.rows
+    seen: dict[str, list[int]] = {}
     for place, line in enumerate(lines):
-        kind = _VARIES.sub("0", line[:200])
-        seen[kind] = seen.get(kind, 0) + 1
-        if room > 0 and not kept[place] and seen[kind] <= (_SIGNALS if is_signal(line) else 1):
-            kept[place] = True
-            room -= 1
+        seen.setdefault(_VARIES.sub("0", line[:200]), []).append(place)
+    wanted = {place for kind, places in seen.items() for place in places[: _SIGNALS if is_signal(kind) else 1]}
+    for places in seen.values():
+        numbers = zip(*(_VARIES.findall(lines[place][:200]) for place in places), strict=False)
+        wanted.update(places[row] for row in odd(numbers, _SIGNALS))
+    for place in [place for place in sorted(wanted) if not kept[place]][: limits.rows]:
+        kept[place] = True
     return sieved(lines, kept, limits)
+
+
+def is_output(text: str) -> bool:
+    """Whether no more than a third of the lines differ from those before them by more than numbers."""
+    lines = [line[:200] for line in text.splitlines() if line.strip()]
+    return len(lines) >= _FEWEST_LOGGED and 3 * len({_VARIES.sub("0", line) for line in lines}) <= len(lines)
+
+
+def output(text: str, limits: Tightness) -> str:
+    """What a program printed, as a log that is half as long."""
+    return log(text, replace(limits, rows=limits.rows // 2))
 
 
 _FEWEST_CODE = 12
@@ -102,19 +123,21 @@ def is_source(text: str) -> bool:
 
 
 def source(text: str, limits: Tightness) -> str:
-    """The outline of a program, the lines before its first declaration included where they are few."""
+    """The outline of a program: what it declares; where there is room, how comments begin and what it raises."""
     lines = text.splitlines()
-    most = limits.rows
-    kept = []
+    named: list[int] = []
+    told: list[int] = []
     after_comment = False
     for place, line in enumerate(lines):
         comment = _COMMENT.match(line[:300]) is not None
-        stays = place < 2 or place >= len(lines) - 2 or _OUTLINE.match(line[:300]) is not None
-        stays = stays or (comment and not after_comment) or ("raise" in line and is_signal(line))
+        if place < 2 or place >= len(lines) - 2 or _OUTLINE.match(line[:300]):
+            named.append(place)
+        elif (comment and not after_comment) or ("raise" in line and is_signal(line)):
+            told.append(place)
         after_comment = comment
-        kept.append(stays and most > 0)
-        most -= kept[-1]
-    return sieved(lines, kept, limits)
+    named = [place for place, stays in zip(named, ends(len(named), limits.rows), strict=True) if stays]
+    stays = {*named, *told[: limits.rows - len(named)]}
+    return sieved(lines, [place in stays for place in range(len(lines))], limits)
 
 
 _FEWEST_ROWS = 5
@@ -143,24 +166,24 @@ def _separator(lines: list[str]) -> str | None:
 
 
 def table(text: str, limits: Tightness) -> str:
-    """The table, its first and last rows if it is long, and the identifiers of the others."""
+    """The table, of a long one the first and last rows, some that report an error, and the others' identifiers."""
     lines = text.splitlines()
     separator = _separator(lines) or "|"
-    stays = ends(len(lines), limits.rows)
+    stays = _ends_and_errors(lines, limits)
     shown = [_row(line, separator, limits) for line, kept in zip(lines, stays, strict=True) if kept]
     if all(stays):
         return "\n".join(shown)
     dropped = [line for line, kept in zip(lines, stays, strict=True) if not kept]
     place = limits.rows * 3 // 4
     return "\n".join(
-        [*shown[:place], gap(len(dropped), "rows", _names(lines[0], dropped, separator, limits)), *shown[place:]]
+        [*shown[:place], gap(len(dropped), "row", _names(lines[0], dropped, separator, limits)), *shown[place:]]
     )
 
 
 def _names(header: str, rows: list[str], separator: str, limits: Tightness) -> str:
     """The column that names the rows, the first one, where it holds identifiers: its head and its values."""
     first, *names = (line.strip(" |").split(separator)[0].strip() for line in (header, *rows))
-    known = f"{' '.join(filter(is_identifier, names))} "[: limits.identifiers + 1].rpartition(" ")[0]
+    known = listed(names, limits.identifiers)
     return f"{first}: {known}" if known else ""
 
 

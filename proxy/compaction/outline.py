@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.html import readable
-from proxy.compaction.shortening import Tightness, prose, sieved
+from proxy.compaction.shortening import Tightness, is_signal, parts, prose, sieved
 from proxy.text.json_values import Pairs, rendered
 
 _LIMITS = Tightness(text=160, items=0, numbers=0, rows=0, head=1500, identifiers=3000)
@@ -19,6 +19,8 @@ _SHARE = 10
 _LEAST, _MOST = 1500, 8000
 _NOTE = 16
 """Characters of the note that stands where lines were dropped."""
+_ERRORS = 3
+"""So many lines that report an error are wanted of each end of a text."""
 _TITLE = 70
 _HEADING = re.compile(
     r"\s{0,3}(?:#{1,6}\s+\S|(?:\d{1,3}\.){1,5}\d{0,3}\)?\s+[^\W\d_]|=\s|(?:chapter|section|article|part|appendix|annex|"
@@ -52,13 +54,15 @@ def _cost(line: str) -> int:
 
 
 def _levels(lines: Sequence[str]) -> Iterator[list[int]]:
-    """Places of lines, those first that tell most: the ends, headings, what follows a heading, paragraphs."""
+    """Places of lines, those first that tell most: the ends, headings, what follows a heading, errors, paragraphs."""
     full = [place for place, line in enumerate(lines) if line.strip()]
     yield [*full[:3], *full[-2:]]
     headings = [place for place in full if _is_heading(lines, place)]
     yield headings
     follows = dict(pairwise(full))
     yield [follows[place] for place in headings if place in follows]
+    errors = [place for place in full if is_signal(lines[place])]
+    yield [*errors[:_ERRORS], *errors[-_ERRORS:]]
     yield [place for place in full if place == 0 or not lines[place - 1].strip()]
 
 
@@ -76,7 +80,7 @@ _KEYS = 6
 
 
 def headline(text: str) -> str:
-    """A line of at most about 90 characters: the keys and sizes of JSON, the first words of any other text."""
+    """A line of at most about 130 characters: the keys and sizes of JSON, the first words of any other text."""
     value = json_value(text)
     if value is not None:
         return _cut_line(_shape(value, 0))
@@ -96,4 +100,5 @@ def _shape(value: Any, depth: int) -> str:
 
 
 def _cut_line(text: str) -> str:
-    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE].rstrip()}…"
+    first, rest, _ = parts(text, _LONGEST_LINE, 0)
+    return f"{first}…" if rest else first

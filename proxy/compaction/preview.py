@@ -10,11 +10,14 @@ from proxy.compaction.html import visible
 from proxy.compaction.outline import outline
 from proxy.compaction.shortening import parts
 from proxy.history.pins import laid_down
+from proxy.history.statements import split
 
 _SMALL = 2500
 """A part of so many characters stays whole."""
 _OWN = 1500
 """Characters at each end of a text without marks that count as the user's own words."""
+_NEAR = 300
+"""So many characters further a line may end that stays whole."""
 _LONGEST = 400
 _ASKS = 20
 """So many questions in the middle of a text stay."""
@@ -22,7 +25,6 @@ _WORTH = 0.75
 """A preview longer than this share of the text is none."""
 _HEADED = re.compile(r"^#{1,6} \S", re.MULTILINE)
 _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
-_SENTENCE = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
 _ASKED = re.compile(r"[?？؟]\s*$")
 
 
@@ -85,15 +87,23 @@ def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
         return "\n".join((first, _document(body), last))
     if len(part) <= _SMALL and (marked or head or tail or len(part) <= _OWN):
         return part
-    first, middle, last = parts(part, head, tail)
-    return "\n".join(one for one in (first, _document(middle), last) if one) if middle else part
+    first, middle, last = parts(part, *_whole_lines(part, head, tail))
+    return "\n".join(one for one in (first, _document(middle.strip("\n")), last) if one) if middle else part
+
+
+def _whole_lines(part: str, head: int, tail: int) -> tuple[int, int]:
+    """How many characters of the ends stay, so that no line is cut that ends near by."""
+    end = part.find("\n", head, head + _NEAR) if head else -1
+    start = part.rfind("\n", max(0, len(part) - tail - _NEAR), len(part) - tail) if tail else -1
+    return head if end < 0 else end, tail if start < 0 else len(part) - start - 1
 
 
 def _document(text: str) -> str:
-    """The form of its kind, and for prose its outline; a text with headings is prose, whatever stands in it."""
+    """The form of its kind; of prose and of what a program printed the outline. A text with headings is prose, whatever
+    stands in it."""
     form = compact(text)
     kind = "text" if form is None or (form.kind == "table" and _HEADED.search(text)) else form.kind
-    if form is not None and kind not in ("text", "html"):
+    if form is not None and kind not in ("text", "html", "output"):
         return form.text
     return min(text, outline(visible(text) if kind == "html" else text), key=len)
 
@@ -101,7 +111,6 @@ def _document(text: str) -> str:
 def _asked(text: str) -> Iterator[str]:
     """Questions outside of marked documents."""
     said = "\n".join(part for part, marked in divided(text) if not marked)
-    sentences = (one.strip() for one in _SENTENCE.split(said))
-    asked = [one for one in sentences if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
+    asked = [one for one in split(said, len(said)) if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
     # the user's words stand at the ends of what they paste
     yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])

@@ -97,3 +97,23 @@ def test_whatever_must_survive_does(pieces: list[str]) -> None:
     if found is not None:
         assert len(found.text) < len(text)
         assert all(one in found.text for one in laid_down(text))
+
+
+@pytest.mark.parametrize(
+    "question", ["Geht es am 3. Dezember auch nach 16 Uhr?", "三番目の段落は何について書かれていますか？"]
+)
+def test_a_question_stays_whole(question: str) -> None:
+    document = "\n".join("Ein Satz über nichts. 何も書かれていません。" * 4 for _ in range(80))
+    assert f"- {question}" in short(f"{document}\nAbsatz. 段落です。{question} Danke. はい。\n{document}").splitlines()
+
+
+def test_a_line_that_ends_near_the_cut_stays_whole() -> None:
+    lines = [f"Line {n} of a text that was pasted, and that is as long as this." for n in range(400)]
+    assert {line for line in short("\n".join(lines)).splitlines() if line.startswith("Line")} <= set(lines)
+
+
+def test_what_is_gathered_of_lines_that_are_left_out_is_told_from_a_line() -> None:
+    lines = [f"Order A-{n} was paid in March, as the others of that month were." for n in range(400)]
+    found = [line for line in short("\n".join(lines)).splitlines() if line not in lines]
+    assert found
+    assert all(line.startswith("[…") and line.endswith("]") for line in found)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ state: {{kind: memory}}
 chains: {{default: [{chain}]}}
 """
 WORDS = "the quick brown fox jumps over a lazy dog while nobody looks and the sun goes down behind the old barn "
+FILE = "".join(f"{one} {other} {WORDS}\n" for one, other in product(WORDS.split(), "abcde"))
 TOOL = {"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}
 
 
@@ -68,7 +69,7 @@ def agent(calls: int) -> Iterator[dict[str, Any]]:
                 "content": None,
                 "tool_calls": [{"id": f"c{step}", "type": "function", "function": function}],
             },
-            {"role": "tool", "tool_call_id": f"c{step}", "content": f"file {step}\n" + (WORDS + "\n") * 90},
+            {"role": "tool", "tool_call_id": f"c{step}", "content": f"file {step}\n{FILE}"},
         ]
     yield {"model": "m", "messages": list(messages), "tools": [TOOL]}
 

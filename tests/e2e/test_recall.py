@@ -20,7 +20,8 @@ chains:
     - compact_tool_results: {{}}
     - offer_recall: {{}}
 """
-REPORT = "\n".join(f"paragraph {n}: the long story of how nothing in particular came to pass here" for n in range(120))
+WORDS = [str(n).translate(str.maketrans("0123456789", "abcdefghij")) for n in range(120)]
+REPORT = "\n".join(f"paragraph {n}: the story of how nothing {word} came to pass here" for n, word in enumerate(WORDS))
 NEEDLE = "the code word is tangerine"
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "read_report", "description": "Reads.", "parameters": {"type": "object"}}}

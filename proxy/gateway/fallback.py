@@ -4,6 +4,7 @@ Each try starts from what the client sent, with the chain, window and key of the
 refuses a request as too long, which fits by our count, is tried once more with what its refusal taught.
 """
 
+import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -32,6 +33,12 @@ _JSON = (b"content-type", b"application/json")
 
 _ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
 """A stream's first event that is an error."""
+
+_COMMENTS = re.compile(rb"(?::[^\n]*\n|\r?\n)+")
+"""What servers send while a model gets ready."""
+
+_PATIENCE, _LONGEST = 10.0, 2**16
+"""Seconds and bytes for which a stream of comments alone is held; then its client gets them, as a sign of life."""
 
 _FAILED = re.compile(r"429|5\d\d", re.ASCII)
 """The statuses of failures, as codes of such an error."""
@@ -242,13 +249,18 @@ async def _whole(reply: Reply) -> Reply:
 async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
     """A stream whose first chunk is here, or the error that this is: some servers say only there that a prompt is too
     long, or that they have failed. Raises what comes instead of it."""
-    flowing = aiter(chunks)
+    flowing, clock = aiter(chunks), asyncio.get_running_loop().time
+    until = clock() + _PATIENCE
     try:
-        first = await anext(flowing, None)
+        first = more = await anext(flowing, b"")
+        while more and len(first) < _LONGEST and _COMMENTS.fullmatch(first) and clock() < until:
+            more = await anext(flowing, b"")
+            first += more
     except BaseException:
         await chunks.aclose()
         raise
-    event = _ERROR_EVENT.match(first or b"")
+    comments = _COMMENTS.match(first)
+    event = _ERROR_EVENT.match(first, comments.end() if comments else 0)
     refusal = _refusal(event[1]) if event else None
     if refusal is not None:
         await chunks.aclose()
@@ -273,7 +285,7 @@ def _refusal(said: bytes) -> tuple[int, bytes] | None:
 
 
 class _Begun:
-    def __init__(self, chunks: ByteStream, first: bytes | None, flowing: AsyncIterator[bytes]) -> None:
+    def __init__(self, chunks: ByteStream, first: bytes, flowing: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
         self._flow = self._go_on(first, flowing)
 
@@ -285,8 +297,8 @@ class _Begun:
         await self._chunks.aclose()
 
     @staticmethod
-    async def _go_on(first: bytes | None, flowing: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        if first is not None:
+    async def _go_on(first: bytes, flowing: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        if first:
             yield first
-            async for chunk in flowing:
-                yield chunk
+        async for chunk in flowing:
+            yield chunk

@@ -20,8 +20,10 @@ from tests.e2e.servers import (
     Respond,
     Upstream,
     answering,
+    begin_stream,
     plainly,
     proxy,
+    send_chunk,
     silent,
     streaming,
     upstream,
@@ -186,10 +188,14 @@ async def test_another_model_answers(world: World, failing: list[tuple[Respond, 
             assert await world.metric(answered) == told.total()
 
 
+WAITING = b": OPENROUTER PROCESSING\n\n"
+
+
+@pytest.mark.parametrize("before", [(), (WAITING,), (WAITING, WAITING)], ids=["at once", "a comment", "comments"])
 @pytest.mark.parametrize("code", [429, 502, "500"])
-async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: Any) -> None:
+async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: Any, before: tuple[bytes, ...]) -> None:
     told = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
-    world.main.respond = streaming(b"data: " + told + b"\n\ndata: [DONE]\n\n")
+    world.main.respond = streaming(*before, b"data: " + told + b"\n\ndata: [DONE]\n\n")
     world.other.respond = streams
     answer = await world.ask("first", stream=True)
     assert (answer.status, answer.fallback) == (200, f"second; reason={code}")
@@ -198,6 +204,32 @@ async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: An
     answer = await world.ask("round", stream=True)
     assert (answer.status, json.loads(answer.body)) == (int(code), json.loads(told))
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("after", [(), (b"data: {}\n\n",)], ids=["comments alone", "an event"])
+async def test_comments_that_a_stream_begins_with_are_relayed(world: World, after: tuple[bytes, ...]) -> None:
+    world.main.respond = streaming(WAITING, WAITING, *after)
+    answer = await world.ask("first", stream=True)
+    assert (answer.status, answer.body, answer.fallback) == (200, b"".join((WAITING, WAITING, *after)), None)
+
+
+async def test_a_stream_of_comments_is_not_held_for_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.gateway.fallback._PATIENCE", 0.0)
+    heard, told = asyncio.Event(), b'data: {"error":{"code":502}}\n\n'
+
+    async def wait(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await begin_stream(writer)
+        await send_chunk(writer, WAITING)
+        await asyncio.wait_for(heard.wait(), 60)
+        await send_chunk(writer, told)
+        await send_chunk(writer, b"")
+
+    world.main.respond = wait
+    asked = {"model": "first", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    async with world.session.post(f"{world.base}/v1/chat/completions", json=asked) as response:
+        assert await response.content.readexactly(len(WAITING)) == WAITING
+        heard.set()
+        assert (response.status, await response.read()) == (200, told)
 
 
 @pytest.mark.parametrize("told", [{"message": "m", "code": 400}, {"message": "m", "code": None}, "m"])

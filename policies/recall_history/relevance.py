@@ -3,7 +3,8 @@
 A passage's score is the mean of two shares: its BM25 score of the best one's, and its cosine of the nearest one's.
 What stands next to a relevant message gains, because an answer often stands beside what it answers. The user's own
 words gain a little, because they are the first source of what a conversation is about. Long passages lose a little,
-because the room is counted in tokens. A question of the user's comes with its answer: alone it tells nothing.
+because the room is counted in tokens. A question of the user's brings its answer along where there is room behind all
+that bears on the new question itself: alone it tells nothing.
 """
 
 from collections.abc import Sequence
@@ -47,6 +48,7 @@ def ranked(
     candidates: Sequence[Candidate], words: Sequence[float], meaning: Sequence[float | None], least: float
 ) -> list[Ranked]:
     """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
+    Behind them the answers to such as are questions.
 
     `words` are BM25 scores, `meaning` cosines, None where they are not known: then words alone decide. Empty where no
     passage shares a word with the question or is near it at all.
@@ -69,13 +71,11 @@ def ranked(
     answers: dict[int, int] = {}
     for place in sorted(weighed, key=lambda at: (weighed[at], -at)):
         answers[candidates[place].message] = place
-    chosen: dict[int, Ranked] = {}
+    chosen = {place: Ranked(place, weighed[place] / best, place) for place in order}
     for place in order:
-        share = weighed[place] / best
-        chosen.setdefault(place, Ranked(place, share, place))
         answer = answers.get(candidates[place].message + 1) if candidates[place].asks else None
         if answer is not None and not candidates[answer].is_user:
-            chosen.setdefault(answer, Ranked(answer, share, place))
+            chosen.setdefault(answer, Ranked(answer, weighed[place] / best, place))
     return [*chosen.values()]
 
 

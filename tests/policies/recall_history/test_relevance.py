@@ -11,7 +11,7 @@ def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
 
 def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float | None], least: float) -> list[int]:
     found = ranked_with_shares(given_, words, meaning, least)
-    shares = [each.share for each in found]
+    shares = [each.share for each in found if each.bears == each.place]
     assert shares == sorted(shares, reverse=True)
     assert shares[:1] in ([], [1.0])
     return [each.place for each in found]
@@ -52,11 +52,11 @@ def test_what_is_far_below_the_best_stays_out() -> None:
     assert ranked(candidates(100, 100, 100), [10.0, 3.0, 1.0], [None] * 3, 0.2) == [0, 1]
 
 
-def test_a_question_comes_with_the_passage_that_answers_it_best() -> None:
+def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() -> None:
     asked = Candidate(5, 0, True, 60, asks=True)
     answer = [Candidate(6, part, False, 400) for part in range(3)]
     other = Candidate(9, 0, True, 60)
     given_ = [asked, *answer, other]
-    assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 2, 4]
+    assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4, 2]
     assert ranked([asked._replace(asks=False), *given_[1:]], [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4]
     assert ranked([asked, Candidate(6, 0, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on

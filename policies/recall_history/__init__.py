@@ -37,9 +37,9 @@ class RecallHistory(Policy):
     Small talk, thanks, "go on" and questions about something else get none: a passage must have words of the question
     (BM25), or be nearer to it in meaning than small talk is (`Embedder.floor`), whatever the embedding model; until
     that is loaded words do alone. Passages are added as long as the next one is `least` as relevant as the best. A
-    question brings its answer, where there is room; what a summary says word for word does not come. They stand in the order of time, as
-    data in the user's role. What was chosen for a message stays the same while the model
-    works on it. With the next user message it stays if it holds at least half of what that one needs,
+    question brings its answer, where there is room; what a summary says word for word does not come. They stand in the
+    order of time, as data in the user's role. What was chosen for a message stays the same while the model works on it.
+    With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
     Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
     which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.

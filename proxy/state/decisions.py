@@ -46,16 +46,24 @@ class Memos:
         """`ttl` is in seconds, from the last use; what was used within the last `fresh` seconds is not used again."""
         self.store = store
         self.ttl = ttl
-        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
-        """What was in the store so recently that it need not be looked up."""
+        self._fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
+        self._losses = store.losses
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":
         """The memo of a conversation, for one request."""
         return BoundMemo(self, who.tenant, who.scope, outage or Outage())
 
+    @property
+    def fresh(self) -> Cache[Key, str]:
+        """What was in the store so recently that it need not be looked up; empty once the store has lost values."""
+        if self._losses != self.store.losses:
+            self._losses = self.store.losses
+            self._fresh.clear()
+        return self._fresh
+
     def forget(self, tenant: str) -> int:
         """Forget what was read of a tenant's, because somebody deletes it in the store; how much that was."""
-        return self.fresh.forget(tenant)
+        return self._fresh.forget(tenant)
 
 
 class BoundMemo:
@@ -80,24 +88,27 @@ class BoundMemo:
         if self._outage.begun:
             return await self._read(key) or value
         memos, data = self._memos, value.encode(errors="surrogatepass")
+        losses = memos.store.losses
         try:
             kept = await memos.store.add(self._name(key), data, ttl=memos.ttl)
         except StoreError:  # what is not kept is worked out again next time
             self._outage.begun = True
             return value
-        return self._seen(key, kept)
+        return self._seen(key, kept, losses)
 
     async def _read(self, key: str) -> str | None:
+        losses = self._memos.store.losses
         try:
             kept = await self._memos.store.get(self._name(key), ttl=self._memos.ttl)
         except StoreError:
             self._outage.begun = True
             return None
-        return None if kept is None else self._seen(key, kept)
+        return None if kept is None else self._seen(key, kept, losses)
 
-    def _seen(self, key: str, kept: bytes) -> str:
+    def _seen(self, key: str, kept: bytes, losses: int) -> str:
         value = kept.decode(errors="surrogatepass")
-        self._memos.fresh.put(self._key(key), value, _ENTRY + len(kept))
+        if losses == self._memos.store.losses:
+            self._memos.fresh.put(self._key(key), value, _ENTRY + len(kept))
         return value
 
     def _key(self, key: str) -> Key:

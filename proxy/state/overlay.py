@@ -12,10 +12,11 @@ class Overlay:
 
     def __init__(self, below: Store) -> None:
         self._below, self._own = below, MemoryStore(_MOST)
+        self._cleared = 0
 
     @property
     def losses(self) -> int:
-        return self._below.losses
+        return self._below.losses + self._cleared
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         found = await self._own.get(key, ttl=ttl)
@@ -49,6 +50,7 @@ class Overlay:
     async def clear(self) -> None:
         await self._own.aclose()
         self._own = MemoryStore(_MOST)
+        self._cleared += 1
 
     async def aclose(self) -> None:
         await self._own.aclose()

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.context import Identity, Outage
 from proxy.state.decisions import Memos, StoredMemory
+from proxy.state.overlay import Overlay
 from proxy.state.store import MemoryStore, StoreError
 from tests.scripted import Away
 
@@ -55,4 +56,24 @@ async def test_what_is_deleted_in_the_store_is_not_remembered() -> None:
     await memo.settle("key", "value")
     await store.delete(await store.keys("memo/t/"))
     assert memos.forget("t") == 1
+    assert await memo.known(["key"]) == [None]
+
+
+async def test_what_the_store_has_lost_is_not_remembered() -> None:
+    store = Overlay(MemoryStore(10**6))
+    memo = Memos(store, ttl=3600).bind(Identity("t", "s"))
+    await memo.settle("key", "first")
+    await store.clear()
+    assert await memo.known(["key"]) == [None]
+    assert await memo.settle("key", "second") == "second"
+
+
+async def test_what_was_read_while_the_store_lost_values_is_looked_up_again() -> None:
+    class Emptied(MemoryStore):
+        async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+            self.losses += 1
+            return value
+
+    memo = Memos(Emptied(10**6), ttl=3600).bind(Identity("t", "s"))
+    assert await memo.settle("key", "first") == "first"
     assert await memo.known(["key"]) == [None]

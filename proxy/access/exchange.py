@@ -46,10 +46,15 @@ class Intake:
 
     def __init__(self, most: int, most_of_one: int, refused: Callable[[str], None] = lambda reason: None) -> None:
         """`refused` is called with the reason of each refusal."""
-        self._most, self._most_of_one, self._refused = most, most_of_one, refused
+        self._refused = refused
+        self.bound(most, most_of_one)
         self._held: dict[str, int] = {}
         self.held = 0
         """Bytes of all incomplete bodies."""
+
+    def bound(self, most: int, most_of_one: int) -> None:
+        """Set the bounds in bytes: in all, and of one address."""
+        self._most, self._most_of_one = most, most_of_one
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:

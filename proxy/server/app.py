@@ -116,12 +116,7 @@ def build(
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     told = RecordsApi(records, peers, services.archives)
-    # at least twice the largest body, so that one always fits beside others
-    most, most_of_one = (
-        max(int(2 * settings.server.max_body_mib * 2**20), mib * 2**20)
-        for mib in (settings.limits.incomplete_mib, settings.limits.incomplete_mib_per_address)
-    )
-    intake = Intake(most, most_of_one, telemetry.metrics.limits.limited)
+    intake = Intake(*_incomplete(settings), telemetry.metrics.limits.limited)
     lasting = Lasting(services, store, telemetry, told, counters, meter, Places(), intake, saving, index)
     background = BackgroundWork[str]()
 
@@ -130,7 +125,7 @@ def build(
         return build_generation(config, kept, lasting)
 
     starting = Starting()
-    apply = partial(_apply, services, background, starting, index)
+    apply = partial(_apply, lasting, background, starting)
     reloading = Reloading(config, make, telemetry.metrics.config, apply)
 
     def stop() -> float:
@@ -141,7 +136,7 @@ def build(
     outside = {"state": store, "vectors": index, "embedding": services.embedding}
     stuck = Stuck(services.threads, reloading, peers)
     health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
-    here = [services.forget, lambda tenant: reloading.current.forget(tenant)]
+    here = [services.forget, reloading.forget]
     forgetting = Forgetting(store, services.archives, services.memories, index, peers, records=records, here=here)
     admin = Admin(reloading, told, peers, telemetry.metrics, forgetting, host)
 
@@ -187,12 +182,19 @@ def build(
     )
 
 
-def _apply(
-    services: Services, background: BackgroundWork[str], starting: Starting, index: IndexService | None, config: Config
-) -> None:
+def _incomplete(settings: Settings) -> tuple[int, int]:
+    """The most bytes of incomplete bodies, in all and of one address: twice the largest body at least, so that one
+    always fits beside others."""
+    least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
+    return max(least, limits.incomplete_mib * 2**20), max(least, limits.incomplete_mib_per_address * 2**20)
+
+
+def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starting, config: Config) -> None:
     """Bring what outlives generations in line with the configuration that is in force from now on."""
-    settings = config.settings
+    settings, services, index = config.settings, lasting.services, lasting.index
     logs.configure(settings.telemetry)
+    lasting.telemetry.warn_at = settings.telemetry.warn_at
+    lasting.intake.bound(*_incomplete(settings))
     if settings.records.keep and settings.records.text:
         _log.warning("records keep the text of prompts and answers; operators can read it")
     for warning in config.warnings:
@@ -318,6 +320,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts
     origins = settings.server.cors_origins
+    telemetry.metrics.has_upstreams(upstreams)
     return Generation(
         config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
     )

@@ -79,6 +79,10 @@ class Reloading:
             told["refused"] = dict(self._refused)
         return {**told, "generations": len(self._live)}
 
+    def forget(self, tenant: str) -> int:
+        """Drop what background work has in memory of a tenant. Return how much that was."""
+        return sum(generation.forget(tenant) for generation in self._live)
+
     async def reload(self, cause: str) -> Outcome:
         """Load the file as it is now, and put it into force unless it is wrong. `cause` is for the log."""
         async with self._one_at_a_time:

@@ -35,7 +35,7 @@ class Telemetry:
         """`warn_at` is the share of the usable window from which on a context is nearly full; `records` keeps what was
         done to each request; at most so many `prefixes` of prompts are remembered."""
         self.metrics = metrics
-        self._bills, self._warn_at = Bills(prefixes), warn_at
+        self._bills, self.warn_at = Bills(prefixes), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
         self._records = records
         if records is not None:
@@ -78,7 +78,7 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        known = request_id, self._records, tenant, config, self._bills, self._warn_at, self._unshortened
+        known = request_id, self._records, tenant, config, self._bills, self.warn_at, self._unshortened
         explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
         return Observation(self.metrics, span, route, *known, explains=explains)
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
@@ -46,6 +46,7 @@ class Metrics:
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
         self._registry = registry = CollectorRegistry()
         self._models: set[str] = set()
+        self._upstreams: set[str] = set()
         self._routes: dict[tuple[str, str], RouteMetrics] = {}
         self._calls: dict[tuple[str, str, str], CallMetrics] = {}
         self._policies: dict[str, PolicyMetrics] = {}
@@ -148,7 +149,17 @@ class Metrics:
         """What is told the states of an upstream's breaker."""
         gauge = self._breakers.labels(upstream)
         gauge.set(0)
+        self._upstreams.add(upstream)
         return lambda state: gauge.set(_BREAKER[state])
+
+    def has_upstreams(self, names: Collection[str]) -> None:
+        """Say which upstreams there are from now on: what became of the breakers of others is not told any more."""
+        for name in self._upstreams.difference(names):
+            if self._directory is None:
+                self._breakers.remove(name)
+            else:
+                self._breakers.labels(name).set(0)  # the library removes no series that processes share
+        self._upstreams.intersection_update(names)
 
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
         """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""

@@ -1,6 +1,7 @@
 """Another configuration takes the place of the one in force while requests run."""
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -251,6 +252,26 @@ async def test_a_file_that_it_refers_to_is_watched_too(lab: Lab, setup: Setup) -
 
         await setup.until(is_swapped)
         assert "refused" not in (await setup.get("/readyz"))["config"]
+
+
+async def test_what_outlives_a_configuration_takes_over_its_settings(lab: Lab, setup: Setup) -> None:
+    text = setup.config(0).replace("telemetry: {", "telemetry: {warn_at: 1, ").replace("chain: empty", "chain: full")
+    text = text.replace("server: {", "server: {max_body_mib: 0.2, ") + "limits: {incomplete_mib_per_address: 1}\n"
+    large = {"model": "m", "messages": [{"role": "user", "content": "word " * 2**18}]}
+
+    async def status(body: object) -> int:
+        data, headers = io.BytesIO(json.dumps(body).encode()), {"content-type": "application/json"}
+        async with setup.http.post(f"{setup.base}/v1/chat/completions", data=data, headers=headers) as response:
+            return response.status
+
+    async with proxy(text, lab.folder) as setup.base:
+        assert (await status(BODY), await status(large)) == (200, 413)
+        assert "penstock_context_warnings_total{" not in await setup.get("/metrics")
+        text = text.replace("max_body_mib: 0.2", "max_body_mib: 4").replace("warn_at: 1", "warn_at: 0.0001")
+        setup.path.write_text(text)
+        assert (await setup.reload())["outcome"] == "applied"
+        assert (await status(BODY), await status(large)) == (200, 200)
+        assert 'penstock_context_warnings_total{level="warn",model="m"} 2.0' in await setup.get("/metrics")
 
 
 async def test_a_hang_up_reloads_all_workers_and_each_knows_the_requests_of_the_other(

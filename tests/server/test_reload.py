@@ -101,6 +101,26 @@ async def test_an_old_generation_ends_with_its_last_exchange_and_closes_what_it_
     assert sorted(world.closed) == ["kept", "of 0", "of 1"]
 
 
+async def test_a_tenant_is_forgotten_by_all_generations(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Generation] = []
+
+    def forget(generation: Generation, tenant: str) -> int:
+        told.append(generation)
+        return 1
+
+    monkeypatch.setattr(Generation, "forget", forget)
+    first = world.reloading.current
+    exchange = asyncio.ensure_future(first({}, nothing, nothing))
+    await settled()
+    world.write("m1")
+    await world.reloading.reload("test")
+    assert world.reloading.forget("tenant") == 2
+    assert told == [first, world.reloading.current]
+    world.under_way[0].set()
+    await exchange
+    await world.reloading.aclose()
+
+
 async def test_the_end_of_the_app_closes_what_is_still_in_use(world: World) -> None:
     exchange = asyncio.ensure_future(world.reloading.current({}, nothing, nothing))
     await settled()

@@ -44,6 +44,17 @@ def scraped(telemetry: Telemetry) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
+def test_the_breaker_of_an_upstream_that_is_gone_is_not_told(telemetry: Telemetry) -> None:
+    told = telemetry.metrics.breaker("gone")
+    telemetry.metrics.breaker("stays")("open")
+    told("open")
+    telemetry.metrics.has_upstreams(["stays"])
+    told("half_open")
+    assert [name for name in scraped(telemetry) if "breaker" in name] == ['penstock_upstream_breaker{upstream="stays"}']
+    telemetry.metrics.breaker("gone")
+    assert scraped(telemetry)['penstock_upstream_breaker{upstream="gone"}'] == 0
+
+
 def test_the_size_of_a_context_and_its_share_of_the_window_are_seen_before_and_after_the_chain(
     telemetry: Telemetry,
 ) -> None:

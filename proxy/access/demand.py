@@ -69,10 +69,15 @@ def _check(name: str, value: Any, most: int | None, *, least: float = float("-in
 
 
 def _fields(call: Call) -> Mapping[str, Any] | None:
-    """Return the fields of a call's body besides its messages; None if it is no JSON object."""
+    """Return the fields of a call's body besides its messages, their names in lower case, as some servers read them;
+    None if it is no JSON object."""
     if call.request is not None:
-        return call.request.rest
-    return Body(call.body).rest() if call.body.lstrip()[:1] == b"{" else None
+        fields: Mapping[str, Any] = call.request.rest
+    elif call.body.lstrip()[:1] == b"{":
+        fields = Body(call.body).rest()
+    else:
+        return None
+    return {name.casefold(): value for name, value in fields.items()}
 
 
 def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:

@@ -105,7 +105,7 @@ class Body:
     """A JSON object of which only the top level is known so far.
 
     Raises `BadRequest` where the bytes are no JSON object or name a field twice: a second `model` could be read by the
-    upstream instead of the one that was checked.
+    upstream instead of the one that was checked. `Model` is a second one too: servers in Go read names in any case.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -114,7 +114,9 @@ class Body:
             self._fields = _fields.decode(raw)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
-        if len(raw) != self._compact_length() and _names_twice(raw, self._fields):
+        if len({*map(str.casefold, self._fields)}) < len(self._fields) or (
+            len(raw) != self._compact_length() and _names_twice(raw, self._fields)
+        ):
             raise BadRequest("the body names a field twice", code="invalid_json")
 
     def _compact_length(self) -> int:

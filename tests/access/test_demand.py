@@ -66,6 +66,7 @@ def test_files_do_not_count_by_their_bytes() -> None:
         {"n": 3},
         {"best_of": 3},
         {"max_tokens": "11"},
+        {"Max_Tokens": 11},
         {"n": [1]},
         {"n": True},
         {"options": {"num_predict": 11}},

@@ -308,6 +308,15 @@ class _Workers(Multiprocess):
             listener.close()
         super().terminate_all()
 
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have died, and take what these did out of the shared gauges: killed, they could not."""
+        from proxy.telemetry.metrics import take_out
+
+        before = {worker.pid for worker in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {worker.pid for worker in self.processes}:
+            take_out(pid, os.environ["PROMETHEUS_MULTIPROC_DIR"])
+
     def handle_hup(self) -> None:
         """Tell the workers to reload. uvicorn would replace each one, and wait for its last stream."""
         for worker in self.processes:

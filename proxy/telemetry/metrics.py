@@ -187,7 +187,12 @@ class Metrics:
     def close(self) -> None:
         """Take this process's requests out of the shared gauge; counters stay."""
         if self._directory is not None:
-            multiprocess.mark_process_dead(os.getpid(), self._directory)  # type: ignore[no-untyped-call]
+            take_out(os.getpid(), self._directory)
+
+
+def take_out(process: int | None, directory: str) -> None:
+    """Take what a process has under way out of the gauges that those share which write into a directory."""
+    multiprocess.mark_process_dead(process, directory)  # type: ignore[no-untyped-call]
 
 
 class ConfigMetrics:

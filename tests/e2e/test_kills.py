@@ -1,6 +1,7 @@
 """Processes that die, and several that share a state directory: what was named is there, and the bytes are the same."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -110,6 +111,25 @@ async def test_workers_that_get_no_time_stay_and_when_their_parent_is_killed_the
             await running.process.stdout.read()  # to its end, which is the end of all who could write there
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
+
+
+async def test_a_worker_that_was_killed_has_no_requests_under_way(lab: Lab) -> None:
+    lab.behind.respond = silent
+    async with served(config(lab.behind.url, lab.folder / "state"), lab.folder, "--workers", "2") as running:
+        before = await workers(lab.folder, running.base, lab.http)
+        asked = asyncio.ensure_future(Client(running.base, lab.behind, lab.http).ask(chatting()))
+        await lab.behind.arrived(1)
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(aiohttp.ClientError):
+            await asked
+        async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):  # a connection that a worker had taken
+                    async with http.get(f"{running.base}/metrics") as response:
+                        if "\npenstock_active_requests 0.0\n" in await response.text():
+                            return
+                await asyncio.sleep(0.1)
 
 
 class Turns:

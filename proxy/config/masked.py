@@ -9,9 +9,13 @@ from pydantic import BaseModel, SecretStr
 from proxy.config.document import literal_parts, with_masks
 from proxy.config.settings import Settings
 
+_LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
+"""In an address: a user and a password."""
+
 
 def masked(text: str, settings: Settings) -> str:
-    """Return the text with a mask in place of each value that a setting holds as a secret; comments with one go.
+    """Return the text with a mask in place of each value that a setting holds as a secret, and of each address with a
+    password; comments with one go.
 
     `${NAME}` stays as it is: what it stands for is not in the text.
     """
@@ -32,6 +36,8 @@ def _is_secret(value: str, secrets: set[str]) -> bool:
     parts = literal_parts(value)
     if not any(parts):
         return False
+    if _LOGIN.search("".join(parts)):
+        return True
     pattern = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
     return any(pattern.fullmatch(each) for each in secrets)
 

@@ -48,6 +48,7 @@ class MemoryService:
 
     def forget_read(self, tenant: str) -> int:
         """Forget what this process has read of a tenant's, because somebody deletes it; how many users that were."""
+        self._vectors.forget_read(tenant)
         return self._shelves.forget(tenant)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemories":

@@ -119,6 +119,11 @@ class MemoryVectors:
         self._checked.put(owner, records)
         self._work.begin(self._repaired(owner, records, *self._both), owner)
 
+    def forget_read(self, tenant: str) -> None:
+        """Forget what was compared with the index for a tenant, and repair no more of it."""
+        self._work.forget(tenant)
+        self._checked.forget(tenant)
+
     async def settled(self) -> None:
         """Wait until nothing is being repaired; for tests and measurements."""
         await self._work.drain()

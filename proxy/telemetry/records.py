@@ -189,15 +189,19 @@ class Records:
 
     async def forget(self, tenant: str) -> int:
         """Remove all records of a tenant, in the log too; how many there were here. Raises `StoreError`."""
-        self._prompts.forget(tenant)
-        if self._texts is not None:
-            self._texts.forget(tenant)
         await self._catch_up()
+        self.forget_told(tenant)
         count = await self._table.run(partial(table.forget, tenant=tenant))
         await self._table.tidy()
         if self._log is not None:
             await self._log.forget(tenant)
         return count
+
+    def forget_told(self, tenant: str) -> None:
+        """Forget what this process has written of a tenant: what is removed must be written anew."""
+        self._prompts.forget(tenant)
+        if self._texts is not None:
+            self._texts.forget(tenant)
 
     async def _asked(self, work: Callable[[Connection], T]) -> T:
         await self._catch_up()
@@ -216,6 +220,7 @@ class Records:
                         if tenant is None:
                             await self._insert([rows])
                         else:
+                            self.forget_told(tenant)
                             await self._table.run(partial(table.forget, tenant=tenant))
                 self.is_whole = True
 

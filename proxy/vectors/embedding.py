@@ -89,7 +89,11 @@ class EmbeddingService:
         await self._measured(_MEASURING)
 
     def forget(self, tenant: str) -> int:
-        """Forget the vectors of a tenant's texts, but for those in the index; how many there were."""
+        """Forget the vectors of a tenant's texts, but for those in the index, and make no more; how many there were."""
+        for key, pending in self._pending.items():
+            if key.tenant == tenant:
+                pending.answer(None)
+        self._making.forget(tenant)
         self._stacks.forget(tenant)
         return self._remembered.forget(tenant)
 
@@ -287,8 +291,9 @@ class EmbeddingService:
                 each.answer(None)
 
     def _made(self, wanted: VectorRequest, packed: bytes) -> None:
-        self._remembered.add(wanted.key, packed)
-        wanted.answer(packed)
+        if not wanted.made.done():  # its tenant was forgotten meanwhile
+            self._remembered.add(wanted.key, packed)
+            wanted.answer(packed)
 
     async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack:
         width = dimension(query)

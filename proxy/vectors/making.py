@@ -82,7 +82,7 @@ class Making:
 
     def add(self, wanted: VectorRequest) -> None:
         """Put a text in the queue, or answer at once that it will not be made."""
-        if self.is_pausing:
+        if self.is_pausing or wanted.made.done():
             wanted.answer(None)
             return
         self._queue[wanted.key] = wanted
@@ -90,6 +90,10 @@ class Making:
             for last in sorted(self._queue.values(), key=lambda waiting: waiting.rank)[self._most * 3 // 4 :]:
                 self._queue.pop(last.key).answer(None)
         self.load()
+
+    def forget(self, tenant: str) -> None:
+        """Drop the texts of a tenant that wait."""
+        self._queue = {key: wanted for key, wanted in self._queue.items() if key.tenant != tenant}
 
     def load(self) -> "asyncio.Task[None]":
         """Begin to get the backend ready, and do what is in the queue; the task ends when there is nothing left."""

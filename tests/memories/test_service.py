@@ -9,14 +9,18 @@ import pytest
 
 from proxy.context import Identity
 from proxy.memories import Owner, id_of
+from proxy.memories.merging import made
 from proxy.memories.service import MemoryService
+from proxy.memories.vectors import KIND, MemoryVectors
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import MemoryStore, Store, StoreError
-from proxy.vectors.base import IndexFailed
+from proxy.vectors.base import IndexFailed, Scope
+from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from tests.clock import Clock
-from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, remembering, texts
+from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, index, remembering, texts
 from tests.redis_process import redis_process
+from tests.vectors.scripted import Scripted
 
 
 @pytest.fixture(params=["memory", "disk", "redis"])
@@ -376,3 +380,21 @@ async def test_an_index_that_fails_is_done_without(monkeypatch: pytest.MonkeyPat
         await service.settled()
         hits, how = await service.search([ANN], "coffee", limit=5, wait=10)
         assert (hits[0].memory.text, how) == ("black coffee", "meaning")
+
+
+async def test_vectors_of_what_was_forgotten_are_not_made_later() -> None:
+    backend, there = Scripted(batch=64), index()
+    embedding = EmbeddingService(backend, there)
+    vectors = MemoryVectors(embedding, there)
+    records = [made(draft(f"a{number}"), "", 0.0) for number in range(300)]
+    backend.free.clear()
+    vectors.check(ANN, {each.id: each for each in records})
+    await backend.begun.wait()
+    vectors.forget_read(ANN.tenant)
+    embedding.forget(ANN.tenant)
+    backend.free.set()
+    await vectors.settled()
+    assert await there.size(Scope(ANN.tenant, KIND, embedding.version, ANN.part)) == 0
+    await vectors.aclose()
+    await embedding.aclose()
+    await there.aclose()

@@ -276,6 +276,23 @@ async def test_what_is_forgotten_is_not_written_later(index: SpyIndex) -> None:
     assert [await index.size(Scope(tenant, KIND, "scripted-1")) for tenant in ("t", "u")] == [0, 2]
 
 
+async def test_what_is_forgotten_is_not_made_later(index: SpyIndex) -> None:
+    backend = Scripted(batch=1)
+    service = EmbeddingService(backend, index)
+    backend.free.clear()
+    service.prepare("t", ["a1", "a2"])
+    await backend.begun.wait()
+    service.prepare("u", ["b1"])
+    while service._looking:  # until it is in the queue
+        await asyncio.sleep(0)
+    service.forget("t")
+    backend.free.set()
+    await service.settled()
+    await service.aclose()
+    assert backend.texts == ["a1", "b1"]
+    assert [await index.size(Scope(tenant, KIND, "scripted-1")) for tenant in ("t", "u")] == [0, 1]
+
+
 async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     async def garbled(scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
         return [b"\x02garbage"] * len(ids)

@@ -115,6 +115,7 @@ class Forgetting:
             forget(question["tenant"])
         if self._records is not None:
             await self._records.flush()
+            self._records.forget_told(question["tenant"])
         return True
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from proxy.server.api.erase import Forgetting
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
 from proxy.state.store import MemoryStore, StoreError
-from proxy.state.workers import Peers
+from proxy.state.workers import Peers, Question
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
@@ -80,6 +81,24 @@ async def test_what_a_request_remembers_meanwhile_is_forgotten_as_well(records: 
     told = await forgetting(MemoryStore(2**20), records, index=Slow()).tenant("acme")
     assert told["forgotten"]["requests"] == 2
     assert await records.latest(Filters(), 9) == []
+
+
+async def test_texts_that_another_worker_has_written_are_written_again(tmp_path: Path) -> None:
+    ours, theirs = (Records(RecordsSettings(text=True), tmp_path / "records.db") for _ in range(2))
+    there = forgetting(MemoryStore(2**20), theirs)
+
+    class Others(Peers):
+        async def ask(self, question: Question) -> list[Any]:
+            return [await there._forgotten_here(question)]
+
+    for _ in range(2):
+        theirs.add(record("r", TENANT, "u1"))
+        (found,) = await theirs.latest(Filters(), 9, text=True)
+        assert [message["role"] for message in found["text"]["before"]] == ["user"]
+        await forgetting(MemoryStore(2**20), ours, peers=Others(None)).tenant("acme")
+        assert await theirs.latest(Filters(), 9) == []
+    await ours.aclose()
+    await theirs.aclose()
 
 
 @pytest.mark.parametrize("named", ["acme", TENANT])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, time_ns
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
@@ -171,7 +171,7 @@ class CallSpan:
 
 def _resource(settings: TelemetrySettings) -> Resource:
     named = {"service.version": __version__, "service.name": settings.service_name}
-    if "service_name" not in settings.model_fields_set and "OTEL_SERVICE_NAME" in os.environ:
+    if "service_name" not in settings.model_fields_set and "service.name" in OTELResourceDetector().detect().attributes:
         del named["service.name"]
     return Resource.create(named)
 

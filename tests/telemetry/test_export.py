@@ -89,6 +89,17 @@ async def test_the_environment_turns_tracing_on_too(sink: Sink, variable: str, m
     assert sink.resource["service.name"] == "from-environment"
 
 
+async def test_the_name_may_be_among_the_attributes_of_the_environment(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-attributes,deployment.environment.name=test")
+    telemetry = Telemetry.open(TelemetrySettings(endpoint=sink.address))
+    request(telemetry)
+    await telemetry.aclose()
+
+    assert sink.resource["service.name"] == "from-attributes"
+
+
 async def test_no_value_from_outside_can_cost_a_batch_its_export(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
     telemetry = Telemetry.open(TelemetrySettings(endpoint=sink.address))
     strange = "\ud800"

@@ -198,8 +198,8 @@ class Attempts:
         self._left.extendleft(reversed(names))
         while self._left and len(self._tried) < _MOST:
             try:
-                route = self._routes.of(self._left.popleft())
-            except NotFound:  # the configuration is checked for it
+                route = self._routes.of(self._left.popleft(), self._http.caller)
+            except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
             if _place(route) not in self._tried:
                 self._tried.add(_place(route))

@@ -111,6 +111,16 @@ async def test_without_a_key_that_counts_the_sdk_raises_at_once(setup: Setup) ->
     assert setup.behind.received == []
 
 
+async def test_a_key_that_may_use_some_models_only_is_answered_by_no_other_one(lab: Lab) -> None:
+    small = "match: gpt-small, upstream: main, window: 60, reserve: 0, chain: strict, larger: big, fallbacks: [big]"
+    more = f"models:\n  - {{{small}}}\n  - {{match: big, upstream: echo, window: 100000}}"
+    setup = Setup(await lab.start(config(lab.behind.url).replace("models:", more, 1)), lab.behind, lab.http)
+    too_long = {"model": "gpt-small", "messages": [{"role": "user", "content": "word " * 200}]}
+    lab.behind.respond = answering(b'{"error":{"message":"full","type":"t","param":null,"code":null}}', status=500)
+    for key, expected in ((ANN, (200, 200)), (BOB, (400, 500))):
+        assert tuple([(await setup.ask(key, json=body))[0] for body in (too_long, talk("gpt-small"))]) == expected
+
+
 async def test_no_path_under_v1_is_open(setup: Setup) -> None:
     for method, path in (
         ("POST", "/v1/chat/completions"), ("POST", "/chat/completions"), ("POST", "/v1//chat/completions"),

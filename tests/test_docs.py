@@ -163,6 +163,8 @@ def test_commands_exist(text: str) -> None:
             _parser().parse_args(words[1:])
         elif words and words[0] == "make":
             assert [word for word in words[1:] if "=" not in word and word not in targets] == []
+        elif words[:1] == ["curl"] and "-d" in words:  # else curl says that it is a form, which is refused
+            assert "content-type: application/json" in map(str.lower, words)
         elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
             assert (ROOT / words[2].replace(".", "/")).with_suffix(".py").exists()
 

@@ -81,12 +81,7 @@ class Gate:
                 await admission.begin(http.own_headers, spends=spends)
                 http.admission = admission
                 await handler(http, seen)
-        except PenstockError:
-            if http.status is None:  # an answer that was begun has been paid for
-                admission.note(None, None)
-            await admission.settle()
-            raise
-        except ClientGone:
+        except (PenstockError, ClientGone):
             await admission.settle()
             raise
         else:

@@ -175,6 +175,13 @@ class Admission:
         """Record the reported usage, and its `cost` in US dollars; None if nothing was used."""
         self._usage, self._cost = usage, cost
 
+    def note_failure(self, used: Usage, cost: float | None) -> None:
+        """Record that nothing was answered, and what was `used` all the same: by internal rounds before one failed."""
+        if used.input is not None:
+            self.note(used, cost)
+        elif self._usage is None or self._usage.input is None:  # nor by a model that was asked before
+            self.note(None, None)
+
     async def settle(self) -> None:
         """Count the recorded usage; if none was reported, the estimate stands."""
         if self._reserved is None or self._call is None:

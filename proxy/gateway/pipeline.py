@@ -50,8 +50,9 @@ class Pipeline:
                     call, watches = attempts.carried(prepared.call), self._watches(prepared, body, http)
                     async with Observers(call, route.upstream, http, seen, body, watches) as observers:
                         attempts.sending(observers.call)
-                        reply = await attempts.check(await self._send(prepared, observers.call, http.caller))
-                        await relay(http, reply, observers, wire)
+                        reply = await self._send(prepared, observers.call, http.caller)
+                        observers.facts = reply.facts
+                        await relay(http, await attempts.check(reply), observers, wire)
                     return
                 except PenstockError as error:
                     attempts.failed(error)

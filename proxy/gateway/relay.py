@@ -14,6 +14,7 @@ from proxy.chat.sse import ByteStream
 from proxy.gateway.wire import Wire
 from proxy.http.headers import relayed
 from proxy.models.usage import Usage, UsageReader
+from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
 from proxy.telemetry.observation import Observation, ObservedCall
@@ -57,6 +58,8 @@ class Observers:
         """The call as it is to be sent: it carries the trace."""
         self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
         self._watches = watches
+        self.facts: Mapping[str, Fact] = {}
+        """Those of the reply, once there is one."""
 
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""
@@ -84,9 +87,10 @@ class Observers:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PenstockError):
+            used = Usage().completed(self.facts)
+            self.observed.end(error=error, usage=used)
             if self._http.admission is not None and self._http.status is None:
-                self._http.admission.note(None, None)  # unless another model is tried, nothing was used
-            self.observed.end(error=error)
+                self._http.admission.note_failure(used, self._seen.cost)
         self.observed.end()
 
 
@@ -127,7 +131,10 @@ class _Metering(Observer):
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if self._admission is not None:
-            self._admission.note(usage if reply.status < 400 else None, self._seen.cost)
+            if reply.status < 400:
+                self._admission.note(usage, self._seen.cost)
+            else:
+                self._admission.note_failure(usage, self._seen.cost)
 
 
 class Learning(Observer):

@@ -18,6 +18,7 @@ Anthropic's first event tells of the prompt."""
 
 _EARLIER = "earlier_"
 _COUNTED = ("input", "output", "cached", "written")
+_NOTICED = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
 
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
@@ -45,20 +46,16 @@ class Usage:
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """What is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes of the
-        answer told none."""
+        answer told none, or the earlier rounds alone where the last one failed."""
         if self.input is not None:
             if facts.get("rounds", 1) == 1:
                 return self
             before = {key: _count(facts.get(_EARLIER + key)) for key in _COUNTED}
             more: dict[str, Any] = {key: (getattr(self, key) or 0) + count for key, count in before.items() if count}
             return replace(self, **more)
-        return replace(
-            self,
-            input=_count(facts.get("prompt_tokens")),
-            output=_count(facts.get("completion_tokens")),
-            cached=_count(facts.get("cached_tokens")),
-            written=_count(facts.get("written_tokens")),
-        )
+        names = _NOTICED if "prompt_tokens" in facts else [_EARLIER + key for key in _COUNTED]
+        noticed: dict[str, Any] = {key: _count(facts.get(name)) for key, name in zip(_COUNTED, names, strict=True)}
+        return replace(self, **noticed)
 
 
 class UsageReader:

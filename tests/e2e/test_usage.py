@@ -11,7 +11,9 @@ import pytest
 
 from proxy.config.keys import hash_of
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Upstream, answering
+from tests.e2e.servers import Received, Upstream, answering, send
+from tests.e2e.test_recall import CONVERSATION, TOOLS
+from tests.e2e.test_recall import model as recalling
 
 ANN, BOB, POOR = "pk-ann", "pk-bob", "pk-poor"
 UPSTREAMS = """
@@ -96,6 +98,28 @@ async def test_what_no_upstream_answered_is_not_counted(setup: Setup) -> None:
     assert await setup.chat(ANN, "echo") == 200
     told = await setup.until(ANN, lambda told: told["used"]["requests"] > 0)
     assert (told["used"]["requests"], list(told["models"])) == (1, ["echo"])
+
+
+@pytest.mark.parametrize("model", ["alone", "not-alone"])
+async def test_what_was_used_before_a_round_failed_is_paid_for(lab: Lab, model: str) -> None:
+    async def once(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        if len(upstream.received) == 1:
+            await recalling(upstream, received, writer)
+        else:
+            await send(writer, 429, b'{"error":{"message":"full","type":"requests","param":null,"code":null}}')
+
+    lab.behind.respond = once
+    keys = KEYS.format(ann=hash_of(ANN), bob=hash_of(BOB), poor=hash_of(POOR))
+    text = UPSTREAMS.format(url=lab.behind.url, key=", api_key: sk-own") + keys
+    text = text.replace("models:", "models:\n  - {match: not-alone, upstream: main, fallbacks: [alone]}", 1)
+    text += "chains: {default: [{compact_tool_results: {}}, {offer_recall: {}}]}\n"
+    setup = Setup(await lab.start(text), lab.behind, lab.http)
+    body = {"model": model, "messages": CONVERSATION, "tools": TOOLS}
+    headers = {"authorization": f"Bearer {POOR}"}
+    async with lab.http.post(f"{setup.base}/v1/chat/completions", json=body, headers=headers) as response:
+        assert response.status == 429
+    told = await setup.until(POOR, lambda told: told["limits"]["tokens_per_day"]["remaining"] < 1000)
+    assert told["limits"]["tokens_per_day"]["remaining"] == 1000 - 110
 
 
 async def test_limits_are_told_with_what_is_left(setup: Setup) -> None:

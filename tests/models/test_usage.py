@@ -170,6 +170,11 @@ def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> Non
     assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
 
 
+def test_where_the_last_round_failed_those_before_it_count() -> None:
+    facts = {"rounds": 3, "earlier_input": 100, "earlier_output": 10}
+    assert Usage().completed(facts) == Usage(input=100, output=10)
+
+
 # --- hiding -----------------------------------------------------------------------------------------------------------
 
 

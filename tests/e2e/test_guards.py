@@ -100,6 +100,23 @@ async def test_other_paths_that_it_cannot_read_are_closed(setup: Setup) -> None:
     assert len(setup.upstream.received) == 1
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(json.dumps({"prompt": ADDRESS}).encode(), id="it names no model"),
+        pytest.param(json.dumps({"Model": "guarded", "prompt": ADDRESS}).encode(), id="it names one in another case"),
+        pytest.param(json.dumps({"model": "guarded", "prompt": ADDRESS}).encode("utf-16"), id="in another encoding"),
+    ],
+)
+async def test_an_upstream_that_may_choose_a_model_that_it_guards_gets_nothing(setup: Setup, body: bytes) -> None:
+    url, headers = f"{setup.base}/v1/completions", {"content-type": "application/json"}
+    async with setup.session.post(url, data=body, headers=headers) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (403, "guarded")
+    assert setup.upstream.received == []
+    async with setup.session.get(f"{setup.base}/v1/files") as response:
+        assert response.status == 200
+
+
 async def fails(self: RedactEmails, request: ChatRequest, ctx: Context) -> Decision:
     raise ValueError(request.messages[0].text)
 

@@ -11,6 +11,7 @@ from proxy.chat.errors import NotFound, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile
+from proxy.gateway.chain import guards
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
 from proxy.gateway.wire import CHAT, ChatWire
@@ -42,6 +43,10 @@ class Api:
         self._auth = settings.auth
         self._keyed = {name for name, each in settings.upstreams.items() if keys_of(each)}
         """The upstreams that have a key of the operator's."""
+        self._guards = {
+            each.upstream: found[0][0] for each in settings.models if (found := guards(settings.chains[each.chain]))
+        }
+        """By upstream a guard of one of its models."""
         self._pipeline = pipeline
         self._routes = routes
         self._catalogue = Catalogue(routes)
@@ -73,32 +78,30 @@ class Api:
         self, raw: bytes, http: Exchange, seen: Observation
     ) -> tuple[Upstream, str, bytes, ModelProfile | None]:
         """The upstream of the model that a body names, its name for the model, the body with that name, its profile."""
-        named: str | None = None
-        body: Body | None = None
-        if http.headers.get("content-type", "").startswith("multipart/form-data"):
-            if http.caller is not None:
-                http.caller.check_form()
-            found = _FORM_MODEL.search(raw)
-            named = found[1].decode("utf-8", "replace") if found else None
-        elif raw.lstrip()[:1] == b"{":
-            body = Body(raw)
-            model = body.get("model")
-            named = model if isinstance(model, str) else None
+        named, body = _named(raw, http)
         if named is None:
-            if http.caller is not None:
-                http.caller.check_unnamed()
-            seen.routed(model="none", upstream=self._routes.default.name)
-            return self._routes.default, "", raw, None
+            return self._unnamed(raw, http, seen), "", raw, None
         route = self._routes.of(named, http.caller)
         seen.routed(
             model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
         )
-        if guards := self._pipeline.guards_of(route):
-            told = f"{guards[0][0]!r} guards this model and reads only /v1{CHAT}"
+        if found := self._pipeline.guards_of(route):
+            told = f"{found[0][0]!r} guards this model and reads only /v1{CHAT}"
             raise Rejected(told, code="guarded", status=403)
         if body is not None and route.model != named:
             raw = body.encoded({"model": route.model})
         return route.upstream, route.model, raw, route.profile
+
+    def _unnamed(self, raw: bytes, http: Exchange, seen: Observation) -> Upstream:
+        """The upstream of a body that names no model."""
+        if http.caller is not None:
+            http.caller.check_unnamed()
+        default = self._routes.default
+        seen.routed(model="none", upstream=default.name)
+        if raw and (guard := self._guards.get(default.name)):  # the upstream may choose the model by itself
+            told = f"{guard!r} guards a model of this upstream, so the body must be JSON that names another one"
+            raise Rejected(told, code="guarded", status=403)
+        return default
 
     async def models(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
@@ -115,6 +118,20 @@ class Api:
             self._routes.of(name, http.caller)
             model = await self._catalogue.one(name, forwarded(http.headers))
         await http.respond(200, [_JSON], encode(model))
+
+
+def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
+    """The model that a body names, and the body if it is JSON."""
+    if http.headers.get("content-type", "").startswith("multipart/form-data"):
+        if http.caller is not None:
+            http.caller.check_form()
+        found = _FORM_MODEL.search(raw)
+        return (found[1].decode("utf-8", "replace") if found else None), None
+    if raw.lstrip()[:1] != b"{":
+        return None, None
+    body = Body(raw)
+    model = body.get("model")
+    return (model if isinstance(model, str) else None), body
 
 
 def _below_v1(scope: Scope) -> str:

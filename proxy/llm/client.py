@@ -14,7 +14,7 @@ from proxy.config.judge_settings import JudgeSettings
 from proxy.config.settings import WriterSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
-from proxy.upstreams.base import Call, Upstream
+from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.routing import Route, Routes
 
 Made = TypeVar("Made")
@@ -45,6 +45,8 @@ class SmallModel:
         self._routes = routes
         self._used = used
         self._warnings = Warnings(log, lost, clock)
+        self._refused: set[str] = set()
+        """Fields that the model has refused: of OpenAI, those that reason take no `max_tokens` and no temperature."""
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
         """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
@@ -78,12 +80,12 @@ class SmallModel:
         self, messages: Sequence[Message], most: int, profile: ModelProfile, headers: Mapping[str, str]
     ) -> tuple[str | None, str]:
         """The text of a complete answer of at most so many tokens; or None, and `failed` or `unusable`."""
-        route = self._route()
-        request = _request(route.model, messages, most, self._settings.temperature)
-        sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
-        reply = await route.upstream.send(
-            Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
-        )
+        fields = self._fields(most)
+        reply = await self._send(messages, fields, profile, headers)
+        while (field := _refused_field(reply)) in fields:
+            self._refused.add(field)
+            fields = self._fields(most)
+            reply = await self._send(messages, fields, profile, headers)
         if reply.chunks is not None:
             await reply.chunks.aclose()
             return None, "unusable"
@@ -91,6 +93,25 @@ class SmallModel:
             return None, "unusable" if reply.status in _OF_THE_TEXT else "failed"
         answer = self._answer(reply.body or b"")
         return answer, "answered" if answer is not None else "unusable"
+
+    async def _send(
+        self,
+        messages: Sequence[Message],
+        fields: Mapping[str, float],
+        profile: ModelProfile,
+        headers: Mapping[str, str],
+    ) -> Reply:
+        route = self._route()
+        request = _request(route.model, messages, fields)
+        sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
+        return await route.upstream.send(
+            Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
+        )
+
+    def _fields(self, most: int) -> dict[str, float]:
+        limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
+        fields = {limit: most, "temperature": self._settings.temperature}
+        return {name: value for name, value in fields.items() if name not in self._refused}
 
     def _route(self) -> Route:
         return self._routes.of(self._settings.model)
@@ -111,10 +132,18 @@ class SmallModel:
         return content if whole and not message.get("refusal") and isinstance(content, str) else None
 
 
-def _request(model: str, messages: Sequence[Message], most: int, temperature: float) -> ChatRequest:
+def _request(model: str, messages: Sequence[Message], fields: Mapping[str, float]) -> ChatRequest:
     messages = [message.with_changes(content=_sound(message.text)) for message in messages]
-    rest = {"max_tokens": most, "temperature": temperature, "stream": False}
-    return ChatRequest(model, tuple(messages), rest=JsonObject(rest))
+    return ChatRequest(model, tuple(messages), rest=JsonObject({**fields, "stream": False}))
+
+
+def _refused_field(reply: Reply) -> str:
+    """The field that a model does not take, or not with this value; empty for any other answer."""
+    try:
+        error = orjson.loads(reply.body or b"")["error"] if reply.status == 400 else {}
+        return str(error["param"]) if str(error["code"]).startswith("unsupported_") else ""
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
 
 
 def _sound(text: str) -> str:

@@ -12,8 +12,9 @@ from proxy.history.summary_prompt import SECTIONS
 from proxy.llm.writer import Writer
 from proxy.telemetry.metrics import Metrics
 from proxy.testing import profile
+from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Routes
-from tests.scripted import Scripted, whole
+from tests.scripted import Scripted, reply, whole
 
 SUMMARY = "\n".join(f"## {title}\n- The wood burns in the harbour" for title in SECTIONS)
 SAID = "The wood burns in the harbour. " * 40
@@ -38,3 +39,25 @@ async def test_half_a_surrogate_costs_no_text(
     assert "harbour.  ?" in behind.sent(0).messages[1].text or "harbour. ?" in behind.sent(0).messages[1].text
     assert b"Before ?" in behind.calls[0].body
     assert caplog.records == []
+
+
+def refused(param: str, code: str) -> Reply:
+    """What OpenAI says to a field that a model does not take."""
+    return reply({"error": {"message": "no", "type": "invalid_request_error", "param": param, "code": code}}, 400)
+
+
+async def test_a_model_that_takes_no_such_fields_is_asked_without_them() -> None:
+    no_limit, no_heat = refused("max_tokens", "unsupported_parameter"), refused("temperature", "unsupported_value")
+    behind = Scripted(no_limit, no_heat, whole(SUMMARY), whole(SUMMARY), no_limit)
+    asking = writer(behind)
+    material = Material("m", "", (Message({"role": "user", "content": SAID}),), 1200, "summary")
+    for text in (await asking.write(material, {}), await asking.write(material, {})):
+        assert text is not None
+    expected = [
+        {"max_tokens", "temperature"},
+        {"max_completion_tokens", "temperature"},
+        *[{"max_completion_tokens"}] * 2,
+    ]
+    assert [behind.sent(place).rest.keys() - {"stream"} for place in range(4)] == expected
+    assert await asking.write(material, {}) is None, "what is refused again is not asked again"
+    assert len(behind.calls) == 5

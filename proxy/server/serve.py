@@ -302,6 +302,10 @@ def _address(listener: socket.socket) -> str:
 
 
 class _Workers(Multiprocess):
+    def init_processes(self) -> None:
+        super().init_processes()
+        self._let_go()
+
     def terminate_all(self) -> None:
         """Stop the workers, and close the listener here: nobody would answer its connections."""
         for listener in self.sockets:
@@ -314,8 +318,14 @@ class _Workers(Multiprocess):
 
         before = {worker.pid for worker in self.processes}
         super().keep_subprocess_alive()
+        self._let_go()
         for pid in before - {worker.pid for worker in self.processes}:
             take_out(pid, os.environ["PROMETHEUS_MULTIPROC_DIR"])
+
+    def _let_go(self) -> None:
+        """Close what workers answer by: held here too, it would hide the end of one that is asked for a sign."""
+        for worker in self.processes:
+            worker.child_conn.close()
 
     def handle_hup(self) -> None:
         """Tell the workers to reload. uvicorn would replace each one, and wait for its last stream."""

@@ -120,10 +120,13 @@ async def test_a_worker_that_was_killed_has_no_requests_under_way(lab: Lab) -> N
         asked = asyncio.ensure_future(Client(running.base, lab.behind, lab.http).ask(chatting()))
         await lab.behind.arrived(1)
         for pid in before:
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(2)  # until their parent waits for a sign of life
+        for pid in before:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(aiohttp.ClientError):
             await asked
-        async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+        async with asyncio.timeout(45), aiohttp.ClientSession() as http:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):  # a connection that a worker had taken
                     async with http.get(f"{running.base}/metrics") as response:

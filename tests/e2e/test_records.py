@@ -162,6 +162,13 @@ async def test_lists_take_filters_and_pages(lab: Lab) -> None:
     assert await listed("status=error") == ["bad"]
     assert await listed(f"status=ok&since={middle}") == ["k2-1", "k2-0"]
     assert await listed(f"until={middle}") == ["k2-0", "k1-1", "k1-0"]
+    for wrong in ("since=yesterday", "status=bad", "limit=ten"):
+        status, answer = await client.ask("GET", f"/admin/requests?{wrong}", ADMIN)
+        assert (status, answer["error"]["param"], answer["error"]["code"]) == (
+            400,
+            wrong.split("=")[0],
+            "invalid_value",
+        )
     first = await told(client, "/conversations?limit=1")
     assert (len(first["conversations"]), first["more"]) == (1, True)
     rest = await told(client, f"/conversations?before={first['conversations'][0]['ended']}")

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import NotFound, PenstockError, Rejected
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.server.api.endpoint import not_allowed
 from proxy.server.api.erase import tenant_of_name
 from proxy.state.archive import Archives
@@ -75,7 +75,7 @@ class RecordsApi:
 
     async def _requests(self, request: Request) -> Response:
         asked = request.query_params
-        limit = _limit(asked.get("limit", ""), _SHOWN)
+        limit = _limit(asked, _SHOWN)
         return _json({"requests": await self._latest(_filters(asked), limit), **self._about})
 
     async def _request(self, request: Request) -> Response:
@@ -111,10 +111,10 @@ class RecordsApi:
         return found
 
     async def _conversations(self, request: Request) -> Response:
-        limit = _limit(request.query_params.get("limit", ""), _CONVERSATIONS)
+        limit = _limit(request.query_params, _CONVERSATIONS)
         found: list[dict[str, Any]] = []
         if self._records is not None:
-            before = _seconds(request.query_params.get("before", ""))
+            before = _seconds(request.query_params, "before")
             found = await (await self._whole()).conversations(_filters(request.query_params), limit + 1, before)
         return _json({"conversations": found[:limit], "more": len(found) > limit, **self._about})
 
@@ -181,9 +181,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _filters(asked: Mapping[str, Any]) -> Filters:
     tenant, status = asked.get("tenant"), asked.get("status")
+    if status not in (None, "", "ok", "error"):
+        raise _wrong("status", status, "'ok' or 'error'")
     return Filters(
-        since=_seconds(asked.get("since", "")),
-        until=_seconds(asked.get("until", "")),
+        since=_seconds(asked, "since"),
+        until=_seconds(asked, "until"),
         tenant=tenant_of_name(tenant) if tenant else None,
         model=asked.get("model") or None,
         chain=asked.get("chain") or None,
@@ -191,16 +193,25 @@ def _filters(asked: Mapping[str, Any]) -> Filters:
     )
 
 
-def _limit(asked: str, usual: int) -> int:
-    return min(_MOST, int(asked)) if asked.isascii() and asked.isdigit() and len(asked) < 9 else usual
+def _limit(asked: Mapping[str, Any], usual: int) -> int:
+    limit = asked.get("limit") or str(usual)
+    if not (limit.isascii() and limit.isdigit()):
+        raise _wrong("limit", limit, "a number")
+    return min(_MOST, int(limit[:9]))
 
 
-def _seconds(date: str) -> float | None:
-    """An ISO 8601 date and time in seconds since 1970; None if it is none."""
+def _seconds(asked: Mapping[str, Any], name: str) -> float | None:
+    """A date and time in seconds since 1970; None if none is asked for."""
+    date = asked.get(name)
     try:
-        return datetime.fromisoformat(date).timestamp()
+        return datetime.fromisoformat(date).timestamp() if date else None
     except (ValueError, OverflowError, OSError):
-        return None
+        raise _wrong(name, date, "a date and time, such as 2026-05-01T12:00:00Z") from None
+
+
+def _wrong(name: str, value: object, right: str) -> BadRequest:
+    told = f"{name}={str(value)[:40]!r} is not {right}"
+    return BadRequest(told, param=name, code="invalid_value")
 
 
 def _refused(error: PenstockError) -> Response:

@@ -7,7 +7,7 @@ because the room is counted in tokens. A question of the user's brings its answe
 that bears on the new question itself: alone it tells nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 _NEAR = 0.5
@@ -68,15 +68,25 @@ def ranked(
     best = max(weighed.values())
     bar = max(least * best, 1e-9)
     order = sorted((place for place, weight in weighed.items() if weight >= bar), key=lambda at: (-weighed[at], at))
-    answers: dict[int, int] = {}
-    for place in sorted(weighed, key=lambda at: (weighed[at], -at)):
-        answers[candidates[place].message] = place
     chosen = {place: Ranked(place, weighed[place] / best, place) for place in order}
-    for place in order:
-        answer = answers.get(candidates[place].message + 1) if candidates[place].asks else None
-        if answer is not None and not candidates[answer].is_user:
+    asked = [place for place in order if candidates[place].asks]
+    answers = _heaviest(candidates, weighed, {candidates[place].message + 1 for place in asked}) if asked else {}
+    for place in asked:
+        answer = answers.get(candidates[place].message + 1)
+        if answer is not None:
             chosen.setdefault(answer, Ranked(answer, weighed[place] / best, place))
     return [*chosen.values()]
+
+
+def _heaviest(candidates: Sequence[Candidate], weighed: Mapping[int, float], messages: Set[int]) -> dict[int, int]:
+    """By message the place of its best passage, of those of these messages that are not the user's."""
+    found: dict[int, int] = {}
+    for place, weight in weighed.items():
+        message = candidates[place].message
+        is_theirs = message in messages and not candidates[place].is_user
+        if is_theirs and (message not in found or weight > weighed[found[message]]):
+            found[message] = place
+    return found
 
 
 def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:

@@ -37,9 +37,12 @@ class Overflow:
     def is_quoted(self, body: bytes, others: Iterable[str] = ()) -> bool:
         """Whether what tells the window may be the client's own words, in a body or in others: servers quote what they
         refuse."""
+        try:
+            plain = orjson.dumps(orjson.loads(body))
+        except orjson.JSONDecodeError:  # such as half a character: what it says cannot be told
+            return True
         words = self.words.encode().lower()
-        sent = (body, orjson.dumps(orjson.loads(body)), *map(str.encode, others))
-        return any(words in each.lower() for each in sent)
+        return any(words in each.lower() for each in (body, plain, *map(str.encode, others)))
 
 
 def find_overflow(text: str) -> Overflow | None:

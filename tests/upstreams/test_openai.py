@@ -140,6 +140,7 @@ QUOTED = "beyond the maximum context length of 300"
         pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode()}, id="body"),
         pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"OF")}, id="capitals"),
         pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"\\u006ff")}, id="escaped"),
+        pytest.param({"body": b'{"role":"%b","name":"\\ud800"}' % QUOTED.encode()}, id="half a character"),
         pytest.param({"headers": {"openai-beta": QUOTED}}, id="header"),
         pytest.param({"query": f"v={QUOTED.replace(' ', '%20')}"}, id="query"),
     ],

@@ -59,7 +59,7 @@ class Stuck:
         self._pools = tuple(pools)
         self._reloading = reloading
         self._peers = peers
-        self._told = False
+        self._longest = 0.0
         peers.on("stuck", self._here)
 
     async def anywhere(self) -> bool:
@@ -74,11 +74,13 @@ class Stuck:
 
     async def _here(self, question: Question | None = None) -> bool:
         pool = max(self._pools, key=Threads.busy)
-        seconds = pool.busy()
-        is_stuck = seconds > self._reloading.settings.server.stuck_after
-        if is_stuck and not self._told:
+        before, seconds = self._longest, pool.busy()
+        self._longest = seconds
+        stuck_after = self._reloading.settings.server.stuck_after
+        is_stuck = seconds > stuck_after
+        # each job that is stuck is told once: one that is busy for less than before is another
+        if is_stuck and not stuck_after < before <= seconds:
             _log.error("thread stuck", extra={"fields": {"seconds": round(seconds), "at": pool.places()}})
-        self._told = is_stuck
         return is_stuck
 
 

@@ -2,72 +2,17 @@
 
 import inspect
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from proxy.config.access_settings import KeysAuth, KeySettings, LimitsSettings, PassThroughAuth
-from proxy.config.embedding_settings import (
-    AutoEmbedding,
-    NoEmbedding,
-    OpenAIEmbedding,
-    SentenceTransformersEmbedding,
-    StaticEmbedding,
-)
-from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
-from proxy.config.judge_settings import JudgeSettings
+from proxy.config.fields import Base
 from proxy.config.load import policy_class, policy_names
-from proxy.config.records_settings import RecordsSettings
-from proxy.config.settings import (
-    AnthropicUpstream,
-    CacheSettings,
-    EchoUpstream,
-    ForeignUpstream,
-    ModelSettings,
-    OllamaUpstream,
-    OpenAIUpstream,
-    PricesSettings,
-    ServerSettings,
-    Settings,
-    TelemetrySettings,
-)
-from proxy.config.state_settings import RedisStateSettings, StateSettings
-from proxy.config.upstream_settings import BreakerSettings
+from proxy.config.settings import Settings
 from proxy.policy import Policy, When
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
-
-_SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
-    ("The file", Settings),
-    ("server", ServerSettings),
-    ("upstreams: kind: openai", OpenAIUpstream),
-    ("upstreams: kind: anthropic", AnthropicUpstream),
-    ("upstreams: kind: ollama", OllamaUpstream),
-    ("upstreams: kind: foreign", ForeignUpstream),
-    ("upstreams: kind: echo", EchoUpstream),
-    ("upstreams: breaker", BreakerSettings),
-    ("models", ModelSettings),
-    ("models: prices", PricesSettings),
-    ("models: cache", CacheSettings),
-    ("auth: kind: pass-through", PassThroughAuth),
-    ("auth: kind: keys", KeysAuth),
-    ("auth: keys", KeySettings),
-    ("limits", LimitsSettings),
-    ("state", StateSettings),
-    ("state: kind: redis", RedisStateSettings),
-    ("embedding: kind: auto", AutoEmbedding),
-    ("embedding: kind: static", StaticEmbedding),
-    ("embedding: kind: sentence-transformers", SentenceTransformersEmbedding),
-    ("embedding: kind: openai", OpenAIEmbedding),
-    ("embedding: kind: none", NoEmbedding),
-    ("vectors: kind: embedded", EmbeddedVectors),
-    ("vectors: kind: qdrant", QdrantVectors),
-    ("vectors: kind: none", NoVectors),
-    ("judge", JudgeSettings),
-    ("records", RecordsSettings),
-    ("telemetry", TelemetrySettings),
-)
 
 
 def config_schema() -> str:
@@ -120,7 +65,7 @@ def config_markdown() -> str:
         "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or",
         "duplicate keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
     ]
-    for title, kind in _SECTIONS:
+    for kind, title in _sections().items():
         lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_table(kind)]
     lines += ["", "# Policies", "", "Every policy takes these keys:", "", *_table(Policy)]
     lines += ["", "`when` has these conditions; all that are given must hold:", "", *_table(When)]
@@ -129,6 +74,31 @@ def config_markdown() -> str:
         lines += ["", f"## {name}", "", inspect.cleandoc(policy.__doc__ or ""), ""]
         lines += _table(policy, without=Policy.model_fields)
     return "\n".join(lines) + "\n"
+
+
+def _sections() -> dict[type[Base], str]:
+    """Each class of settings and its title: the key under which it stands, and its kind where there are several."""
+    found: dict[type[Base], str] = {Settings: "The file"}
+    for key, field in Settings.model_fields.items():
+        under = list(_classes(field.annotation))
+        for kind in under:
+            chosen = kind.model_fields.get("kind")
+            if chosen is None or not chosen.is_required():
+                found[kind] = key
+            else:
+                found[kind] = f"{key}: kind: {get_args(chosen.annotation)[0]}"
+        for kind in under:
+            for name, inner in kind.model_fields.items():
+                found |= {each: f"{key}: {name}" for each in _classes(inner.annotation) if each not in found}
+    return found
+
+
+def _classes(annotation: Any) -> Iterator[type[Base]]:
+    """The classes of settings that a type names."""
+    if isinstance(annotation, type) and issubclass(annotation, Base):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _classes(inner)
 
 
 def _table(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:

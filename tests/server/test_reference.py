@@ -57,6 +57,8 @@ def test_the_schema_refuses_what_the_loader_refuses(change: dict[str, Any]) -> N
 
 def test_every_policy_and_setting_is_described() -> None:
     page = page_of()
+    for name in SCHEMA["properties"].keys() - {"version", "default_upstream", "chains"}:
+        assert f"\n## {name}" in page
     for name in policy_names():
         assert f"\n## {name}\n" in page
         for field in policy_class(name).model_fields:

@@ -16,13 +16,14 @@ from starlette.routing import BaseRoute, Route
 
 from proxy.access.browsers import Browsers
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, PenstockError, error_body
+from proxy.chat.errors import BadRequest, Unauthorized
 from proxy.config.access_settings import KeysAuth
 from proxy.config.document import items_of
 from proxy.config.load import check
 from proxy.config.masked import masked
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.requests import RecordsApi
+from proxy.server.dispatch import NO_STORE
 from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
@@ -30,11 +31,11 @@ from proxy.telemetry.metrics import Metrics
 
 _LARGEST = 4 * 2**20
 """Bytes of a body; a configuration has at most a quarter of them."""
-_NO_STORE = {"cache-control": "no-store"}
 _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "x-real-ip", "x-forwarded-")
 """Beginnings of the headers of clients' keys, and of those by which a proxy in front says that it is one."""
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Any]]
+"""Returns an answer, or what is told in JSON."""
 
 
 class Admin:
@@ -67,8 +68,9 @@ class Admin:
             path: str, handler: Handler, method: str = "GET", *, keyed: bool = True, local: bool = False
         ) -> Route:
             async def guarded(request: Request) -> Response:
-                refusal = self._refusal(request, keyed=keyed, own_port=own_port, local=local)
-                return refusal or await handler(request)
+                self._let_in(request, keyed=keyed, own_port=own_port, local=local)
+                told = await handler(request)
+                return told if isinstance(told, Response) else JSONResponse(told, headers=NO_STORE)
 
             return Route(path, guarded, methods=[method])
 
@@ -87,33 +89,26 @@ class Admin:
             ),
         ]
 
-    def _refusal(self, request: Request, *, keyed: bool, own_port: bool, local: bool = False) -> Response | None:
+    def _let_in(self, request: Request, *, keyed: bool, own_port: bool, local: bool = False) -> None:
+        """Raise `PenstockError`, or `HTTPException` where for this client there is no such path."""
         key = self._reloading.settings.server.admin_key
         if key is None:
-            if own_port:
-                return self._refusal_of_page(request)
-            if not (local and is_open(self._reloading.settings, self._host) and _is_operators(request)):
+            if not own_port and not (
+                local and is_open(self._reloading.settings, self._host) and _is_operators(request)
+            ):
                 raise HTTPException(404)
-            return self._refusal_of_page(request, local=True)
-        if not keyed:
-            return None
-        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-        is_it = hmac.compare_digest(_hash(sent.strip().encode("latin-1")), _hash(key.get_secret_value().encode()))
-        if is_it and scheme.lower() == "bearer":
-            return None
-        body = error_body(
-            "this needs the admin key as a bearer token", "invalid_request_error", None, "invalid_api_key"
-        )
-        return Response(body, 401, {"www-authenticate": "Bearer", **_NO_STORE}, "application/json")
+            self._check_page(request, local=not own_port)
+        elif keyed:
+            scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+            is_it = hmac.compare_digest(_hash(sent.strip().encode("latin-1")), _hash(key.get_secret_value().encode()))
+            if not is_it or scheme.lower() != "bearer":
+                told = "this needs the admin key as a bearer token"
+                raise Unauthorized(told, headers={"www-authenticate": "Bearer"})
 
-    def _refusal_of_page(self, request: Request, *, local: bool = False) -> Response | None:
-        """Refuse web pages other than this server's own, where no key is asked for."""
-        try:
-            browsers = Browsers(self._reloading.settings.server, origins=False, local=local)
-            browsers.check(request.method, request.headers)
-        except BadRequest as error:
-            return Response(error.body(), error.status, _NO_STORE, "application/json")
-        return None
+    def _check_page(self, request: Request, *, local: bool = False) -> None:
+        """Refuse web pages other than this server's own, where no key is asked for. Raise `BadRequest`."""
+        browsers = Browsers(self._reloading.settings.server, origins=False, local=local)
+        browsers.check(request.method, request.headers)
 
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
         """Serve the metrics. On the clients' port they need the admin key, if there is one or if clients have keys
@@ -124,21 +119,19 @@ class Admin:
         settings = self._reloading.settings
         is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
         if own_port or is_open:
-            refusal = self._refusal_of_page(request)
+            self._check_page(request)
         else:
-            refusal = self._refusal(request, keyed=True, own_port=own_port)
-        if refusal is not None:
-            return refusal
+            self._let_in(request, keyed=True, own_port=own_port)
         content_type, text = await asyncio.to_thread(self._metrics.render, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
-    async def _config(self, request: Request) -> Response:
+    async def _config(self, request: Request) -> dict[str, Any]:
         question = {"ask": "config"}
         answer = await self._config_here(question)
         running = self._reloading.current.config
         text = masked(running.text, running.settings)
         shown = {"text": text, "chains": items_of(text, "chains")}
-        return JSONResponse({**answer, **shown, "workers": await self._peers.ask(question)}, headers=_NO_STORE)
+        return {**answer, **shown, "workers": await self._peers.ask(question)}
 
     async def _config_here(self, question: Question) -> dict[str, Any]:
         return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
@@ -148,35 +141,33 @@ class Admin:
         answer = await self._reload_here(question)
         others = await self._peers.ask(question)
         refused = any(each["outcome"] == "refused" for each in (answer, *others))
-        return JSONResponse({**answer, "workers": others}, 422 if refused else 200, headers=_NO_STORE)
+        return JSONResponse({**answer, "workers": others}, 422 if refused else 200, headers=NO_STORE)
 
     async def _reload_here(self, question: Question) -> dict[str, Any]:
         outcome = await self._reloading.reload("asked for")
         return {"outcome": outcome, **await self._config_here(question)}
 
-    async def _check(self, request: Request) -> Response:
-        told = await _json(request)
+    async def _check(self, request: Request) -> dict[str, Any]:
+        body = await _body(request, _LARGEST)
+        try:
+            told = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            told = None
         text = told.get("yaml") if isinstance(told, dict) else None
         if not isinstance(text, str):
-            body = error_body("must be JSON with `yaml`, the text to check", "invalid_request_error", "yaml")
-            return Response(body, 400, _NO_STORE, "application/json")
+            raise BadRequest("must be JSON with `yaml`, the text to check", param="yaml")
         errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)
-        return JSONResponse({"errors": errors, "warnings": warnings}, headers=_NO_STORE)
+        return {"errors": errors, "warnings": warnings}
 
     async def _explain(self, request: Request) -> Response:
         current = self._reloading.current
         body = await _body(request, int(current.config.settings.server.max_body_mib * 2**20))
-        if current.explaining is None or body is None:
-            raise HTTPException(413)
-        try:
-            told = await current.explaining.for_operators(body, self._records.find)
-        except PenstockError as error:
-            return Response(error.body(), error.status, _NO_STORE, "application/json")
-        return Response(encode(told), 200, _NO_STORE, "application/json")
+        told = await current.explaining.for_operators(body, self._records.find)
+        return Response(encode(told), 200, NO_STORE, "application/json")
 
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])
-        return JSONResponse(told, 200 if told["complete"] else 503, headers=_NO_STORE)
+        return JSONResponse(told, 200 if told["complete"] else 503, headers=NO_STORE)
 
 
 def _is_operators(request: Request) -> bool:
@@ -184,24 +175,14 @@ def _is_operators(request: Request) -> bool:
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 
-async def _json(request: Request) -> Any:
-    """Return the body; None if it is no JSON, or too large for a configuration."""
-    body = await _body(request, _LARGEST)
-    try:
-        return None if body is None else orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """Return the body; None if it has more bytes than `most`."""
-    parts, size = list[bytes](), 0
+async def _body(request: Request, most: int) -> bytes:
+    """Return the body. Raise `HTTPException` if it has more bytes than `most`."""
+    body = bytearray()
     async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            return None
-    return b"".join(parts)
+        body += part
+        if len(body) > most:
+            raise HTTPException(413)
+    return bytes(body)
 
 
 def _hash(text: bytes) -> bytes:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.routing import Route as HttpRoute
 
 from proxy.access.browsers import Browsers, open_to
@@ -50,7 +49,7 @@ from proxy.server.build import (
     profiles,
     reusable,
 )
-from proxy.server.dispatch import CHAT, App, http_error
+from proxy.server.dispatch import CHAT, ERRORS, App
 from proxy.server.generation import Generation
 from proxy.server.health import Health, Starting, Stuck, degraded, watch
 from proxy.server.malloc import bound_arenas, give_back_free_memory
@@ -171,13 +170,12 @@ def build(
                 await asyncio.to_thread(saving.close)
 
     own_port = admin_port or settings.server.admin_port
-    errors = {HTTPException: http_error}
     for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
     for_operators = [*health.routes(), *admin.routes(own_port=True)]
     return App(
         reloading,
-        Starlette(routes=for_all, exception_handlers=errors, lifespan=lifespan),
-        Starlette(routes=for_operators, exception_handlers=errors),
+        Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=lifespan),
+        Starlette(routes=for_operators, exception_handlers=ERRORS),
         own_port,
     )
 
@@ -315,7 +313,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
             endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
         ],
-        exception_handlers={HTTPException: http_error},
+        exception_handlers=ERRORS,
     )
     rest.router.redirect_slashes = False  # to an address made of the client's own Host header
     drafts = None if writing is None else writing.drafts

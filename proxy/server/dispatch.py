@@ -5,10 +5,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.chat.errors import error_body
+from proxy.chat.errors import PenstockError, error_body
 from proxy.server.reload import Reloading
 
 CHAT = "/v1/chat/completions"
+NO_STORE = {"cache-control": "no-store"}
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
 """Prefixes of the paths for clients; all others are for operators."""
 
@@ -41,7 +42,7 @@ class App:
             await self._rest(scope, receive, send)
 
 
-async def http_error(request: Request, error: Exception) -> Response:
+async def answer_http_error(request: Request, error: Exception) -> Response:
     """Answer the framework's own 404 and 405 with OpenAI's error body."""
     if not isinstance(error, HTTPException):
         raise error
@@ -51,4 +52,15 @@ async def http_error(request: Request, error: Exception) -> Response:
     }
     code, message = known.get(error.status_code, ("http_error", str(error.detail)))
     body = error_body(message, "invalid_request_error", None, code)
-    return Response(body, error.status_code, {"content-type": "application/json", **(error.headers or {})})
+    return Response(body, error.status_code, error.headers, "application/json")
+
+
+async def answer_own_error(request: Request, error: Exception) -> Response:
+    """Answer an error of an endpoint for operators."""
+    if not isinstance(error, PenstockError):
+        raise error
+    return Response(error.body(), error.status, {**NO_STORE, **error.headers}, "application/json")
+
+
+ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error}
+"""How Starlette answers what its endpoints raise."""

@@ -51,8 +51,8 @@ class Generation:
         chat: ASGIApp,
         rest: ASGIApp,
         drafts: DraftService | None,
-        judge: VerdictService | None = None,
-        explaining: Explaining | None = None,
+        judge: VerdictService | None,
+        explaining: Explaining,
     ) -> None:
         """`headers` go out with every answer. `drafts` and `judge` work in the background."""
         self.config = config

@@ -61,7 +61,8 @@ class World:
         self.made += 1
         kept: Any = upstreams.get("kept") or Closing("kept", self.closed)
         own: Any = Closing(name, self.closed)
-        return Generation(config, {"kept": kept, name: own}, [], self.serve, self.serve, None)
+        unused: Any = None
+        return Generation(config, {"kept": kept, name: own}, [], self.serve, self.serve, None, None, unused)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.under_way.append(asyncio.Event())

@@ -16,7 +16,7 @@ from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
-from proxy.server.api.endpoint import not_allowed
+from proxy.server.api.endpoint import check_method
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -39,7 +39,7 @@ class Sidecar:
 
     async def compress(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
-        _only("POST", http)
+        check_method(http, "POST")
         body = Body(await http.read(self._limit))
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
@@ -51,7 +51,7 @@ class Sidecar:
 
     async def retrieve(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
-        _only("GET", http)
+        check_method(http, "GET")
         async with http.watch():
             answer, kind = await self._retrieved(http)
         seen.read_original()
@@ -88,12 +88,6 @@ class Sidecar:
             if content is not None or is_part:  # an agent reads what is its own; who names none has the key to all
                 return content
         return await self._archives.find(who.tenant, handle)
-
-
-def _only(method: str, http: Exchange) -> None:
-    used = http.scope["method"]
-    if used != method and (method, used) != ("GET", "HEAD"):
-        raise not_allowed(http, method)
 
 
 def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:

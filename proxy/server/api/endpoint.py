@@ -107,10 +107,12 @@ class Endpoint:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
 
 
-def not_allowed(http: Exchange, use: str, allow: str = "") -> BadRequest:
-    """The 405 for a method that a path does not have; `use` names those that it has."""
-    told = f"{http.scope['method']} is not allowed here: use {use}"
-    return BadRequest(told, status=405, code="method_not_allowed", headers={"allow": allow or use})
+def check_method(http: Exchange, *methods: str) -> None:
+    """Raise the 405 for a method that a path does not have. HEAD is one where GET is."""
+    allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+    if http.scope["method"] not in allowed:
+        told = f"{http.scope['method']} is not allowed here: use {', '.join(methods)}"
+        raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": ", ".join(allowed)})
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -17,7 +17,7 @@ from proxy.memories.change import Added
 from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of
 from proxy.memories.search import Hit
 from proxy.memories.service import MemoryService
-from proxy.server.api.endpoint import not_allowed
+from proxy.server.api.endpoint import check_method
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
@@ -56,12 +56,10 @@ class MemoriesApi:
         await self._answer(http, {"POST": self._aggregate})
 
     async def _answer(self, http: Exchange, handlers: Mapping[str, Callable[[Exchange], Awaitable[Any]]]) -> None:
+        check_method(http, *handlers)
         method = http.scope["method"]
-        handler = handlers.get("GET" if method == "HEAD" else method)
-        if handler is None:
-            raise not_allowed(http, ", ".join(handlers))
         try:
-            answer = await handler(http)
+            answer = await handlers["GET" if method == "HEAD" else method](http)
         except StoreError as error:
             raise NotKept(f"memories cannot be reached ({error.cause}); try again") from None
         await http.tell(answer)

@@ -1,15 +1,15 @@
 """What was done to requests and conversations: operators are told all of it, a client what is its own."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.server.api.endpoint import not_allowed
+from proxy.server.api.endpoint import check_method
 from proxy.server.api.erase import tenant_of_name
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
@@ -18,13 +18,13 @@ from proxy.telemetry.observation import Observation
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 
-_NO_STORE = {"cache-control": "no-store"}
 _SHOWN = 100
 """Requests in a list without `limit`."""
 _CONVERSATIONS = 50
 _MOST = 1000
 
-Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
 class RecordsApi:
@@ -37,8 +37,8 @@ class RecordsApi:
         peers.on("flush", self._flush_here)
 
     def paths(self) -> dict[str, Handler]:
-        """The paths for operators below `/admin`, and what answers them."""
-        handlers: dict[str, Handler] = {
+        """The paths for operators below `/admin`, and what tells what is there."""
+        return {
             "/requests": self._requests,
             "/requests/{request_id:path}/archive/{handle}": self._original,
             "/requests/{request_id:path}": self._request,
@@ -46,90 +46,67 @@ class RecordsApi:
             "/conversations/{id}": self._conversation,
             "/policies": self._policies,
         }
-        return {path: self._told(handler) for path, handler in handlers.items()}
 
     async def explain(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/explain/{request-id}`: what was done to a request, for the key that it came with."""
-        if http.scope["method"] not in ("GET", "HEAD"):
-            raise not_allowed(http, "GET")
+        check_method(http, "GET")
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
         tenant = http.tenant
-        try:
-            found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
-        except StoreError as error:
-            raise _Unreadable(error) from None
+        found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
         if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
         await http.tell(found[0])
 
-    def _told(self, handler: Handler) -> Handler:
-        async def told(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except StoreError as error:
-                return _refused(_Unreadable(error))
-            except PenstockError as error:
-                return _refused(error)
-
-        return told
-
-    async def _requests(self, request: Request) -> Response:
+    async def _requests(self, request: Request) -> dict[str, Any]:
         asked = request.query_params
         limit = _limit(asked, _SHOWN)
-        return _json({"requests": await self._latest(_filters(asked), limit), **self._about})
+        return {"requests": await self._latest(_filters(asked), limit), **self._about}
 
-    async def _request(self, request: Request) -> Response:
-        return _json(await self._one(request))
+    async def _request(self, request: Request) -> dict[str, Any]:
+        found = await self.find(request.path_params["request_id"], request.query_params)
+        if found is None:
+            raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
+        return found
 
-    async def _original(self, request: Request) -> Response:
-        record, handle = await self._one(request), request.path_params["handle"]
+    async def _original(self, request: Request) -> dict[str, Any]:
+        record, handle = await self._request(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
             told = "texts are shown only where the configuration has records: {text: true}"
             raise Rejected(told, code="records_without_text", status=403)
         named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
-        found = await self._archives.find(record["tenant"], handle) if named else None
+        with _reading():
+            found = await self._archives.find(record["tenant"], handle) if named else None
         if found is None:
             raise NotFound("nothing that this request names is kept under this handle", code="unknown_handle")
-        return _json({"text": found})
+        return {"text": found}
 
     async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """The newest record of an id that the filters let through, with its text where that is kept.
 
         Two clients may choose the same id: `tenant` and `until` tell which is meant. Raises `PenstockError`.
         """
-        try:
-            found = await self._latest(_filters(asked)._replace(request_id=request_id), 1, text=True)
-        except StoreError as error:
-            raise _Unreadable(error) from None
+        found = await self._latest(_filters(asked)._replace(request_id=request_id), 1, text=True)
         return found[0] if found else None
 
-    async def _one(self, request: Request) -> dict[str, Any]:
-        found = await self.find(request.path_params["request_id"], request.query_params)
-        if found is None:
-            raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
-        return found
+    async def _conversations(self, request: Request) -> dict[str, Any]:
+        asked = request.query_params
+        limit, filters, before = _limit(asked, _CONVERSATIONS), _filters(asked), _seconds(asked, "before")
+        found: list[dict[str, Any]] = await self._ask(
+            lambda records: records.conversations(filters, limit + 1, before), []
+        )
+        return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
-    async def _conversations(self, request: Request) -> Response:
-        limit = _limit(request.query_params, _CONVERSATIONS)
-        found: list[dict[str, Any]] = []
-        if self._records is not None:
-            before = _seconds(request.query_params, "before")
-            found = await (await self._whole()).conversations(_filters(request.query_params), limit + 1, before)
-        return _json({"conversations": found[:limit], "more": len(found) > limit, **self._about})
-
-    async def _conversation(self, request: Request) -> Response:
-        found = None
-        if self._records is not None:
-            text = request.query_params.get("text") == "true"
-            found = await (await self._whole()).conversation(request.path_params["id"], text=text)
+    async def _conversation(self, request: Request) -> dict[str, Any]:
+        id, text = request.path_params["id"], request.query_params.get("text") == "true"
+        found = await self._ask(lambda records: records.conversation(id, text=text), None)
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
-        return _json({**found, **self._about})
+        return {**found, **self._about}
 
-    async def _policies(self, request: Request) -> Response:
-        found = [] if self._records is None else await (await self._whole()).policies(_filters(request.query_params))
-        return _json({"policies": found, **self._about})
+    async def _policies(self, request: Request) -> dict[str, Any]:
+        filters = _filters(request.query_params)
+        return {"policies": await self._ask(lambda records: records.policies(filters), []), **self._about}
 
     @property
     def _about(self) -> dict[str, bool]:
@@ -147,14 +124,15 @@ class RecordsApi:
         return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
 
     async def _latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
-        return [] if self._records is None else await (await self._whole()).latest(filters, limit, text=text)
+        return await self._ask(lambda records: records.latest(filters, limit, text=text), [])
 
-    async def _whole(self) -> Records:
-        """The records, with what the other workers of this server have not written yet."""
+    async def _ask(self, question: Callable[[Records], Awaitable[T]], otherwise: T) -> T:
+        """What the records tell, with those that the other workers had not written yet; `otherwise` without any."""
         if self._records is None:
-            raise NotFound("records are off", code="unknown_request")
+            return otherwise
         await self._peers.ask({"ask": "flush"})
-        return self._records
+        with _reading():
+            return await question(self._records)
 
     async def _flush_here(self, question: Question) -> bool:
         if self._records is not None:
@@ -162,12 +140,14 @@ class RecordsApi:
         return True
 
 
-class _Unreadable(PenstockError):
-    """A 503 for records that cannot be read."""
-
-    def __init__(self, error: StoreError) -> None:
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raise `PenstockError` with status 503 for what cannot be read."""
+    try:
+        yield
+    except StoreError as error:
         told = f"records cannot be read right now ({error.cause}); requests go on"
-        super().__init__(told, code="records_unavailable", status=503)
+        raise PenstockError(told, code="records_unavailable", status=503) from None
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -212,11 +192,3 @@ def _seconds(asked: Mapping[str, Any], name: str) -> float | None:
 def _wrong(name: str, value: object, right: str) -> BadRequest:
     told = f"{name}={str(value)[:40]!r} is not {right}"
     return BadRequest(told, param=name, code="invalid_value")
-
-
-def _refused(error: PenstockError) -> Response:
-    return Response(error.body(), error.status, _NO_STORE, "application/json")
-
-
-def _json(answer: Any) -> Response:
-    return JSONResponse(answer, headers=_NO_STORE)

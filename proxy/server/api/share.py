@@ -12,7 +12,7 @@ from proxy.config.settings import Settings
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
 from proxy.identity import session_key
-from proxy.server.api.endpoint import not_allowed
+from proxy.server.api.endpoint import check_method
 from proxy.state.inbox import Given, TooMany
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -37,15 +37,14 @@ class Sharing:
     async def serve(self, http: Exchange, seen: Observation) -> None:
         """Answer one request of any method."""
         method, id_ = http.scope["method"], http.scope["path_params"].get("id", "").strip("/")
+        check_method(http, "GET", "DELETE" if id_ else "POST")
         try:
-            if method == "POST" and not id_:
+            if method == "POST":
                 answer = await self._give(http)
-            elif method in ("GET", "HEAD"):
-                answer = await self._shown(http, id_)
-            elif method == "DELETE" and id_:
+            elif method == "DELETE":
                 answer = await self._taken_back(http, id_)
             else:
-                raise not_allowed(http, "GET, POST, DELETE")
+                answer = await self._shown(http, id_)
         except StoreError:
             raise NotKept("what is shared cannot be kept or read now; try again") from None
         await http.tell(answer)

@@ -12,7 +12,7 @@ from proxy.access.windows import MINUTE, Window
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
-from proxy.server.api.endpoint import not_allowed
+from proxy.server.api.endpoint import check_method
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
@@ -30,8 +30,7 @@ class UsageApi:
 
     async def serve(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/usage`, for the key that it came with."""
-        if http.scope["method"] not in ("GET", "HEAD"):
-            raise not_allowed(http, "GET", "GET, HEAD")
+        check_method(http, "GET")
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
         async with http.watch():

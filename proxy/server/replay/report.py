@@ -1,9 +1,9 @@
 """What a replay found, for machines and for people."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.server.replay.prompts import OTHERS, OWN
 from proxy.server.replay.run import Replayed
@@ -14,7 +14,10 @@ from proxy.text import counted
 RULES = (OWN, *OTHERS)
 
 _MOST = 5
-"""Breaks and lost values that the text shows."""
+"""Requests that the text shows of those with a prefix break, with lost values, and so on."""
+
+Rows = Sequence[Sequence[str]]
+"""A table; its first row is the head."""
 
 
 def build_report(
@@ -167,6 +170,99 @@ def _percentile(ordered: Sequence[float], share: float) -> float | None:
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3) if ordered else None
 
 
+class Figure(NamedTuple):
+    """A figure of a report, and what it says."""
+
+    value: str
+    about: str
+    grade: str = ""
+    """Whether it is `good`, `bad`, or worth a look (`warn`)."""
+
+
+def figures(total: Mapping[str, Any]) -> list[Figure]:
+    """The figures of all conversations that a reader has to know."""
+    tokens, values, breaks, cost = total["tokens"], total["values"], total["breaks"], total["cost"][OWN]
+    usd = "" if total["usd"] is None else f" ${total['usd_unchanged']:.4f} → ${total['usd']:.4f}"
+    against, times, large = total.get("cost_against", {}).get(OWN), total["milliseconds"], total["too_large"]
+    messages, recalled = total["messages"], total["recalled"]
+    return [
+        Figure(number(cost), f"cost of the prompts{usd}", _grade(cost)),
+        *([] if against is None else [Figure(number(against), "cost against the other chain", _grade(against))]),
+        Figure(number(tokens["ratio"]), f"tokens: {tokens['before']:,} → {tokens['after']:,}", _grade(tokens["ratio"])),
+        _count(breaks["count"], f"prefix breaks, {breaks['tokens']:,} tokens", "warn", "good"),
+        _count(values["lost"], f"of {values['needed']:,} needed values lost", "bad", "good"),
+        Figure(f"{values['retrievable']:,}", "needed values behind a handle"),
+        Figure(
+            f"{messages['removed']:,}",
+            f"of {messages['all']:,} messages removed at the end, {messages['gone']:,} of them behind no handle; "
+            f"{messages['shortened']:,} shortened",
+        ),
+        _count(total["violations"]["requests"], "requests that break a rule"),
+        _count(total["refused"], "requests refused"),
+        _count(large["sent"], f"too large for the window; {large['unchanged']:,} unchanged"),
+        _count(total["failed_steps"], "failed steps"),
+        Figure(f"{recalled['tokens']:,}", f"tokens recalled, {recalled['turns']:,} requests"),
+        _count(total["left_out"], "calls of tools that were left out", "warn"),
+        Figure(f"{times['p99'] or 0:.1f} ms", f"the chain, p99; p50 {times['p50'] or 0:.1f} ms"),
+    ]
+
+
+def notes(total: Mapping[str, Any]) -> list[str]:
+    """How far the costs can be trusted, and what a replay leaves out."""
+    calibration, internal = total["calibration"], total["internal_calls"]
+    if calibration is None:
+        told = "not calibrated: the files report no reads from the upstream's cache"
+    else:
+        expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
+        told = (
+            f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the "
+            f"prompt; of all prompts {expected:.1%} predicted, {reported:.1%} reported"
+        )
+    unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
+    return [told, *([unplayed] if internal else [])]
+
+
+def source_table(report: Mapping[str, Any]) -> Rows:
+    """The figures by source."""
+    rows = [["source", "requests", "tokens", "sent", *(f"cost {rule}" for rule in RULES), "survival", "breaks"]]
+    shown = {**(report["sources"] if len(report["sources"]) > 1 else {}), "all": report["total"]}
+    if report["against"]:
+        shown[f"all, chain {report['against']}"] = report["against_total"]
+    for name, each in shown.items():
+        costs, tokens = [number(each["cost"][rule]) for rule in RULES], each["tokens"]
+        rest = [number(each["values"]["survival"]), f"{each['breaks']['count']:,}"]
+        rows.append([name, f"{each['requests']:,}", f"{tokens['before']:,}", f"{tokens['after']:,}", *costs, *rest])
+    return rows
+
+
+def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """What each step did."""
+    rows = [["step", "rewrote", "kept", "skipped", "failed", "rejected", "tokens", "ms (p50)"]]
+    for name, each in steps.items():
+        counts = [f"{each.get(verdict, 0):,}" for verdict in ("rewrite", "keep", "skip", "fail", "reject")]
+        rows.append([name, *counts, f"{each['tokens']:+,}", number(each["ms_p50"])])
+    return rows
+
+
+def events(turn: Mapping[str, Any]) -> dict[str, str]:
+    """What of a request a reader should know, by kind."""
+    broken, retrievable, recalled = turn["broken"], turn["values"]["retrievable"], turn["recalled"]
+    failed = (step for step in turn["steps"] if step["verdict"] == "fail")
+    found = {
+        "refused": turn["refused"],
+        "prefix break": broken
+        and f"from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {broken['step'] or 'no single step'}\n"
+        f"    was {broken['before']}\n    is  {broken['after']}",
+        "values lost": ", ".join(turn["missing"]),
+        "values behind a handle": str(retrievable or ""),
+        "tools left out and called": ", ".join(turn["left_out"]),
+        "rules broken": "; ".join(turn["violations"]),
+        "recalled": f"{recalled:,} tokens" if recalled else "",
+        "failed steps": "; ".join(f"{step['policy']}: {step['why']}" for step in failed),
+    }
+    return {kind: text for kind, text in found.items() if text}
+
+
 def render_text(report: Mapping[str, Any]) -> str:
     """The report for people."""
     total = report["total"]
@@ -174,132 +270,44 @@ def render_text(report: Mapping[str, Any]) -> str:
     lines = [
         f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}",
         "",
-        *_table(report),
+        *_aligned(source_table(report)),
         "",
         "cost is that of the prompts against the client's own requests: below 1 the chain saves money",
-        *_too_large(total["too_large"]),
-        *_money(total),
+        *notes(total),
         "",
-        *_breaks(report),
-        *_values(report),
-        *_rest(total),
+        *(f"{figure.value:>12}  {figure.about}" for figure in figures(total)),
         "",
-        *_step_lines(total["steps"]),
+        *_first_events(report["conversations"]),
+        "",
+        *(_aligned(step_table(total["steps"])) if total["steps"] else []),
     ]
     return "\n".join(lines)
 
 
-def _table(report: Mapping[str, Any]) -> list[str]:
-    head = ["source", "requests", "tokens", "sent", "survival", *(f"cost {rule}" for rule in RULES), "breaks"]
-    rows = [head]
-    sources: dict[str, Any] = report["sources"]
-    shown = {**(sources if len(sources) > 1 else {}), "total": report["total"]}
-    if report["against"]:
-        shown[f"(chain {report['against']})"] = report["against_total"]
-    for name, each in shown.items():
-        tokens, cost = each["tokens"], each["cost"]
-        rows.append([
-            name, f"{each['requests']:,}", f"{tokens['before']:,}", f"{tokens['after']:,}",
-            _shown(each["values"]["survival"]), *(_shown(cost[rule]) for rule in RULES), f"{each['breaks']['count']:,}",
-        ])  # fmt: skip
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+def _first_events(conversations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    known: Counter[str] = Counter()
+    for conversation in conversations:
+        for turn in conversation["turns"]:
+            for kind, text in events(turn).items():
+                known[kind] += 1
+                if known[kind] <= _MOST:
+                    yield f"{conversation['name']}, request {turn['number']}: {kind}: {text}"
+    yield from (f"{count - _MOST:,} more of: {kind}" for kind, count in known.items() if count > _MOST)
+
+
+def _aligned(rows: Rows) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
-def _too_large(total: Mapping[str, int]) -> list[str]:
-    """What the costs do not say: requests for which no provider has room."""
-    if not total["unchanged"]:
-        return []
-    sent = f"{total['sent']:,}" if total["sent"] else "none"
-    return [f"of the client's own requests {total['unchanged']:,} do not fit the model's window, of those sent {sent}"]
+def number(value: float | None) -> str:
+    """A figure with three decimals, if there is one."""
+    return "–" if value is None else f"{value:.3f}"
 
 
-def _money(total: Mapping[str, Any]) -> list[str]:
-    lines = []
-    if total["usd"] is not None:
-        lines.append(f"prompts by the model's prices: ${total['usd_unchanged']:.4f} -> ${total['usd']:.4f}")
-    if "cost_against" in total:
-        costs = ", ".join(f"{rule}: {_shown(cost)}" for rule, cost in total["cost_against"].items())
-        lines.append(f"cost against the other chain: {costs}")
-    return [*lines, badge(total["calibration"])]
+def _count(count: int, about: str, some: str = "bad", none: str = "good") -> Figure:
+    return Figure(f"{count:,}", about, some if count else none)
 
 
-def badge(calibration: Mapping[str, Any] | None) -> str:
-    """How far the costs can be trusted."""
-    if calibration is None:
-        return "not calibrated: the files report no reads from the upstream's cache"
-    expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
-    return (
-        f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the prompt; "
-        f"of all prompts {expected:.1%} predicted, {reported:.1%} reported"
-    )
-
-
-def _breaks(report: Mapping[str, Any]) -> list[str]:
-    total = report["total"]["breaks"]
-    if not total["count"]:
-        return ["prefix breaks: none"]
-    lines = [f"prefix breaks: {total['count']}, {total['tokens']:,} tokens that cannot be read from the cache"]
-    found = [
-        (turn["broken"], each["name"], turn["number"])
-        for each in report["conversations"]
-        for turn in each["turns"]
-        if turn["broken"] is not None
-    ]
-    for broken, name, number in sorted(found, key=lambda each: -each[0]["lost"])[:_MOST]:
-        step = broken["step"] or "no single step"
-        lines += [
-            f"  {name}, request {number}: from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {step}",
-            f"    was {broken['before']}",
-            f"    is  {broken['after']}",
-        ]
-    return lines
-
-
-def _values(report: Mapping[str, Any]) -> list[str]:
-    values, messages = report["total"]["values"], report["total"]["messages"]
-    lines = [
-        f"values that answers needed: {values['needed']}; visible {values['visible']}, behind a handle "
-        f"{values['retrievable']}, lost {values['lost']}"
-    ]
-    missing = [
-        f"  {each['name']}, request {turn['number']}: {', '.join(turn['missing'][:_MOST])}"
-        for each in report["conversations"]
-        for turn in each["turns"]
-        if turn["missing"]
-    ]
-    lines += missing[:_MOST]
-    return [
-        *lines,
-        f"messages at the end: {messages['all']:,}; removed {messages['removed']:,} ({messages['gone']:,} of them "
-        f"behind no handle), shortened {messages['shortened']:,}",
-    ]
-
-
-def _rest(total: Mapping[str, Any]) -> list[str]:
-    recalled, rules, times = total["recalled"], total["violations"]["rules"], total["milliseconds"]
-    internal = total["internal_calls"]
-    unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
-    broken = "; ".join(f"{rule} ({count})" for rule, count in rules.items()) or "none"
-    took = " and ".join(f"{times[share]:.1f} ms ({share})" for share in ("p50", "p99") if times[share] is not None)
-    return [
-        f"recalled: {recalled['tokens']:,} tokens in {recalled['turns']:,} requests; tools left out that were called: "
-        f"{total['left_out']}",
-        f"rules of the wire broken: {broken}; refused requests: {total['refused']}; failed steps: "
-        f"{total['failed_steps']}",
-        *([unplayed] if internal else []),
-        f"the chain took {took}",
-    ]
-
-
-def _step_lines(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    rows = [["step", "rewrote", "kept", "skipped", "failed", "rejected", "tokens", "ms (p50)"]]
-    for name, each in steps.items():
-        counts = [str(each.get(verdict, 0)) for verdict in ("rewrite", "keep", "skip", "fail", "reject")]
-        rows.append([name, *counts, f"{each['tokens']:+,}", _shown(each["ms_p50"])])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows] if steps else []
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _grade(ratio: float | None) -> str:
+    return "" if ratio is None else "good" if ratio < 1 else "bad" if ratio > 1 else ""

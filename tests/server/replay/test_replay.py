@@ -133,7 +133,7 @@ def test_refused_requests_are_counted(folder: Path, capsys: pytest.CaptureFixtur
     assert found["total"]["values"]["lost"] == 1, "what is not sent helps nobody"
     assert found["total"]["too_large"] == {"unchanged": found["total"]["refused"], "sent": 0}
     assert run(folder, written(folder, {"messages": talk()}), "--model", "small") == 0
-    assert "do not fit the model's window, of those sent none" in capsys.readouterr().out
+    assert "0  too large for the window; " in capsys.readouterr().out
 
 
 def test_tools_that_were_left_out_and_called_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +221,7 @@ def test_the_text_says_what_a_reader_has_to_know(folder: Path, capsys: pytest.Ca
     assert run(folder, written(folder, {"id": "shop", "model": "m", "messages": talk()}), "--chain", "lossy") == 0
     shown = capsys.readouterr().out
     assert "1 conversation, 7 requests; chain lossy" in shown
-    assert "shop, request 7: QX-0-77" in shown
+    assert "shop, request 7: values lost: QX-0-77" in shown
     assert "by window_history" in shown
     assert "not calibrated" in shown
 

@@ -109,8 +109,6 @@ class Chunks:
     """A body as it arrives. Closing it drops the connection, also if no chunk was read."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
-        self.broken = False
-        """Whether the answer broke off."""
         self._response = response
         self._arriving = self._read(response, name)
 
@@ -128,7 +126,6 @@ class Chunks:
             while chunk := await read():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
-            self.broken = True
             raise _failure(error, name) from None
         finally:
             response.close()

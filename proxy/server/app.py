@@ -29,7 +29,7 @@ from proxy.models import Models
 from proxy.server.admin import Admin
 from proxy.server.api.chat import Api
 from proxy.server.api.compress import Sidecar
-from proxy.server.api.endpoint import Endpoint
+from proxy.server.api.endpoint import Endpoint, Serving
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
@@ -264,31 +264,10 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
     browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
+    serving = Serving(telemetry, config.version, headers, gate, browsers, lasting.intake)
 
-    def endpoint(
-        path: str,
-        handler: Handler,
-        methods: Iterable[str],
-        route: str = "",
-        *,
-        spends: bool = True,
-        takes_forms: bool = False,
-    ) -> HttpRoute:
-        shows_path = route not in ("/v1/retrieve/{handle}", "/v1/memories/{id}")
-        made = Endpoint(
-            handler,
-            telemetry,
-            route or path,
-            shows_path=shows_path,
-            headers=headers,
-            config=config.version,
-            gate=gate,
-            spends=spends,
-            browsers=browsers,
-            takes_forms=takes_forms,
-            intake=lasting.intake,
-        )
-        return HttpRoute(path, made, methods=list(methods))
+    def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "", **options: bool) -> HttpRoute:
+        return HttpRoute(path, Endpoint(handler, route or path, serving, **options), methods=list(methods))
 
     chat = endpoint(CHAT, api.chat, ["POST"])
     rest = Starlette(

@@ -51,10 +51,7 @@ class Shown(NamedTuple):
     """All of these messages, not only how they begin."""
 
 
-_PLAIN = Shown()
-
-
-def render_table(explained: Explained, how: Shown = _PLAIN) -> str:
+def render_table(explained: Explained, how: Shown) -> str:
     """A table for people: each step, its verdict, tokens before and after, and why."""
     profile = explained.profile
     about = "" if profile.exact else "about "
@@ -78,7 +75,7 @@ def render_table(explained: Explained, how: Shown = _PLAIN) -> str:
     return "\n".join(lines)
 
 
-def render_json(explained: Explained, against: Explained | None = None, *, how: Shown = _PLAIN) -> str:
+def render_json(explained: Explained, against: Explained | None = None, *, how: Shown) -> str:
     """The same for machines; of two chains both."""
 
     def data(each: Explained) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
@@ -21,63 +22,62 @@ _log = logging.getLogger("penstock.api")
 _JSON = (b"content-type", b"application/json")
 
 
+_HANDLES = ("/v1/retrieve/{handle}", "/v1/memories/{id}")
+"""Routes of which telemetry gets no path: what stands in it would open what it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What all endpoints of a configuration share."""
+
+    telemetry: Telemetry
+    config: str
+    """The version of the configuration."""
+    headers: Headers
+    """Go out with every answer; whoever gave the list may add to it later."""
+    gate: Gate | None
+    """Says who comes in; without one everybody does."""
+    browsers: Browsers | None
+    """Says what web pages may not ask."""
+    intake: Intake | None
+    """Bounds what is received at the same time."""
+
+
 class Endpoint:
     """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
 
     def __init__(
-        self,
-        handler: Handler,
-        telemetry: Telemetry,
-        route: str,
-        *,
-        shows_path: bool = True,
-        headers: Headers | None = None,
-        config: str = "",
-        gate: Gate | None = None,
-        spends: bool = True,
-        browsers: Browsers | None = None,
-        takes_forms: bool = False,
-        intake: Intake | None = None,
+        self, handler: Handler, route: str, serving: Serving, *, spends: bool = True, takes_forms: bool = False
     ) -> None:
-        """Without `shows_path`, telemetry gets the route alone: a handle in the path would open what it names.
-
-        `headers` go out with every answer; whoever gave the list may add to it later. `config` is the version of the
-        configuration that serves the exchange. A `gate` says who comes in; without one everybody does. What `spends`
-        nothing is open to those who have nothing left. `browsers` says what web pages may not ask; a handler that
-        `takes_forms` also gets bodies that are no JSON. An `intake` bounds what is received at the
-        same time.
-        """
-        self._has_gate = gate is not None
+        """What `spends` nothing is open to those who have nothing left. A handler that `takes_forms` also gets bodies
+        that are no JSON."""
+        gate = serving.gate
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
-        self._browsers = browsers
-        self._takes_forms = takes_forms
-        self._telemetry = telemetry
+        self._serving = serving
         self._route = route
-        self._shows_path = shows_path
-        self._headers = [] if headers is None else headers
-        self._config = config
-        self._intake = intake
+        self._takes_forms = takes_forms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        http = Exchange(scope, receive, send, self._intake)
-        http.own_headers += self._headers
-        path = scope["path"] if self._shows_path else None
-        seen = self._telemetry.begin(
+        serving = self._serving
+        http = Exchange(scope, receive, send, serving.intake)
+        http.own_headers += serving.headers
+        seen = serving.telemetry.begin(
             scope["method"],
             self._route,
             http.headers,
-            path=path,
+            path=None if self._route in _HANDLES else scope["path"],
             request_id=http.request_id,
-            tenant="" if self._has_gate else tenant_of(http.headers),  # the gate knows better
-            config=self._config,
+            tenant="" if serving.gate is not None else tenant_of(http.headers),  # the gate knows better
+            config=serving.config,
         )
         if seen.explains:
             http.own_headers.append((b"x-penstock-explain", f"/v1/explain/{quote(http.request_id)}".encode()))
         await self._serve(http, seen)
 
     async def _let_in(self, http: Exchange, seen: Observation) -> None:
-        if self._browsers is not None:
-            self._browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
+        browsers = self._serving.browsers
+        if browsers is not None:
+            browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
         await self._handle(http, seen)
 
     async def _serve(self, http: Exchange, seen: Observation) -> None:

@@ -5,7 +5,7 @@ import weakref
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest
-from proxy.server.api.endpoint import Endpoint
+from proxy.server.api.endpoint import Endpoint, Serving
 from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
@@ -32,7 +32,8 @@ async def test_an_answered_error_keeps_nothing_of_its_request() -> None:
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
     gc.disable()
     try:
-        await Endpoint(refuse, Telemetry(Metrics("0")), "/x")(scope, receive, send)
+        serving = Serving(Telemetry(Metrics("0")), "", [], None, None, None)
+        await Endpoint(refuse, "/x", serving)(scope, receive, send)
         assert [each() for each in held] == [None]
     finally:
         gc.enable()

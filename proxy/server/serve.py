@@ -85,11 +85,11 @@ _PATIENCE = 60
 busy machine; `/healthz` tells of a worker that is stuck."""
 
 
-def uvicorn_config(server: ServerSettings, workers: int, limits: LimitsSettings | None = None) -> uvicorn.Config:
+def uvicorn_config(server: ServerSettings, workers: int, limits: LimitsSettings) -> uvicorn.Config:
     """Return uvicorn's configuration. uvicorn writes no access log: Penstock's own has no prompts and no query
     strings."""
     return GuardedConfig(
-        limits or LimitsSettings(),
+        limits,
         "proxy.server.app:create",
         factory=True,
         workers=workers,
@@ -136,9 +136,9 @@ class Connection(HttpToolsProtocol):
     Requests that arrive in one piece, as almost all do, start no timer.
     """
 
-    def __init__(self, config: uvicorn.Config, *arguments: Any, **options: Any) -> None:
+    def __init__(self, config: GuardedConfig, *arguments: Any, **options: Any) -> None:
         super().__init__(config, *arguments, **options)
-        self._limits = config.limits if isinstance(config, GuardedConfig) else LimitsSettings()
+        self._limits = config.limits
         self._part: Literal["head", "body", "none"] = "head"
         """The part of a request that is awaited."""
         self._head = 0

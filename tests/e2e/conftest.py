@@ -15,15 +15,11 @@ upstreams:
   main: {{kind: openai, base_url: "{url}"}}
   keyed: {{kind: openai, base_url: "{url}", api_key: sk-operators-own, headers: {{x-org: acme}}}}
   asking: {{kind: openai, base_url: "{url}", ask_usage: true}}
-  dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1", connect_timeout: 2}}
-  impatient: {{kind: openai, base_url: "{url}", idle_timeout: 0.3}}
   echo: {{kind: echo}}
 models:
   - {{match: echo, upstream: echo, window: 8192}}
   - {{match: "keyed-*", upstream: keyed, chain: empty}}
   - {{match: "asking-*", upstream: asking, chain: empty}}
-  - {{match: "dead-*", upstream: dead}}
-  - {{match: "impatient-*", upstream: impatient, chain: empty}}
   - {{match: alias, upstream: main, model: the-real-name, chain: empty}}
   - {{match: ["chain-*", "org/chain-*"], upstream: main, window: 8192, reserve: 0}}
   - {{match: "tiny-*", upstream: main, window: 60, reserve: 0}}

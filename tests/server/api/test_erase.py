@@ -24,7 +24,6 @@ from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
 from proxy.vectors.base import IndexFailed, Point, Scope
-from proxy.vectors.embedding import EmbeddingService
 from tests.memories.made import index
 from tests.telemetry.test_records import made as record
 from tests.vectors.scripted import Scripted
@@ -138,18 +137,6 @@ async def test_results_made_of_its_texts_leave_the_memory() -> None:
         assert once.forget("other") == 2
     finally:
         once.close()
-
-
-async def test_vectors_of_its_texts_leave_the_memory() -> None:
-    service = EmbeddingService(Scripted())
-    try:
-        for tenant in ("t", "other"):
-            await service.similarities(tenant, "a", ["b", "c"], wait=10)
-        assert service.forget("t") == 3
-        assert service.forget("t") == 0
-        assert service.forget("other") == 3
-    finally:
-        await service.aclose()
 
 
 async def test_a_summary_is_not_put_back_by_who_had_it_in_memory() -> None:

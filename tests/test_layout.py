@@ -22,7 +22,7 @@ HEAVY = {
     "numpy": "proxy/vectors/packing.py proxy/vectors/static.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py proxy/telemetry/series.py",
-    "qdrant_client": "proxy/vectors/qdrant.py",
+    "qdrant_client": "proxy/vectors/qdrant_server.py",
     "redis": "proxy/state/redis_server.py",
     "referencing": "proxy/tools/json_schema.py",
     "regex": "proxy/tools/slicing.py",

@@ -13,8 +13,8 @@ from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
-from proxy.tools.groups import named
-from proxy.tools.offer import OfferFinder, Wishes, clients_tools, matches
+from proxy.tools.groups import matches
+from proxy.tools.offer import OfferFinder, Wishes, clients_tools
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.texts import told
 
@@ -127,7 +127,7 @@ class FilterTools(Policy):
             group = self.groups[name]
             inner = {"name": name, "description": sections_of(prompt, group.sections)}
             about.append(Tool({"type": "function", "function": inner}))
-            its = [tool for tool in others if named(tool.name, {name: group.tools})]
+            its = [tool for tool in others if matches(tool.name, group.tools)]
             said[name] = (*group.examples, *[told(tool).meaning for tool in its])
             others = [tool for tool in others if not any(tool is one for one in its)]
         # what wants one of the other tools is not about a section that only comes near it

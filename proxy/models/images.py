@@ -25,9 +25,9 @@ def data_url_dimensions(url: str) -> Dimensions | None:
 
 def base64_dimensions(text: str) -> Dimensions | None:
     """The dimensions of an image given as base64; its beginning is enough."""
-    head = _decoded(text, FIRST_BYTES)
+    head = decoded_head(text, FIRST_BYTES)
     if head.startswith(b"\xff\xd8"):
-        return _jpeg(_decoded(text, JPEG_BYTES))
+        return _jpeg(decoded_head(text, JPEG_BYTES))
     for magic, read in _READERS.items():
         if head.startswith(magic) and len(head) >= 30:
             found = read(head)
@@ -42,10 +42,6 @@ def base64_bytes(text: str) -> int:
 
 def decoded_head(text: str, size: int) -> bytes:
     """The first `size` bytes of a base64 text; empty where it is not base64."""
-    return _decoded(text, size)
-
-
-def _decoded(text: str, size: int) -> bytes:
     head = text[: -(-size // 3) * 4].replace("\n", "")
     try:
         return b64decode(head[: len(head) // 4 * 4])

@@ -89,22 +89,6 @@ class BoundTokens:
     counted is known by its identity from then on: the steps of a chain ask for the same messages again and again.
     """
 
-    __slots__ = (
-        "_counts",
-        "_estimated",
-        "_exact",
-        "_family",
-        "_held",
-        "_inline",
-        "_key",
-        "_profile",
-        "_scale",
-        "_scopes",
-        "_service",
-        "_sizes",
-        "_whole",
-    )
-
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
         self._profile = profile

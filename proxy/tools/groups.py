@@ -31,7 +31,7 @@ def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[st
     often, said = Counter(prefixes), Counter(openings)
     found: list[str] = []
     for tool, prefix, opening in zip(tools, prefixes, openings, strict=True):
-        own = named(tool.name, groups)
+        own = next((name for name, globs in groups.items() if matches(tool.name, globs)), None)
         if own:
             found.append(f"group {own}")
         elif opening and said[opening] > 1:
@@ -41,9 +41,9 @@ def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[st
     return tuple(found)
 
 
-def named(tool: str, groups: Mapping[str, Sequence[str]]) -> str | None:
-    """The first of the operator's groups that a tool belongs to."""
-    return next((name for name, globs in groups.items() if any(fnmatchcase(tool, glob) for glob in globs)), None)
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Whether a tool's name matches one of some globs."""
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def _prefix(name: str) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from proxy.context import Context, Memo
 from proxy.economics import UNCACHED
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
+from proxy.tools.groups import matches
 from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
@@ -278,11 +278,6 @@ def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Mo
         begin = moment.end
         keys.append(f"tools-{running.hexdigest()}")
     return keys
-
-
-def matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether a tool's name matches one of some globs."""
-    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def _read(known: str) -> tuple[int, ...] | None:

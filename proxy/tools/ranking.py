@@ -7,17 +7,17 @@ one of eight.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.chat import JsonObject, Tool
 from proxy.chat import raws as all_raws
 from proxy.context import Context
 from proxy.text.bm25 import Fit, Index, ends, fits, index
 from proxy.text.glossary import english
-from proxy.tools.groups import grouped, named
+from proxy.tools.groups import grouped, matches
 from proxy.tools.texts import told
 
 NOTHING = 0.28
@@ -80,33 +80,26 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     """How well each tool fits a query; from memory where it was worked out before with all vectors there."""
     query = ends(query, LONGEST)
     key = ("tool relevance", pool.digest, query, ctx.embedder.name if ctx.embedder else "")
-    try:
-        return await ctx.once.of_key(key, 0, _unknown)
-    except _Unknown:
-        pass
+    known: Relevance | None = ctx.once.known([key])[0]
+    if known is not None:
+        return known
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await asyncio.gather(*(_by_meaning(each, pool, ctx, wait) for each in asked))
     by_words = [await _by_words(each, pool, ctx) for each in asked]
     cosines = _nearest(by_meaning)
     is_complete = ctx.embedder is None or not any(None in each for each in by_meaning)
-    scores = _with_groups([_score(*each) for each in zip(_best(by_words), cosines, strict=True)], pool.groups)
+    shares = [max([fit.share for fit in each]) for each in zip(*by_words, strict=True)]
+    scores = _with_groups(list(map(_score, shares, cosines)), pool.groups)
     found = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
-    return await ctx.once.of_key(key, 0, lambda: found) if found.is_complete else found
-
-
-class _Unknown(Exception):
-    """It was not worked out yet."""
-
-
-def _unknown() -> Any:
-    raise _Unknown
+    if is_complete:
+        ctx.once.remember(key, found)
+    return found
 
 
 async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[Fit]:
     size = _EACH * len(pool.words.lengths)
-    work: Callable[[], tuple[Fit, ...]] = lambda: tuple(fits(query, [pool.words]))  # noqa: E731
-    return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
+    return await ctx.once.of_key(("tool words", pool.digest, query), size, lambda: tuple(fits(query, [pool.words])))
 
 
 async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequence[float | None]:
@@ -123,12 +116,6 @@ async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequ
     return found
 
 
-def _best(by_words: Sequence[Sequence[Fit]]) -> list[Fit]:
-    if len(by_words) == 1:
-        return [*by_words[0]]
-    return [max(each, key=lambda fit: fit.share) for each in zip(*by_words, strict=True)]
-
-
 def _nearest(by_meaning: Sequence[Sequence[float | None]]) -> list[float | None]:
     if len(by_meaning) == 1:
         return [*by_meaning[0]]
@@ -137,8 +124,8 @@ def _nearest(by_meaning: Sequence[Sequence[float | None]]) -> list[float | None]
     ]
 
 
-def _score(words: Fit, cosine: float | None) -> float:
-    return _ALONE * words.share if cosine is None else max(0.0, cosine) + _WORDS * words.share
+def _score(share: float, cosine: float | None) -> float:
+    return _ALONE * share if cosine is None else max(0.0, cosine) + _WORDS * share
 
 
 def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float, ...]:
@@ -163,7 +150,7 @@ def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: 
 
 
 def _examples(tool: Tool, examples: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return [one for glob, each in examples.items() if named(tool.name, {"": [glob]}) is not None for one in each]
+    return [one for glob, each in examples.items() if matches(tool.name, [glob]) for one in each]
 
 
 def _said(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:

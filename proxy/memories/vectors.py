@@ -16,8 +16,9 @@ from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.text.bm25 import fits, index
 from proxy.vectors import packing as vectors
-from proxy.vectors.base import IndexFailed, Near, Point, Scope, VectorIndex
+from proxy.vectors.base import IndexFailed, Near, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.index import IndexService
 from proxy.vectors.pairs import pairs
 
 logger = logging.getLogger("penstock.memories")
@@ -39,7 +40,7 @@ class MemoryVectors:
     def __init__(
         self,
         embedding: EmbeddingService | None,
-        index: VectorIndex | None,
+        index: IndexService | None,
         *,
         known: ScoreCurve | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -131,7 +132,7 @@ class MemoryVectors:
     async def aclose(self) -> None:
         await self._work.aclose()
 
-    async def _do(self, owner: Owner, work: Callable[[VectorIndex, Scope], Coroutine[Any, Any, None]]) -> None:
+    async def _do(self, owner: Owner, work: Callable[[IndexService, Scope], Coroutine[Any, Any, None]]) -> None:
         if self._both is None:
             return
         embedding, index = self._both
@@ -141,7 +142,7 @@ class MemoryVectors:
             self._checked.pop(owner)
 
     async def _repair(
-        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: VectorIndex
+        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: IndexService
     ) -> None:
         """Put what is missing; where the index has more than there is, begin anew."""
         scope, ids = _scope(owner, embedding), list(records)
@@ -163,7 +164,7 @@ class MemoryVectors:
             self._checked.pop(owner)
 
     async def _repaired(
-        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: VectorIndex
+        self, owner: Owner, records: Mapping[str, Memory], embedding: EmbeddingService, index: IndexService
     ) -> None:
         try:
             await self._repair(owner, records, embedding, index)

@@ -61,7 +61,6 @@ from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.guard import GuardedUpstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.backend import Backend
-from proxy.vectors.base import VectorIndex
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.points import IndexBounds
@@ -91,7 +90,7 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
 def build_services(
     settings: Settings,
     store: Store,
-    index: VectorIndex | None,
+    index: IndexService | None,
     telemetry: Telemetry,
     *,
     patient: bool = False,
@@ -121,7 +120,7 @@ def build_services(
     )
 
 
-def services_over(services: Services, store: Store, settings: Settings, index: VectorIndex | None) -> Services:
+def services_over(services: Services, store: Store, settings: Settings, index: IndexService | None) -> Services:
     """The same services over another store: with what they have loaded and learned, without what they keep."""
     ttl = settings.state.ttl
     return replace(
@@ -223,7 +222,7 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
 
 def build_embedding(
     settings: Settings,
-    index: VectorIndex | None,
+    index: IndexService | None,
     *,
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
@@ -250,7 +249,7 @@ def build_memories(
     settings: MemoriesSettings,
     store: Store,
     embedding: EmbeddingService | None,
-    index: VectorIndex | None,
+    index: IndexService | None,
     threads: Executor,
     told: MemoryObserver | None = None,
 ) -> MemoryService:

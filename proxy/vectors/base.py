@@ -9,10 +9,10 @@ there, and the rest is put again. There is no other repair, and it may be done a
 once: a point is put whole or not at all, and putting it twice is putting it once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 Payload = Mapping[str, str | int | float | bool | None]
 """What stands with a vector: a few short values. They are kept in plain text, on a disk or a server."""
@@ -68,44 +68,3 @@ class Near(NamedTuple):
     score: float
     """Its cosine to what was asked, from -1 to 1."""
     payload: Payload
-
-
-class VectorIndex(Protocol):
-    """Keeps points by scope, bounded in number. For use on one event loop; nothing is computed or waited for on it.
-
-    All methods but `aclose` raise `IndexFailed`, in bounded time; whoever calls goes on without.
-    """
-
-    @property
-    def degraded(self) -> str | None:
-        """Why it does not work at present, in one word; None while it does, as far as is known."""
-
-    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points: all of them or none. When it returns they survive the end of the process."""
-
-    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points; None where there is no such point. It is a use, which delays their leaving."""
-
-    async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
-
-    async def size(self, scope: Scope) -> int:
-        """How many points a scope has."""
-
-    async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
-        """The points nearest to a packed vector, the nearest first; none whose cosine is below `least`.
-
-        The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
-        """
-
-    async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Remove points; ids without one are ignored."""
-
-    async def forget(self, scope: Scope) -> None:
-        """Remove all points of a scope."""
-
-    async def forget_tenant(self, tenant: str) -> None:
-        """Remove all points of a tenant, in whatever scope."""
-
-    async def aclose(self) -> None:
-        """Give back threads, files and connections. Later calls raise `closed`; closing twice is fine."""

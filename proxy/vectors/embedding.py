@@ -17,7 +17,7 @@ from proxy.state.background import BackgroundWork
 from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
-from proxy.vectors.base import VectorIndex
+from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import Stack
@@ -44,7 +44,7 @@ class EmbeddingService:
     def __init__(
         self,
         backend: Backend,
-        index: VectorIndex | None = None,
+        index: IndexService | None = None,
         *,
         max_bytes: int = 64 * 2**20,
         patient: bool = False,

@@ -30,10 +30,11 @@ Blocking = Embedded | PointServer
 
 
 class IndexService:
-    """A `VectorIndex` over a blocking one. For use on one event loop.
+    """Keeps points by scope, bounded in number. For use on one event loop; nothing is computed or waited for on it.
 
-    After a failure, or an answer that took too long, nothing is tried for a second, then two, up to half a minute;
-    meanwhile every call raises at once. There is no timer: the first call after the pause is the next try.
+    All methods but `aclose` raise `IndexFailed`, in bounded time; whoever calls goes on without. After a failure, or an
+    answer that took too long, nothing is tried for a second, then two, up to half a minute; meanwhile every call raises
+    at once. There is no timer: the first call after the pause is the next try.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class IndexService:
 
     @property
     def degraded(self) -> str | None:
+        """Why it does not work at present, in one word; None while it does, as far as is known."""
         return self._cause
 
     async def warm(self) -> None:
@@ -79,19 +81,26 @@ class IndexService:
                 await self._run("look", self._index.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points: all of them or none. When it returns they survive the end of the process."""
         if points:
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points; None where there is no such point. It is a use, which delays their leaving."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
     async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that have a point."""
         return await self._run("known", partial(self._index.known, scope, ids)) if ids else frozenset()
 
     async def size(self, scope: Scope) -> int:
         return await self._run("size", partial(self._index.size, scope))
 
     async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
+        """The points nearest to a packed vector, the nearest first; none whose cosine is below `least`.
+
+        The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
+        """
         return await self._run("nearest", partial(self._index.nearest, scope, vector, limit, least))
 
     async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
@@ -105,7 +114,7 @@ class IndexService:
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:
-        """End the threads, then close; what is under way is finished first."""
+        """End the threads, then close; what is under way is finished first. Later calls raise `closed`."""
         if self._closed:
             return
         self._closed = True

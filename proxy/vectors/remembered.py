@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from proxy.state.cache import Cache
-from proxy.vectors.base import IndexFailed, Point, Scope, VectorIndex
+from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.index import IndexService
 from proxy.vectors.making import Key, Warn
 from proxy.vectors.packed import dimension
 from proxy.vectors.packing import Stack
@@ -35,7 +36,7 @@ class Stacks:
 class VectorMemory:
     """A memory of packed vectors, bounded in bytes; what was used longest ago is forgotten. For one event loop."""
 
-    def __init__(self, version: str, index: VectorIndex | None, warn: Warn, *, max_bytes: int) -> None:
+    def __init__(self, version: str, index: IndexService | None, warn: Warn, *, max_bytes: int) -> None:
         """Vectors are those of one version of a model."""
         self._version = version
         self._index = index
@@ -99,7 +100,7 @@ class VectorMemory:
         self._keep(key, packed)
         return packed
 
-    async def _write(self, index: VectorIndex) -> None:
+    async def _write(self, index: IndexService) -> None:
         while self._unwritten:
             tenant = next(iter(self._unwritten)).tenant
             some = [key for key in self._unwritten if key.tenant == tenant][:AT_ONCE]

@@ -12,7 +12,8 @@ from proxy.state.archive import Archives
 from proxy.state.store import Store, StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.records import Records
-from proxy.vectors.base import IndexFailed, VectorIndex
+from proxy.vectors.base import IndexFailed
+from proxy.vectors.index import IndexService
 
 Here = Callable[[str], int]
 """Forgets what this process has in memory of a tenant; how much that was."""
@@ -41,7 +42,7 @@ class Forgetting:
         store: Store,
         archives: Archives,
         memories: MemoryService,
-        index: VectorIndex | None,
+        index: IndexService | None,
         peers: Peers,
         *,
         records: Records | None,

@@ -17,7 +17,7 @@ from proxy.server.replay.player import NO_HEADERS, choosing, patient, play_all, 
 from proxy.state.store import Store
 from proxy.telemetry.observation import Observation
 from proxy.upstreams.routing import Routes
-from proxy.vectors.base import VectorIndex
+from proxy.vectors.index import IndexService
 
 MOST_BEFORE = 64
 """Requests that may stand before one."""
@@ -36,7 +36,7 @@ class Explaining:
     """`POST /v1/explain` and `POST /admin/explain`."""
 
     def __init__(
-        self, config: Config, routes: Routes, services: Services, store: Store, index: VectorIndex | None
+        self, config: Config, routes: Routes, services: Services, store: Store, index: IndexService | None
     ) -> None:
         settings = config.settings
         self._config, self._settings, self._routes, self._services = config, settings, routes, services

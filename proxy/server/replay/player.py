@@ -49,7 +49,7 @@ from proxy.telemetry.bill import Bills, Effect, Estimate
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
-from proxy.vectors.base import VectorIndex
+from proxy.vectors.index import IndexService
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -363,7 +363,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
 
 @asynccontextmanager
 async def player_beside(
-    settings: Settings, routes: Routes, services: Services, store: Store, index: VectorIndex | None
+    settings: Settings, routes: Routes, services: Services, store: Store, index: IndexService | None
 ) -> AsyncGenerator[Player]:
     """A player beside running services: it reads what they keep, and changes nothing of it."""
     over, judge = Overlay(store), None if services.judge is None else SilentJudge()

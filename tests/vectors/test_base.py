@@ -1,6 +1,7 @@
 """What every index must do: the embedded one with Qdrant's local mode, and the one on a server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,28 @@ from proxy.vectors.base import Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking
 from proxy.vectors.packed import rows
+from proxy.vectors.points import IndexBounds
 from proxy.vectors.qdrant_server import PointServer
+from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector, vectors
 from tests.vectors.qdrant_server import QdrantServer
 
 
 @pytest.fixture(params=["in memory", "in a directory", "on a server"])
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Blocking]]:
+    """What makes an index, within bounds and by a clock."""
     if request.param == "on a server":
         with QdrantServer() as server:
-            made: Blocking = PointServer(server.url, None, "penstock", 30.0, BOUNDS)
-            yield made
-            made.close()
+            yield partial(PointServer, server.url, None, "penstock", 30.0)
     else:
-        made = Embedded(tmp_path / "vectors" if request.param == "in a directory" else None, BOUNDS)
-        yield made
-        made.close()
+        yield partial(Embedded, tmp_path / "vectors" if request.param == "in a directory" else None)
+
+
+@pytest.fixture
+def index(make: Callable[..., Blocking]) -> Iterator[Blocking]:
+    made = make(BOUNDS)
+    yield made
+    made.close()
 
 
 def cosine(one: bytes, other: bytes) -> float:
@@ -133,3 +140,23 @@ def test_odd_names_are_names(index: Blocking) -> None:
         "'; --",
         {"text": 'ñandú "quoted"', "none": None, "yes": True, "x": 0.5},
     )
+
+
+def test_a_scope_is_bounded_and_what_was_used_longest_ago_leaves(make: Callable[..., Blocking]) -> None:
+    clock = Clock()
+    index = make(IndexBounds(1000, 100, 1600.0), clock=clock)
+    for start in range(0, 100, 10):
+        index.put(T, points(100)[start : start + 10])
+        clock.now += 1
+    index.put(T._replace(owner="other"), points(90))
+    clock.now += 101  # longer than a sixteenth of the time to live
+    index.vectors(T, ["p0", "p1"])
+    clock.now += 1
+    index.put(T, points(10, name="new"))
+    assert 90 <= index.size(T) <= 100
+    assert index.known(T, ["p0", "p1", "p2", "p3", "p99", "new0"]) == {"p0", "p1", "p99", "new0"}
+    assert index.size(T._replace(owner="other")) == 90
+    clock.now += 1601
+    index.put(T, points(60, name="newer"))
+    assert index.size(T) == 60, "what was not used for long has left"
+    index.close()

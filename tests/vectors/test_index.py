@@ -10,7 +10,7 @@ import pytest
 from proxy.telemetry.metrics import Metrics
 from proxy.vectors.base import IndexFailed
 from proxy.vectors.embedded import Embedded
-from proxy.vectors.index import Blocking, IndexService
+from proxy.vectors.index import IndexService
 from proxy.vectors.qdrant_server import PointServer
 from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector
@@ -150,25 +150,6 @@ def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> P
     return PointServer(server.url, key, "penstock", timeout, BOUNDS)
 
 
-async def test_a_server_that_is_gone_and_comes_back() -> None:
-    clock = Clock()
-    server = QdrantServer()
-    index = IndexService(on(server), timeout=LONG, search_timeout=LONG, clock=clock)
-    await index.put(T, points(5))
-    server.close()
-    with pytest.raises(IndexFailed, match="unreachable"):
-        await index.vectors(T, ["p0"])
-    assert index.degraded == "unreachable"
-    clock.now += 60
-    with pytest.raises(IndexFailed, match="unreachable"):
-        await index.put(T, points(5))
-    with QdrantServer(server.port, server.client):
-        clock.now += 60
-        assert await index.size(T) == 5
-        assert index.degraded is None
-        await index.aclose()
-
-
 async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
     clock = Clock()
     server = QdrantServer()
@@ -265,24 +246,3 @@ async def test_a_batch_is_one_request_each_way() -> None:
         await index.vectors(T, [f"p{n}" for n in range(100)])
         assert [method for method, _ in server.requests] == ["PUT", "POST"]
         await index.aclose()
-
-
-def test_a_server_is_bounded_and_what_was_used_longest_ago_leaves() -> None:
-    clock = Clock()
-    with QdrantServer() as server:
-        index: Blocking = PointServer(
-            server.url, None, "penstock", LONG, BOUNDS._replace(scope=100, ttl=1600.0), clock=clock
-        )
-        for start in range(0, 100, 10):
-            index.put(T, points(100)[start : start + 10])
-            clock.now += 1
-        clock.now += 101
-        index.vectors(T, ["p0", "p1"])
-        clock.now += 1
-        index.put(T, points(10, name="new"))
-        assert 90 <= index.size(T) <= 100
-        assert index.known(T, ["p0", "p1", "p2", "p3", "p99", "new0"]) == {"p0", "p1", "p99", "new0"}
-        clock.now += 1601
-        index.put(T, points(10, name="newer"))
-        assert index.size(T) == 10
-        index.close()

@@ -1,9 +1,7 @@
-"""The embedded index under what befalls files: several threads and processes, kills, damage, bounds."""
+"""The embedded index under what befalls files: several threads and processes, damage, bounds."""
 
-import signal
 import sqlite3
-import subprocess
-import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,13 +12,6 @@ from proxy.vectors.embedded import Embedded
 from proxy.vectors.points import FILE, IndexBounds, Points
 from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-def other_process(directory: Path, name: str, count: int, at_once: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.vectors.made", str(directory), name, str(count), str(at_once)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def ids(index: Embedded, asked: bytes, limit: int = 5, scope: Scope = T) -> list[str]:
@@ -47,70 +38,42 @@ def test_eight_threads_at_once(tmp_path: Path) -> None:
     index.close()
 
 
-def test_two_processes_on_one_directory_see_each_others_points(tmp_path: Path) -> None:
-    index = Embedded(tmp_path, BOUNDS)
+def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
+    index, twin = Embedded(tmp_path, BOUNDS), Embedded(tmp_path, BOUNDS)  # the twin is as another process would be
+    asked = vector(*[1.0] * 8)
     index.put(T, points(50, name="mine"))
-    assert len(ids(index, vector(*[1.0] * 8), 1000)) == 50
-    others = [other_process(tmp_path, name, 60, 6) for name in ("first", "second")]
-    for start in range(50, 110, 5):
-        index.put(T, points(110, name="mine")[start : start + 5])
-    for process in others:
-        assert process.stdout is not None
-        assert process.stdout.read().split()[-1] == "60"
-        process.stdout.close()
-        assert process.wait() == 0
-    assert index.size(T) == 230
-    assert len(ids(index, vector(*[1.0] * 8), 1000)) == 230
-    twin = Embedded(tmp_path, BOUNDS)  # as another process would be
+    assert len(ids(index, asked, 1000)) == len(ids(twin, asked, 1000)) == 50
+    twin.put(T, points(60, name="theirs"))
+    assert len(ids(index, asked, 1000)) == 110
     twin.forget(T._replace(owner="somebody else"))
-    twin.delete(T, [f"first{n}" for n in range(60)])
-    assert not any(id.startswith("first") for id in ids(index, vector(*[1.0] * 8), 1000))
+    twin.delete(T, [f"mine{n}" for n in range(50)])
+    assert not any(id.startswith("mine") for id in ids(index, asked, 1000))
     twin.forget(T)
-    assert ids(index, vector(*[1.0] * 8)) == []
+    assert ids(index, asked) == []
     twin.close()
     index.close()
 
 
-def test_what_a_killed_process_has_put_is_there(tmp_path: Path) -> None:
-    process = other_process(tmp_path, "p", 10**5, 20)
-    assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(5)]
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    said += process.stdout.read().split()
-    process.stdout.close()
-    index = Embedded(tmp_path, IndexBounds(10**6, 10**6, 3600.0))
-    done = int(said[-1])
-    assert None not in index.vectors(T, [f"p{n}" for n in range(done)])
-    assert index.size(T) % 20 == 0, "a put is there whole or not at all"
-    assert ids(index, points(done, name="p")[done - 1].vector, 1) == [f"p{done - 1}"]
-    assert index.repaired == 0
-    index.close()
-
-
-@pytest.mark.parametrize("damage", ["garbage", "cut off", "pages overwritten", "empty", "removed"])
-def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "repaired"),
+    [
+        pytest.param(lambda whole: b"this is no database " * 500, 1, id="garbage"),
+        pytest.param(lambda whole: whole[: len(whole) // 2], 1, id="cut off"),
+        pytest.param(lambda whole: whole[:4096] + b"\xff" * (len(whole) - 4096), 1, id="pages overwritten"),
+        pytest.param(lambda whole: b"", 0, id="empty"),
+    ],
+)
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: Callable[[bytes], bytes], repaired: int) -> None:
     before = Embedded(tmp_path, BOUNDS)
     before.put(T, points(300))
     before.close()
-    path = tmp_path / FILE
-    whole = path.read_bytes()
-    if damage == "garbage":
-        path.write_bytes(b"this is no database " * 500)
-    elif damage == "cut off":
-        path.write_bytes(whole[: len(whole) // 2])
-    elif damage == "pages overwritten":
-        path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    elif damage == "empty":
-        path.write_bytes(b"")
-    else:
-        path.unlink()
+    (tmp_path / FILE).write_bytes(damage((tmp_path / FILE).read_bytes()))
     index = Embedded(tmp_path, BOUNDS)
     index.vectors(T, [f"p{n}" for n in range(300)])
     index.put(T, points(300))
     assert None not in index.vectors(T, [f"p{n}" for n in range(300)])
     assert ids(index, points(3)[2].vector, 1) == ["p2"]
-    assert index.repaired == (0 if damage in ("empty", "removed") else 1)
+    assert index.repaired == repaired
     index.close()
 
 
@@ -153,32 +116,6 @@ def test_another_process_that_writes_for_long_is_waited_for_only_so_long(tmp_pat
     index.close()
     with pytest.raises(IndexFailed, match="closed"):
         index.size(T)
-
-
-def test_a_directory_that_cannot_be_is_a_failure(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    index = Points(tmp_path / "file" / "vectors", BOUNDS)
-    with pytest.raises(IndexFailed) as failed:
-        index.put(T, points(1))
-    assert failed.value.cause == "unreachable"
-    index.close()
-
-
-def test_what_was_used_longest_ago_leaves_a_full_scope() -> None:
-    clock = Clock()
-    index = Points(None, IndexBounds(10_000, 100, 160.0), clock=clock)
-    for start in range(0, 100, 10):
-        index.put(T, points(100)[start : start + 10])
-        clock.now += 1
-    index.put(T._replace(owner="other"), points(90))
-    clock.now += 11  # longer than a sixteenth of the time to live
-    index.vectors(T, ["p0", "p1"])
-    clock.now += 1
-    index.put(T, points(3, name="new"))
-    assert 90 <= index.size(T) <= 100
-    assert index.known(T, ["p0", "p1", "p2", "p3", "p99", "new0"]) == {"p0", "p1", "p99", "new0"}
-    assert index.size(T._replace(owner="other")) == 90
-    index.close()
 
 
 def test_all_scopes_together_are_bounded_too_and_what_is_old_leaves() -> None:

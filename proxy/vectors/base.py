@@ -57,7 +57,7 @@ class Point:
     """Its name within its scope: a hash of the content, or the record's id. The same id is the same point:
     what gets another vector gets another id, or is deleted before."""
     vector: bytes
-    """Packed (`proxy.vectors.packed`), of unit length; a text may have several vectors, of which the nearest counts."""
+    """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
     payload: Payload = field(default_factory=dict)
 
 

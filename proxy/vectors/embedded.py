@@ -9,8 +9,7 @@ from time import time
 from typing import NamedTuple
 
 from proxy.vectors.base import Near, Scope
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import Stack
+from proxy.vectors.packing import Stack, dimension
 from proxy.vectors.points import BUSY, IndexBounds, Points
 
 LOADED = 200 * 2**20

@@ -19,8 +19,7 @@ from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import Stack
+from proxy.vectors.packing import Stack, dimension
 from proxy.vectors.pairs import Pair, of_language
 from proxy.vectors.remembered import AT_ONCE, Stacks, VectorMemory
 from proxy.vectors.scale import REFERENCE, Scale, measured

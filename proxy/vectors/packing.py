@@ -1,21 +1,54 @@
-"""Vectors as bytes, and how near they are. The only file that imports numpy, which takes 0.1 s the first time.
+"""Vectors as bytes, and how near they are. numpy is imported where it is used: 0.1 s the first time.
 
 A text has one vector, or several if it is longer than the model reads at once. Packed, that is a byte with their
 number, then each as half-precision numbers of unit length: 769 bytes for one of MiniLM's. Half precision moves a cosine
 by less than 0.001.
 """
 
+import os
+import struct
 from collections.abc import Sequence
 from importlib import import_module
 from math import isnan
 from typing import Any
 
-from proxy.vectors.packed import dimension
-from proxy.vectors.products import one_thread
-
 MOST = 255
 """Vectors that one text may have."""
 _BLOCK = 512
+_LIBRARIES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""What numpy's libraries for matrices read, once, when they are loaded."""
+
+
+def one_thread() -> None:
+    """Have matrices computed in the thread that asks, before numpy is imported; the operator's own values win.
+
+    By itself numpy uses all processors. They wait for each other busily: beside other work, the cosines of 10,000
+    vectors took four times the computing and eight times as long.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        for name in _LIBRARIES:
+            os.environ.setdefault(name, "1")
+
+
+def dimension(packed: bytes) -> int:
+    """The numbers in each vector; 0 for bytes that are no packed vectors."""
+    each, left = divmod(len(packed) - 1, 2 * packed[0]) if packed[:1] > b"\0" else (0, 0)
+    return 0 if left else each
+
+
+def rows(packed: bytes) -> list[list[float]]:
+    """The vectors; none for bytes that are no packed vectors."""
+    width = dimension(packed)
+    if not width:
+        return []
+    numbers = struct.unpack(f"<{packed[0] * width}e", packed[1:])
+    return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
+
+
+def joined(vectors: Sequence[Sequence[float]]) -> bytes:
+    """Vectors of one dimension and of unit length as bytes."""
+    numbers = [number for each in vectors for number in each]
+    return bytes([len(vectors)]) + struct.pack(f"<{len(numbers)}e", *numbers)
 
 
 def pack(vectors: Any) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from proxy.state.store import StoreError
 from proxy.state.wal import SharedFile
 from proxy.vectors.base import IndexFailed, Payload, Point, Scope, tenant_digest
-from proxy.vectors.packed import dimension
+from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
 

@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
 from proxy.vectors.base import IndexFailed, Near, Point, Scope, tenant_digest
-from proxy.vectors.packed import dimension, joined, rows
+from proxy.vectors.packing import dimension, joined, one_thread, rows
 from proxy.vectors.points import IndexBounds
-from proxy.vectors.products import one_thread
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ from proxy.state.cache import Cache
 from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import Key, Warn
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import Stack
+from proxy.vectors.packing import Stack, dimension
 
 AT_ONCE = 256
 """Texts whose vectors are read or written together."""

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import pack
-from proxy.vectors.products import one_thread
+from proxy.vectors.packing import one_thread, pack
 from proxy.vectors.scale import REFERENCE
 
 logger = logging.getLogger("penstock.embedding")

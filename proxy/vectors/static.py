@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import pack
-from proxy.vectors.products import one_thread
+from proxy.vectors.packing import one_thread, pack
 from proxy.vectors.wordpiece import WordPiece
 
 NAME = "static-all-MiniLM-L6-v2"

@@ -4,7 +4,7 @@ import math
 import random
 
 from proxy.vectors.base import Point, Scope
-from proxy.vectors.packed import joined
+from proxy.vectors.packing import joined
 from proxy.vectors.points import IndexBounds
 
 BOUNDS = IndexBounds(10_000, 10_000, 3600.0)

@@ -9,7 +9,7 @@ import pytest
 from proxy.vectors.base import Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking
-from proxy.vectors.packed import rows
+from proxy.vectors.packing import rows
 from proxy.vectors.points import IndexBounds
 from proxy.vectors.qdrant_server import PointServer
 from tests.clock import Clock

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import pack, similarities
+from proxy.vectors.packing import dimension, pack, similarities
 
 NUMBERS = st.floats(-100, 100, allow_subnormal=False).filter(lambda number: abs(number) > 1e-3)
 ROWS = st.integers(1, 5).flatmap(

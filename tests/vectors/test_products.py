@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from proxy.vectors.packing import pack
-from proxy.vectors.products import one_thread
+from proxy.vectors.packing import one_thread, pack
 
 NAMES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
 

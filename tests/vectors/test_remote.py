@@ -12,8 +12,7 @@ from pydantic import SecretStr
 
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import similarities
+from proxy.vectors.packing import dimension, similarities
 from proxy.vectors.remote import LARGEST, Remote
 
 Answer = Callable[[dict[str, Any]], web.Response]

@@ -19,8 +19,7 @@ from proxy.vectors.base import Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import similarities
+from proxy.vectors.packing import dimension, similarities
 from proxy.vectors.points import IndexBounds
 from proxy.vectors.sentence_transformers import PIECES, Sentences
 
@@ -210,7 +209,7 @@ from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
-from proxy.vectors.packed import dimension
+from proxy.vectors.packing import dimension
 
 def made(**settings):
     return Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", **settings))

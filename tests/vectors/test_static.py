@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.packed import dimension
-from proxy.vectors.packing import similarities
+from proxy.vectors.packing import dimension, similarities
 from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable
 from proxy.vectors.wordpiece import WordPiece
 

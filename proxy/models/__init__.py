@@ -6,7 +6,9 @@ Three layers, each over the next: the configuration, litellm's list where litell
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -16,7 +18,6 @@ from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
 from proxy.models.names import canonical
 from proxy.models.price_list import Listed, PriceList
-from proxy.models.table import ModelRow, ModelTable, load_table
 from proxy.state.cache import Cache
 
 UNKNOWN_WINDOW = 128_000
@@ -32,6 +33,41 @@ USUAL_RESERVE = 4096
 """Tokens of an ordinary answer, and then some."""
 
 _REMEMBERED = 4096
+
+
+class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the table. Prices are US dollars per million tokens, input and output."""
+
+    match: tuple[str, ...]
+    window: int
+    max_output: int
+    max_input: int | None = None
+    reserve: int | None = None
+    encoding: str = "o200k_base"
+    factor: float = 1.0
+    exact: bool = False
+    prices: tuple[float, float] = (0.0, 0.0)
+    above: tuple[int, float, float] | None = None
+    """The tokens of prompt above which the whole request costs more, and the prices above it."""
+    cache: str = "none"
+
+
+class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole table."""
+
+    caches: dict[str, CacheRules]
+    unbound: tuple[str, ...]
+    """Models of which signed reasoning is known not to be bound to what stood before it, up to the versions from which
+    on it is; all others count as bound."""
+    models: tuple[ModelRow, ...]
+
+    def is_bound(self, name: str) -> bool:
+        """Whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
+        return not any(fnmatchcase(name, glob) for glob in self.unbound)
+
+    def find(self, name: str) -> ModelRow | None:
+        """The first line that matches a canonical name."""
+        return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
 
 
 class Models:
@@ -61,7 +97,8 @@ class Models:
 
     @cached_property
     def table(self) -> ModelTable:
-        return load_table()
+        """The table that ships with the package."""
+        return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
         row = self.table.find(canonical(name))

@@ -85,7 +85,8 @@ def load_encoder(name: str) -> Encoder:
     if name == "chars":
         return characters
     if name in VOCABULARIES:
-        return partial(_in_pieces, _tiktoken_encoder(name, VOCABULARIES[name]))
+        encode = _encoding(name, VOCABULARIES[name]).encode_ordinary
+        return partial(_in_pieces, lambda text: len(encode(text)))
     path = Path(name).expanduser()
     if not path.exists():
         known = ", ".join(sorted({*VOCABULARIES, *ALIASES, "chars"}))
@@ -100,11 +101,6 @@ def lend(name: str) -> None:
     from tiktoken import registry
 
     registry.ENCODINGS.setdefault(name, _encoding(LENT, VOCABULARIES[LENT]))
-
-
-def _tiktoken_encoder(name: str, vocabulary: Vocabulary) -> Encoder:
-    encode = _encoding(name, vocabulary).encode_ordinary
-    return lambda text: len(encode(text))
 
 
 @cache  # 60 MB and half a second of work: once a process is enough, whatever is built and built again in it

@@ -13,28 +13,14 @@ def load_tokenizer(path: Path) -> Callable[[str], int]:
     where the extra `tokenizers` is not installed.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
-    return _from_file(file) if file.is_file() else _from_directory(path)
-
-
-def _from_file(file: Path) -> Callable[[str], int]:
-    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids)
-
-    return count
-
-
-def _from_directory(directory: Path) -> Callable[[str], int]:
+    if file.is_file():
+        tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return lambda text: len(tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids)
     auto = import_module("transformers").AutoTokenizer
-    tokenizer = auto.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(_without_surrogates(text), add_special_tokens=False, truncation=False))
-
-    return count
+    encode = auto.from_pretrained(str(path), local_files_only=True, trust_remote_code=False).encode
+    return lambda text: len(encode(_without_surrogates(text), add_special_tokens=False, truncation=False))
 
 
 def _without_surrogates(text: str) -> str:

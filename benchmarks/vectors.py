@@ -30,10 +30,7 @@ def timed(what: str, work: Callable[[], object], times: int = 1) -> None:
 
 def points(count: int) -> list[Point]:
     chance = random.Random(1)
-    return [
-        Point(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]]), {"text": f"memory {n}"})
-        for n in range(count)
-    ]
+    return [Point(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]])) for n in range(count)]
 
 
 class Instant:
@@ -100,12 +97,12 @@ def main() -> None:
         timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
         timed("known: 100 of 10,000", lambda: index.known(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
         timed("size", lambda: index.size(SCOPE), 50)
-        timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
-        timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(made).vector, 5, -1.0), 50)
+        timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, made[0].vector, 5))
+        timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(made).vector, 5), 50)
         index.put(SCOPE, points(10_001)[-1:])
-        timed("nearest 5 behind one put", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
+        timed("nearest 5 behind one put", lambda: index.nearest(SCOPE, made[0].vector, 5))
         index.delete(SCOPE, [made[3].id])
-        timed("nearest 5 behind one delete", lambda: index.nearest(SCOPE, made[0].vector, 5, -1.0))
+        timed("nearest 5 behind one delete", lambda: index.nearest(SCOPE, made[0].vector, 5))
         index.close()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(unseen(Path(folder)))

@@ -15,6 +15,8 @@ READ = 8 * 2**20
 """Characters of one content that are read; what is behind them is only to be had as a whole."""
 _ORIGIN = 200
 """Characters of a call that say where a content came from."""
+_MOST = 8
+"""Passages that are found."""
 _TALLEST = 12
 _LARGEST = 800
 """Lines and characters of a passage, about."""
@@ -65,14 +67,12 @@ def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[s
     return found
 
 
-def best_passages(
-    contents: Sequence[tuple[str, str]], query: str, most: int = 8, origins: Mapping[str, str] | None = None
-) -> list[FoundPassage]:
+def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapping[str, str]) -> list[FoundPassage]:
     """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated.
 
     A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
     """
-    known = [(origins or {}).get(handle, "") for handle, _ in contents]
+    known = [origins.get(handle, "") for handle, _ in contents]
     shares = [fit.share for fit in fits(query, [index(known)])]
     passages: list[FoundPassage] = []
     weights: list[float] = []
@@ -94,7 +94,7 @@ def best_passages(
         if not shown.issuperset(passage.lines):
             shown.update(passage.lines)
             best.append(passage)
-        if len(best) == most:
+        if len(best) == _MOST:
             break
     return best
 

@@ -104,7 +104,7 @@ class Recall(InternalTool):
 
     def _found(self, contents: list[tuple[str, str]], query: str) -> str:
         known = origins(self._messages, self._archive.handle)
-        return as_answer(best_passages(contents, query, origins=known), self._longest)
+        return as_answer(best_passages(contents, query, known), self._longest)
 
     async def _in_thread(self, work: Callable[[], str]) -> str:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

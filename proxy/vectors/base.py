@@ -9,13 +9,8 @@ there, and the rest is put again. There is no other repair, and it may be done a
 once: a point is put whole or not at all, and putting it twice is putting it once.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
-
-Payload = Mapping[str, str | int | float | bool | None]
-"""What stands with a vector: a few short values. They are kept in plain text, on a disk or a server."""
 
 
 class IndexFailed(Exception):
@@ -49,8 +44,7 @@ def tenant_digest(tenant: str) -> bytes:
     return blake2b(tenant.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A vector to keep."""
 
     id: str
@@ -58,7 +52,6 @@ class Point:
     what gets another vector gets another id, or is deleted before."""
     vector: bytes
     """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
-    payload: Payload = field(default_factory=dict)
 
 
 class Near(NamedTuple):
@@ -67,4 +60,3 @@ class Near(NamedTuple):
     id: str
     score: float
     """Its cosine to what was asked, from -1 to 1."""
-    payload: Payload

@@ -51,7 +51,7 @@ class Embedded(Points):
     def look(self) -> None:
         """There is no server."""
 
-    def nearest(self, scope: Scope, vector: bytes, limit: int, least: float) -> list[Near]:
+    def nearest(self, scope: Scope, vector: bytes, limit: int) -> list[Near]:
         """Return the nearest points: by the nearest of a point's vectors to any of those asked."""
         width = dimension(vector)
         if not width or limit < 1:
@@ -59,10 +59,9 @@ class Embedded(Points):
         with self._searching:
             loaded = self._current(scope, width)
         found = zip(loaded.stack.similarities(vector), loaded.ids, strict=True)
-        scores = {id: score for score, id in found if score is not None and score >= least}
+        scores = {id: score for score, id in found if score is not None}
         order = nlargest(limit, scores, key=lambda id: (scores[id], id))
-        payloads = self.payloads(scope, order)
-        return [Near(id, scores[id], payloads[id]) for id in order if id in payloads]
+        return [Near(id, scores[id]) for id in order]
 
     def _current(self, scope: Scope, width: int) -> _Loaded:
         """Return the points as the table has them now; they are read again where any was put or removed since."""

@@ -96,12 +96,12 @@ class IndexService:
     async def size(self, scope: Scope) -> int:
         return await self._run("size", partial(self._index.size, scope))
 
-    async def nearest(self, scope: Scope, vector: bytes, *, limit: int, least: float = -1.0) -> list[Near]:
-        """The points nearest to a packed vector, the nearest first; none whose cosine is below `least`.
+    async def nearest(self, scope: Scope, vector: bytes, *, limit: int) -> list[Near]:
+        """The points nearest to a packed vector, the nearest first.
 
         The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
         """
-        return await self._run("nearest", partial(self._index.nearest, scope, vector, limit, least))
+        return await self._run("nearest", partial(self._index.nearest, scope, vector, limit))
 
     async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
         if ids:

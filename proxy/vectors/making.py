@@ -66,14 +66,12 @@ class Making:
         made: Callable[[VectorRequest, bytes], None],
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
-        most: int = MOST,
     ) -> None:
         """`made` is told of each text that got its vectors, `clock` is in seconds."""
         self._backend = backend
         self._made = made
         self._warn = warn
         self._clock = clock
-        self._most = most
         self._queue: dict[Key, VectorRequest] = {}
         self._worker: asyncio.Task[None] | None = None
         self._paused_until = float("-inf")
@@ -86,8 +84,8 @@ class Making:
             wanted.answer(None)
             return
         self._queue[wanted.key] = wanted
-        if len(self._queue) > self._most:
-            for last in sorted(self._queue.values(), key=lambda waiting: waiting.rank)[self._most * 3 // 4 :]:
+        if len(self._queue) > MOST:
+            for last in sorted(self._queue.values(), key=lambda waiting: waiting.rank)[MOST * 3 // 4 :]:
                 self._queue.pop(last.key).answer(None)
         self.load()
 

@@ -2,11 +2,10 @@
 
 Qdrant's own local directory is not used: it belongs to one process at a time, commits point by point, and is read back
 by unpickling whatever stands in it. Here a batch is one transaction, every process sees every point, and there are only
-numbers and JSON. The directory must be on a local disk. What is written survives the process; after a loss of power the
+numbers. The directory must be on a local disk. What is written survives the process; after a loss of power the
 last few may be missing, which costs their making.
 """
 
-import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from proxy.state.store import StoreError
 from proxy.state.wal import SharedFile
-from proxy.vectors.base import IndexFailed, Payload, Point, Scope, tenant_digest
+from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
@@ -33,6 +32,7 @@ _SLACK = 20
 _CHECKED = 256
 """Points that are put between two looks at the bound of all scopes together."""
 
+# `payload` is empty: tables of earlier versions must have one
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS points (
   number INTEGER PRIMARY KEY AUTOINCREMENT, scope BLOB NOT NULL, id TEXT NOT NULL, width INTEGER NOT NULL,
@@ -75,16 +75,12 @@ class Points:
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points, in one transaction. What was used longest ago leaves where there are too many."""
         digest, now = scope.digest, int(self._clock())
-        rows = [
-            (digest, each.id, width, now, each.vector, json.dumps(dict(each.payload), separators=(",", ":")))
-            for each in points
-            if (width := dimension(each.vector))
-        ]
+        rows = [(digest, each.id, width, now, each.vector) for each in points if (width := dimension(each.vector))]
 
         def write(db: sqlite3.Connection) -> None:
             # a replaced point gets a new number: that is how other processes see that it changed
             db.executemany(
-                "REPLACE INTO points (scope, id, width, used, vector, payload) VALUES (?, ?, ?, ?, ?, ?)", rows
+                "REPLACE INTO points (scope, id, width, used, vector, payload) VALUES (?, ?, ?, ?, ?, '')", rows
             )
             self._evict(db, digest, len(rows), now)
 
@@ -103,11 +99,6 @@ class Points:
         if old:
             self._use(scope, old, now)
         return [found[id][0] if id in found else None for id in ids]
-
-    def payloads(self, scope: Scope, ids: Sequence[str]) -> dict[str, Payload]:
-        """The payloads of those points that are there."""
-        found = self._run(lambda db: _chosen(db, "id, payload", scope.digest, ids))
-        return {id: json.loads(payload) for id, payload in found}
 
     def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
         return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))

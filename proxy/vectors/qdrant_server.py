@@ -156,7 +156,7 @@ class PointServer:
         where = {**_where(scope), "piece": 0}
         return sum(self._count(scope, name, where) for name in self._collections(scope))
 
-    def nearest(self, scope: Scope, vector: bytes, limit: int, least: float) -> list[Near]:
+    def nearest(self, scope: Scope, vector: bytes, limit: int) -> list[Near]:
         """The nearest points; by the nearest of a point's vectors to any of those asked."""
         width = dimension(vector)
         if not width or limit < 1 or width not in self._known(scope):
@@ -167,15 +167,13 @@ class PointServer:
             "query_points",
             f"{self._base(scope)}{width}",
             limit=limit * _PIECES,
-            score_threshold=least if least > -1.0 else None,  # opposites are rounded to less than -1
             query_filter=self._filter(_where(scope)),
             with_payload=True,
         )
         for asked in rows(vector):
             found = self._if_there(scope, None, partial(search, query=asked))
             for each in found.points if found else ():
-                payload = each.payload or {}
-                near = Near(str(payload.get("id")), max(-1.0, min(1.0, each.score)), payload.get("data") or {})
+                near = Near(str((each.payload or {}).get("id")), max(-1.0, min(1.0, each.score)))
                 if near.id not in best or best[near.id].score < near.score:
                     best[near.id] = near
         return sorted(best.values(), key=lambda near: (-near.score, near.id))[:limit]
@@ -300,7 +298,6 @@ class PointServer:
             "id": point.id,
             "pieces": len(vectors),
             "used": int(self._clock()),
-            "data": dict(point.payload),
         }
         return [
             struct(id=_name(scope, point.id, piece), vector=vector, payload={**payload, "piece": piece})
@@ -333,7 +330,7 @@ class PointServer:
         if not places:
             return {}
         read = partial(self._call, "retrieve", name, places, with_payload=True, with_vectors=vectors)
-        found = self._if_there(scope, (), read)
+        found: Sequence[Any] = self._if_there(scope, (), read)
         return {str(row.id): row for row in found if "id" in (row.payload or {})}
 
     def _evict(self, scope: Scope, name: str, put: int) -> None:

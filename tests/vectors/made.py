@@ -25,7 +25,4 @@ def vectors(*rows: tuple[float, ...]) -> bytes:
 def points(count: int, seed: int = 0, width: int = 8, name: str = "p") -> list[Point]:
     """Points in all directions."""
     chance = random.Random(seed)
-    return [
-        Point(f"{name}{n}", vector(*(chance.gauss(0, 1) for _ in range(width))), {"n": n, "text": f"text {n}"})
-        for n in range(count)
-    ]
+    return [Point(f"{name}{n}", vector(*(chance.gauss(0, 1) for _ in range(width)))) for n in range(count)]

@@ -15,7 +15,7 @@ from tests.vectors.made import BOUNDS, T, points, vector
 
 
 def ids(index: Embedded, asked: bytes, limit: int = 5, scope: Scope = T) -> list[str]:
-    return [near.id for near in index.nearest(scope, asked, limit, -1.0)]
+    return [near.id for near in index.nearest(scope, asked, limit)]
 
 
 def test_eight_threads_at_once(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_file_that_is_damaged_or_removed_under_us_is_begun_anew(tmp_path: Path
     twin.close()
 
 
-def test_the_directory_is_closed_to_others_and_no_text_stands_in_it_but_payloads(tmp_path: Path) -> None:
+def test_the_directory_is_closed_to_others_and_no_name_stands_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "vectors"
     index = Embedded(folder, BOUNDS)
     index.put(Scope("sk-tenant", "texts", "model", "ann@example.com"), points(2))

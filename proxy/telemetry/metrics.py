@@ -10,12 +10,10 @@ from prometheus_client.exposition import choose_encoder
 from proxy.chat.errors import ConfigError
 from proxy.policy import Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.request_metrics import CallMetrics, PolicyMetrics, RouteMetrics
 from proxy.telemetry.series import Series
 from proxy.telemetry.service_metrics import (
     IndexMetrics,
     JudgeMetrics,
-    KeyMetrics,
     LimitMetrics,
     MemoryMetrics,
     ScratchpadMetrics,
@@ -35,8 +33,8 @@ _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 class Metrics:
     """All series of one app, in a registry of its own.
 
-    Where `PROMETHEUS_MULTIPROC_DIR` names a directory, all processes that share it are shown as one. Series are looked
-    up once and kept: a label look-up costs more than the count itself. Label values must come from the configuration.
+    Where `PROMETHEUS_MULTIPROC_DIR` names a directory, all processes that share it are shown as one. Label values must
+    come from the configuration.
     """
 
     def __init__(self, version: str) -> None:
@@ -47,20 +45,16 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._models: set[str] = set()
         self._upstreams: set[str] = set()
-        self._routes: dict[tuple[str, str], RouteMetrics] = {}
-        self._calls: dict[tuple[str, str, str], CallMetrics] = {}
-        self._policies: dict[str, PolicyMetrics] = {}
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
-        self._keys: dict[str, KeyMetrics] = {}
-        self._series = Series(registry)
-        self.writer = WriterMetrics(self._series)
-        self.judge = JudgeMetrics(self._series)
+        self.series = Series(registry)
+        self.writer = WriterMetrics(self.series)
+        self.judge = JudgeMetrics(self.series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
-        self.limits = LimitMetrics(self._series)
-        self.index = IndexMetrics(self._series)
-        self.memories = MemoryMetrics(self._series)
-        self.scratchpad = ScratchpadMetrics(self._series)
+        self.limits = LimitMetrics(self.series)
+        self.index = IndexMetrics(self.series)
+        self.memories = MemoryMetrics(self.series)
+        self.scratchpad = ScratchpadMetrics(self.series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -92,35 +86,21 @@ class Metrics:
             self._models.add(name)
         return name
 
-    def route(self, model: str, upstream: str) -> "RouteMetrics":
-        """The series of a model at an upstream."""
-        route = self._routes.get((model, upstream))
-        if route is None:
-            route = self._routes[model, upstream] = RouteMetrics(self._series, model, upstream)
-        return route
-
-    def call(self, operation: str, provider: str, model: str) -> CallMetrics:
-        """The series of an operation (such as `chat`) with a model of a provider."""
-        key = operation, provider, model
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = CallMetrics(self._series, *key)
-        return call
-
-    def key(self, name: str) -> KeyMetrics:
-        """The series of a key of Penstock."""
-        key = self._keys.get(name)
-        if key is None:
-            key = self._keys[name] = KeyMetrics(self._series, name)
-        return key
+    def routed(self, model: str, upstream: str) -> None:
+        """Have the series of a model at an upstream begin at zero."""
+        series = self.series
+        series.duration.of(model, upstream)
+        series.first_chunk.of(model, upstream)
+        for phase in ("before", "after"):
+            series.size.of(model, phase)
+            series.utilization.of(model, phase)
+        series.overflows.of(model)
+        for kind in ("input", "output", "cached_input"):
+            series.tokens.of(model, kind)
 
     def degraded(self, service: str, degraded: bool) -> None:
         """Say whether this process does without a service."""
-        self._series.service_degraded.labels(service).set(int(degraded))
-
-    def without_state(self) -> None:
-        """Count a request that was decided without what the state has."""
-        self._series.without_state.inc()
+        self.series.service_degraded.of(service).set(int(degraded))
 
     def declare(self, name: str, policy: type[Policy]) -> None:
         """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
@@ -129,21 +109,40 @@ class Metrics:
             tool.definition.name: tool.counted for tool in policy.internal_tools if tool.counted is not None
         }
         for count in (*policy.counted.values(), *self._tools.values()):
-            self._series.declare(count)
+            self.series.declare(count)
 
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
+        series = self.series
         for step in steps:
-            policy = self._policies.get(step.policy)
-            if policy is None:
-                policy = self._policies[step.policy] = PolicyMetrics(
-                    self._series, step.policy, self._counted.get(step.policy, {})
-                )
-            policy.ran(step)
+            policy = step.policy
+            series.verdicts.of(policy, step.verdict, "observe" if step.observed else "enforce").inc()
+            duration, ratio = series.policy_duration.of(policy), series.ratio.of(policy)
+            compressions = series.compressions.of(policy)
+            if step.verdict != "skip":
+                duration.observe(step.seconds)
+            if step.compressed and step.tokens_before and step.tokens_after is not None:
+                compressions.inc()
+                ratio.observe(step.tokens_after / step.tokens_before)
+            if step.facts and not step.observed:
+                self._told(step)
 
-    def turned(self, model: str, to: str, reason: str) -> None:
-        """Count a request for which another model was asked."""
-        self._series.fallbacks.labels(model, to, reason).inc()
+    def _told(self, step: Step) -> None:
+        """Count the facts of a step that its policy has declared."""
+        counted, once = self._counted.get(step.policy, {}), dict[str, Count]()
+        for fact, value in step.facts.items():
+            count = counted.get(fact)
+            if count is None or isinstance(value, str):
+                continue
+            if count.kind == "score":
+                self.series.of(count, step.policy).observe(value)
+            elif count.kind == "amount":
+                new = step.facts.get(f"{fact}_new", value)
+                self.series.of(count, step.policy).inc(value if isinstance(new, str) else new)
+            elif value > 0 and step.verdict == "rewrite":
+                once[count.series] = count
+        for count in once.values():
+            self.series.of(count, step.policy).inc()
 
     def breaker(self, upstream: str) -> Callable[[str], None]:
         """What is told the states of an upstream's breaker."""
@@ -164,13 +163,13 @@ class Metrics:
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
         """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""
         if seconds := facts.get("cpu_seconds"):
-            self._series.upstream_cpu.labels(upstream).inc(float(seconds))
+            self.series.upstream_cpu.of(upstream).inc(float(seconds))
         for name, calls in facts.items():
             if name.startswith(_CALLS) and isinstance(calls, int):
                 tool = name.removeprefix(_CALLS)
-                self._series.internal_calls.labels(tool).inc(calls)
+                self.series.internal_calls.of(tool).inc(calls)
                 if tool in self._tools:
-                    self._series.of(self._tools[tool]).inc(calls)
+                    self.series.of(self._tools[tool]).inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotInTime, NotKept, PenstockError
@@ -22,8 +22,6 @@ from proxy.telemetry.bill import Bills, Estimate
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import PARSED, Record, Rewriting, conversation_id, turn_of
 from proxy.telemetry.records import Records
-from proxy.telemetry.request_metrics import CallMetrics, Level, RouteMetrics
-from proxy.telemetry.service_metrics import KeyMetrics
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import CallSpan, RequestSpan
@@ -33,6 +31,9 @@ NONE = "none"
 
 OVERFLOW = "context_length_exceeded"
 """The error code of a prompt that does not fit; OpenAI's own."""
+
+Level = Literal["warn", "critical"]
+"""How full a context is: nearly full, or too full to be sent."""
 
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _access = logging.getLogger("penstock.access")
@@ -62,11 +63,10 @@ class Observation:
         self.explains = explains and records is not None
         """Whether the client is told where the record of the request is."""
         self._bills, self._warn_at, self._unshortened = bills, warn_at, unshortened
-        self._metrics = metrics
+        self._metrics, self._series = metrics, metrics.series
         self._span = span
         self._started = perf_counter()
-        self._series: RouteMetrics | None = None
-        self._key: KeyMetrics | None = None
+        self._key: str | None = None
         self._said: dict[str, str | None] = {"request_id": request_id or None, "route": route}
         self._steps: Sequence[Step] = ()
         self._before: int | None = None
@@ -109,9 +109,9 @@ class Observation:
     def called_by(self, tenant: str, name: str | None) -> None:
         """Say whose the request is, and by which of Penstock's keys it comes: its name, never the key."""
         self._tenant = tenant
+        self._key = name
         if name is not None:
             self._said["key"] = name
-            self._key = self._metrics.key(name)
 
     def routed(
         self,
@@ -130,7 +130,7 @@ class Observation:
         """
         self._profile, self.entry, self._name = profile, entry or model, model
         model = self._metrics.model(model, named=named)
-        self._series = self._metrics.route(model, upstream)
+        self._metrics.routed(model, upstream)
         self._said |= {"model": model, "upstream": upstream, "chain": chain}
 
     def ran(
@@ -148,7 +148,11 @@ class Observation:
         """
         self._steps, self._before, self._after, self._window = steps, before, after, window
         self._overflow = after is not None and window is not None and after > window
-        self._route.context(before, after, window)
+        for phase, tokens in (("before", before), ("after", after)):
+            if tokens is not None:
+                self._series.size.of(self.model, phase).observe(tokens)
+                if window:
+                    self._series.utilization.of(self.model, phase).observe(tokens / window)
         self._metrics.ran(steps)
         if self._span is not None:
             self._span.ran(steps)
@@ -182,7 +186,7 @@ class Observation:
             self._unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
             return
         level: Level = "critical" if refused else "warn"
-        self._route.warned(level)
+        self._series.warnings.of(self.model, level).inc()
         if self._span is not None:
             self._span.warned(level, tokens, window)
         known = {"request_id": self._said["request_id"], "model": self.model, "level": level}
@@ -200,14 +204,14 @@ class Observation:
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Say that another model is asked instead, named as in `routed`; the `reason` is one of a few words."""
         to = self._metrics.model(to, named=named)
-        self._metrics.turned(self.model, to, reason)
+        self._series.fallbacks.of(self.model, to, reason).inc()
         self._said["fallback"] = reason
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
     def without_state(self) -> None:
         """Say that the request was decided without what the state has, because it did not answer."""
-        self._metrics.without_state()
+        self._series.without_state.inc()
 
     def read_original(self) -> None:
         """Say that the client has read something that had left a context."""
@@ -228,8 +232,8 @@ class Observation:
         upstream's base URL; of the request's `fields` only numbers are recorded.
         """
         span = self._span.call(operation, provider, model, address, fields or {}) if self._span is not None else None
-        metrics = self._metrics.call(operation, provider, self.model) if operation and model else None
-        return ObservedCall(self, span, metrics)
+        counted = (operation, provider, self.model) if operation and model else None
+        return ObservedCall(self, span, counted)
 
     def end(self, status: int, *, error: "BaseException | str | None" = None, stream: bool = False) -> None:
         """Say which status the client got and whether its answer was a stream. Further calls do nothing.
@@ -243,13 +247,14 @@ class Observation:
         seconds = perf_counter() - self._started
         kind = kind_of(error)
         self._metrics.active.dec()
-        self._route.ended(status, seconds)
+        self._series.requests.of(self.model, self._upstream, str(status)).inc()
+        self._series.duration.of(self.model, self._upstream).observe(seconds)
         if self._key is not None:
-            self._key.ended(status)
+            self._series.key_requests.of(self._key, str(status)).inc()
         if isinstance(error, NotInTime):
             self._metrics.limits.limited("not_in_time")
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
-            self._route.overflowed()
+            self._series.overflows.of(self.model).inc()
         if self._records is not None and "model" in self._said and self._records.takes_one(asked=self.explains):
             self._records.add(self._record(status, seconds, kind, stream))
         if self._span is not None:
@@ -258,31 +263,32 @@ class Observation:
             _access.info("request", extra={"fields": self._line(status, seconds, kind, stream)})
 
     @property
-    def _route(self) -> RouteMetrics:
-        if self._series is None:
-            self._series = self._metrics.route(NONE, NONE)
-        return self._series
+    def _upstream(self) -> str:
+        return self._said.get("upstream") or NONE
 
     def _answered(self) -> None:
         if not self._answering:
             self._answering = True
-            self._route.first_chunk(perf_counter() - self._started)
+            waited = perf_counter() - self._started
+            self._series.first_chunk.of(self.model, self._upstream).observe(waited)
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
-        self._metrics.answered(facts, self._said.get("upstream") or NONE)
+        self._metrics.answered(facts, self._upstream)
         if facts.get("ignored"):
             self._said["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))
         if usage is not None:
-            self._route.used(usage)
-            if self._key is not None:
-                self._key.used(usage)
+            for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
+                if tokens:
+                    self._series.tokens.of(self.model, kind).inc(tokens)
+                    if self._key is not None:
+                        self._series.key_tokens.of(self._key, kind).inc(tokens)
             self._price(usage, rounds)
         if error is None:
             self.answers.append(usage or Usage())
             self._settle(usage, rounds)
         else:
-            self._route.failed(error)
+            self._series.errors.of_reason(self._upstream, error).inc()
             self._overflow = self._overflow or error == OVERFLOW
 
     def _price(self, usage: Usage, rounds: int) -> None:
@@ -293,9 +299,9 @@ class Observation:
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
         cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
         self._cost = cost + (self._cost or 0.0)
-        self._route.cost(cost)
+        self._series.cost.of(self.model).inc(cost)
         if self._key is not None:
-            self._key.cost(cost)
+            self._series.key_cost.of(self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
         """Count what was expected of a prompt that was answered."""
@@ -306,9 +312,11 @@ class Observation:
         self._estimate = estimate = estimate.after(rounds)
         self._saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
-            self._route.expected(estimate.usd, estimate.usd_unchanged)
+            self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)
+            self._series.prompt_cost.of(self.model, "unchanged").inc(estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
-            self._route.cached(estimate.sent.cached, usage.cached)
+            self._series.cached_tokens.of(self.model, "expected").inc(estimate.sent.cached)
+            self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
             if self._profile is not None:
                 self._bills.use.note(
                     self._said["upstream"] or "", self._profile.name, estimate.sent.cached, usage.cached
@@ -376,8 +384,9 @@ class Observation:
 class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
-    def __init__(self, request: Observation, span: "CallSpan | None", metrics: CallMetrics | None) -> None:
-        self._request, self._span, self._metrics = request, span, metrics
+    def __init__(self, request: Observation, span: "CallSpan | None", counted: tuple[str, str, str] | None) -> None:
+        """`counted` are operation, provider and model, of a call that asks one."""
+        self._request, self._span, self._counted = request, span, counted
         self._started = perf_counter()
         self._first_chunk: float | None = None
         self._ended = False
@@ -411,8 +420,14 @@ class ObservedCall:
         self._ended = True
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
         self._request._called(kind, usage, facts or {})
-        if self._metrics is not None:
-            self._metrics.ended(perf_counter() - self._started, kind, usage)
+        if self._counted is not None:
+            series = self._request._series
+            series.generation_duration.of_reason(*self._counted, kind or "").observe(perf_counter() - self._started)
+            counts = (None, None) if usage is None else (usage.input, usage.output)
+            for name, tokens in zip(("input", "output"), counts, strict=True):
+                histogram = series.generation_tokens.of(*self._counted, name)
+                if tokens is not None:
+                    histogram.observe(tokens)
         if self._span is not None:
             self._span.end(kind, self._first_chunk, usage, facts or {})
 

@@ -1,7 +1,7 @@
 """The labelled series behind `/metrics`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -9,16 +9,45 @@ from proxy.chat.errors import ConfigError
 from proxy.policy import NOTES_READ, NOTES_WRITTEN, Count
 from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
 
+Child = TypeVar("Child", Counter, Gauge, Histogram)
+
+_MOST_REASONS = 50
+"""Upstreams choose their error codes: beyond so many that differ in the last label alone, it is `other`."""
+
+
+class Labelled(Generic[Child]):
+    """The series of one name. Each is looked up once: that costs more in the library than the count itself."""
+
+    def __init__(self, parent: Child) -> None:
+        self._parent = parent
+        self._known: dict[tuple[str, ...], Child] = {}
+
+    def of(self, *labels: str) -> Child:
+        """Return the series with these labels, which is shown from now on."""
+        known = self._known.get(labels)
+        if known is None:
+            known = self._known[labels] = self._parent.labels(*labels)
+        return known
+
+    def of_reason(self, *labels: str) -> Child:
+        """Return a series whose last label an upstream chose; there are not many of them."""
+        if labels not in self._known and sum(each[:-1] == labels[:-1] for each in self._known) >= _MOST_REASONS:
+            return self.of(*labels[:-1], "other")
+        return self.of(*labels)
+
 
 class Series:
     """The labelled series of a registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"penstock_{name}", text, labels, registry=registry)
+        def counter(name: str, text: str, *labels: str) -> Labelled[Counter]:
+            return Labelled(Counter(f"penstock_{name}", text, labels, registry=registry))
 
-        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(f"penstock_{name}", text, labels, buckets=buckets, registry=registry)
+        def total(name: str, text: str) -> Counter:
+            return Counter(f"penstock_{name}", text, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Labelled[Histogram]:
+            return Labelled(Histogram(f"penstock_{name}", text, labels, buckets=buckets, registry=registry))
 
         route = ("model", "upstream")
         self.size = histogram(
@@ -56,12 +85,17 @@ class Series:
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
         self.judged = counter("judge_verdicts", "Pairs of texts that a model was to judge.", "outcome")
         self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
-        self.judge_duration = histogram("judge_duration_seconds", "Until the judge had answered.", STEP_SECONDS)
+        self.judge_duration = Histogram(
+            "penstock_judge_duration_seconds",
+            "Until the judge had answered.",
+            buckets=STEP_SECONDS,
+            registry=registry,
+        )
         self.limited = counter("limited_requests", "Requests refused by a limit, or for want of time.", "reason")
-        self.without_state = counter(
+        self.without_state = total(
             "requests_without_state", "Requests decided without the state, which did not answer."
         )
-        self.unchecked = counter("limits_unchecked", "Counts for limits that could not be had.")
+        self.unchecked = total("limits_unchecked", "Counts for limits that could not be had.")
         self.index_failures = counter("index_failures", "Calls of the vector index that failed.", "operation", "cause")
         self.index_degraded = Gauge(
             "penstock_index_degraded",
@@ -70,34 +104,40 @@ class Series:
             multiprocess_mode="livesum",
         )
         self.memories = counter("memories", "Memories, by what became of them.", "change")
-        self.memory_bytes = counter("memory_written_bytes", "Bytes of memories that were stored.")
+        self.memory_bytes = total("memory_written_bytes", "Bytes of memories that were stored.")
         self.memory_searches = counter("memory_searches", "Searches in memories.", "found_by")
         self.memory_losses = counter("memory_losses", "Memories that left for want of room, in bulk.", "what")
-        self.service_degraded = Gauge(
-            "penstock_service_degraded",
-            "Processes that do without a service, because it does not work.",
-            ["service"],
-            registry=registry,
-            multiprocess_mode="livesum",
+        self.service_degraded = Labelled(
+            Gauge(
+                "penstock_service_degraded",
+                "Processes that do without a service, because it does not work.",
+                ["service"],
+                registry=registry,
+                multiprocess_mode="livesum",
+            )
         )
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
         # the names of the GenAI conventions as OpenTelemetry's exporter writes them
         generation = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
-        self.generation_duration = Histogram(
-            "gen_ai_client_operation_duration_seconds",
-            "Duration of calls of models.",
-            (*generation, "error_type"),
-            buckets=SECONDS,
-            registry=registry,
+        self.generation_duration = Labelled(
+            Histogram(
+                "gen_ai_client_operation_duration_seconds",
+                "Duration of calls of models.",
+                (*generation, "error_type"),
+                buckets=SECONDS,
+                registry=registry,
+            )
         )
-        self.generation_tokens = Histogram(
-            "gen_ai_client_token_usage",
-            "Tokens of calls of models, as upstreams report them.",
-            (*generation, "gen_ai_token_type"),
-            buckets=TOKENS,
-            registry=registry,
+        self.generation_tokens = Labelled(
+            Histogram(
+                "gen_ai_client_token_usage",
+                "Tokens of calls of models, as upstreams report them.",
+                (*generation, "gen_ai_token_type"),
+                buckets=TOKENS,
+                registry=registry,
+            )
         )
         self._registry = registry
         self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}

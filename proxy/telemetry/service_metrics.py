@@ -1,8 +1,7 @@
-"""What services tell metrics: small models, limits, the index, memories, the archive, and what each key used."""
+"""What services tell metrics: small models, limits, the index, memories and the archive."""
 
 from collections.abc import Iterator
 
-from proxy.models.usage import Usage
 from proxy.policy import ORIGINALS_READ, ORIGINALS_WRITTEN
 from proxy.telemetry.series import Series
 
@@ -10,46 +9,46 @@ from proxy.telemetry.series import Series
 class WriterMetrics:
     """The series of the small model that writes summaries: its tokens are in no request's."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
 
     def ended(self, outcome: str) -> None:
         """Count a summary: `written`, `unusable`, `failed`, `timeout` or `broken`."""
-        self._series.written.labels(outcome).inc()
+        self._series.written.of(outcome).inc()
 
     def used(self, prompt: object, completion: object) -> None:
         """Count the tokens that the upstream reported."""
         for kind, tokens in _tokens(prompt, completion):
-            self._series.writer_tokens.labels(kind).inc(tokens)
+            self._series.writer_tokens.of(kind).inc(tokens)
 
 
 class JudgeMetrics:
     """The series of the model that judges texts: its tokens are in no request's."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
 
     def ended(self, outcome: str, seconds: float) -> None:
         """Count a pair that was `judged`, or why not: `unusable`, `failed`, `timeout`, `broken` or `dropped`."""
-        self._series.judged.labels(outcome).inc()
+        self._series.judged.of(outcome).inc()
         if outcome != "dropped":
             self._series.judge_duration.observe(seconds)
 
     def used(self, prompt: object, completion: object) -> None:
         """Count the tokens that the upstream reported."""
         for kind, tokens in _tokens(prompt, completion):
-            self._series.judge_tokens.labels(kind).inc(tokens)
+            self._series.judge_tokens.of(kind).inc(tokens)
 
 
 class LimitMetrics:
     """The series of what was refused for want of room, or could not be counted."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
 
     def limited(self, reason: str) -> None:
         """Count a refusal: for `requests`, `tokens`, `budget`, `concurrency`, `overload`, `bodies` or `not_in_time`."""
-        self._series.limited.labels(reason).inc()
+        self._series.limited.of(reason).inc()
 
     def unchecked(self) -> None:
         """Count a count that could not be had."""
@@ -59,12 +58,12 @@ class LimitMetrics:
 class IndexMetrics:
     """The series of the index of vectors."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
 
     def failed(self, operation: str, cause: str) -> None:
         """Count a call that did not work; both are of a few words that the code has, statuses and exceptions' names."""
-        self._series.index_failures.labels(operation, cause).inc()
+        self._series.index_failures.of(operation, cause).inc()
 
     def degraded(self, degraded: bool) -> None:
         """Say whether it does without."""
@@ -74,13 +73,13 @@ class IndexMetrics:
 class MemoryMetrics:
     """The series of what is remembered of users. Those who say what happened say it in a few words that they have."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
 
     def changed(self, change: str, count: int) -> None:
         """Count what became of memories, such as `added`, `merged` or `refused`."""
         if count:
-            self._series.memories.labels(change).inc(count)
+            self._series.memories.of(change).inc(count)
 
     def wrote(self, size: int) -> None:
         """Count the bytes that were stored."""
@@ -88,17 +87,17 @@ class MemoryMetrics:
 
     def searched(self, found_by: str) -> None:
         """Count a search: by `meaning`, by `words`, or one that `failed`."""
-        self._series.memory_searches.labels(found_by).inc()
+        self._series.memory_searches.of(found_by).inc()
 
     def lost(self, what: str) -> None:
         """Count a `page` that the store has no more, or a `user` who made room for another one."""
-        self._series.memory_losses.labels(what).inc()
+        self._series.memory_losses.of(what).inc()
 
 
 class ScratchpadMetrics:
     """The series of what leaves contexts for the archive, and is asked for again."""
 
-    def __init__(self, series: "Series") -> None:
+    def __init__(self, series: Series) -> None:
         self._wrote, self._read = series.of(ORIGINALS_WRITTEN), series.of(ORIGINALS_READ)
 
     def wrote(self) -> None:
@@ -108,28 +107,6 @@ class ScratchpadMetrics:
     def read(self) -> None:
         """Count one that a client has asked for."""
         self._read.inc()
-
-
-class KeyMetrics:
-    """The series of one key of Penstock. Its name stands in the configuration: there are no more than those."""
-
-    def __init__(self, series: "Series", name: str) -> None:
-        self._series = series
-        self._name = name
-
-    def used(self, usage: Usage) -> None:
-        """Count the tokens that the upstream reported."""
-        for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
-            if tokens:
-                self._series.key_tokens.labels(self._name, kind).inc(tokens)
-
-    def cost(self, usd: float) -> None:
-        """Count what an answer cost, in US dollars."""
-        self._series.key_cost.labels(self._name).inc(usd)
-
-    def ended(self, status: int) -> None:
-        """Count a request."""
-        self._series.key_requests.labels(self._name, str(status)).inc()
 
 
 def _tokens(prompt: object, completion: object) -> Iterator[tuple[str, int]]:

@@ -24,9 +24,7 @@ def check_names(document: Document, settings: Settings) -> None:
         _check_detours(document, index, settings)
     if settings.default_upstream is not None:
         _check_known(document, ("default_upstream",), settings.default_upstream, settings.upstreams)
-
-    _check_writer(document, settings)
-    _check_judge(document, settings)
+    _check_models_of_steps(document, settings)
 
 
 def open_guards(document: Document, settings: Settings) -> Iterator[str]:
@@ -130,19 +128,6 @@ def _may_precede(step: Policy) -> bool:
     return isinstance(step, Guard) or step.defines_conversation
 
 
-def _check_judge(document: Document, settings: Settings) -> None:
-    """Check that there is a judge if a step needs one, and that its model is routed."""
-    steps = ((name, n, step) for name, steps in settings.chains.items() for n, step in enumerate(steps))
-    for name, index, (policy, step) in steps:
-        if step.needs_judge and settings.judge is None:
-            document.add(
-                ("chains", name, index, policy),
-                "needs a judge: name one in `judge: {model: NAME}`",
-            )
-    if settings.judge is not None:
-        _check_routed(document, ("judge", "model"), settings.judge.model, settings)
-
-
 def _check_detours(document: Document, index: int, settings: Settings) -> None:
     """Check that `fallbacks` and `larger` are routed, and that none of them needs the client's key at another
     server."""
@@ -176,16 +161,18 @@ def _address(upstream: UpstreamSettings) -> tuple[str, str] | None:
     return None if address is None else (address, getattr(upstream, "provider", upstream.kind))
 
 
-def _check_writer(document: Document, settings: Settings) -> None:
-    """Check that there is a writer if a step needs one, and that its model is routed."""
-    if settings.writer is None:
-        for name, steps in settings.chains.items():
-            for index, (policy, step) in enumerate(steps):
-                if step.needs_writer:
-                    place = ("chains", name, index, policy)
-                    document.add(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
-        return
-    _check_routed(document, ("writer", "model"), settings.writer.model, settings)
+def _check_models_of_steps(document: Document, settings: Settings) -> None:
+    """Check that the writer and the judge are there if a step needs them, and that their models are routed."""
+    for section, used in (("writer", settings.writer), ("judge", settings.judge)):
+        if used is not None:
+            _check_routed(document, (section, "model"), used.model, settings)
+    for name, steps in settings.chains.items():
+        for index, (policy, step) in enumerate(steps):
+            place = ("chains", name, index, policy)
+            if step.needs_writer and settings.writer is None:
+                document.add(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
+            if step.needs_judge and settings.judge is None:
+                document.add(place, "needs a judge: name one in `judge: {model: NAME}`")
 
 
 def _check_routed(document: Document, place: Place, model: str, settings: Settings) -> None:

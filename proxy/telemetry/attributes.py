@@ -16,45 +16,8 @@ from proxy.step import Step
 
 Value = str | bool | int | float | list[str]
 
-ERROR = "error.type"
-HTTP_METHOD = "http.request.method"
-HTTP_ROUTE = "http.route"
-HTTP_STATUS = "http.response.status_code"
-URL_PATH = "url.path"
-URL_SCHEME = "url.scheme"
-SERVER_ADDRESS = "server.address"
-SERVER_PORT = "server.port"
-
-OPERATION = "gen_ai.operation.name"
-PROVIDER = "gen_ai.provider.name"
-REQUEST_MODEL = "gen_ai.request.model"
-COMPACTED = "gen_ai.conversation.compacted"
-RESPONSE_ID = "gen_ai.response.id"
-RESPONSE_MODEL = "gen_ai.response.model"
-FINISH_REASONS = "gen_ai.response.finish_reasons"
-FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
-INPUT_TOKENS = "gen_ai.usage.input_tokens"
-OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
-WRITTEN_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
-CONVERSATION = "gen_ai.conversation.id"
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the conventions that the names are from."""
-
-MODEL = "penstock.model"
-UPSTREAM = "penstock.upstream"
-CHAIN = "penstock.chain"
-TO = "penstock.fallback.model"
-REASON = "penstock.fallback.reason"
-REQUEST_ID = "penstock.request.id"
-TOKENS_BEFORE = "penstock.context.tokens_before"
-TOKENS_AFTER = "penstock.context.tokens_after"
-WINDOW = "penstock.context.window"
-TOKENS = "penstock.context.tokens"
-LEVEL = "penstock.context.level"
-COST = "penstock.cost.usd"
-ESTIMATE = "penstock.cost.prompt_estimated_usd"
-SAVED = "penstock.cost.chain_saved_usd"
 
 _NUMBERS = {
     "max_tokens": "gen_ai.request.max_tokens",
@@ -67,7 +30,6 @@ _NUMBERS = {
     "seed": "gen_ai.request.seed",
     "n": "gen_ai.request.choice.count",
 }
-_STREAM = "gen_ai.request.stream"
 
 _MOST_CHOICES = 128
 """OpenAI's own limit of `n`."""
@@ -115,12 +77,16 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
 
     Of the client's fields the numbers and the stream flag; never a text, which could be content.
     """
-    known: dict[str, object] = {OPERATION: operation, PROVIDER: provider, REQUEST_MODEL: model}
+    known: dict[str, object] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": model,
+    }
     for name, value in fields.items():
         if name in _NUMBERS and type(value) in (int, float):
             known[_NUMBERS[name]] = value
     if type(fields.get("stream")) is bool:
-        known[_STREAM] = fields["stream"]
+        known["gen_ai.request.stream"] = fields["stream"]
     return known
 
 
@@ -138,13 +104,13 @@ def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str
 def of_usage(usage: Usage) -> dict[str, object]:
     """What an upstream said about its answer."""
     return {
-        RESPONSE_ID: usage.response_id,
-        RESPONSE_MODEL: usage.model,
-        FINISH_REASONS: list(usage.finish_reasons[:_MOST_CHOICES]) or None,
-        INPUT_TOKENS: usage.input,
-        OUTPUT_TOKENS: usage.output,
-        CACHED_TOKENS: usage.cached,
-        WRITTEN_TOKENS: usage.written,
+        "gen_ai.response.id": usage.response_id,
+        "gen_ai.response.model": usage.model,
+        "gen_ai.response.finish_reasons": list(usage.finish_reasons[:_MOST_CHOICES]) or None,
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.cache_creation.input_tokens": usage.written,
     }
 
 
@@ -164,7 +130,7 @@ def of_server(address: str | None) -> Mapping[str, object]:
     if address is None:
         return {}
     url = urlsplit(address)
-    return {SERVER_ADDRESS: url.hostname, SERVER_PORT: url.port or (443 if url.scheme == "https" else 80)}
+    return {"server.address": url.hostname, "server.port": url.port or (443 if url.scheme == "https" else 80)}
 
 
 def _carried(value: object) -> Value | None:

@@ -351,16 +351,16 @@ class Observation:
 
     def _attributes(self) -> dict[str, object]:
         return {
-            attr.REQUEST_ID: self._said["request_id"],
-            attr.MODEL: self._said.get("model"),
-            attr.UPSTREAM: self._said.get("upstream"),
-            attr.CHAIN: self._said.get("chain"),
-            attr.TOKENS_BEFORE: self._before,
-            attr.TOKENS_AFTER: self._after,
-            attr.WINDOW: self._window,
-            attr.COST: self._cost,
-            attr.ESTIMATE: None if self._estimate is None else self._estimate.usd,
-            attr.SAVED: self._saved,
+            "penstock.request.id": self._said["request_id"],
+            "penstock.model": self._said.get("model"),
+            "penstock.upstream": self._said.get("upstream"),
+            "penstock.chain": self._said.get("chain"),
+            "penstock.context.tokens_before": self._before,
+            "penstock.context.tokens_after": self._after,
+            "penstock.context.window": self._window,
+            "penstock.cost.usd": self._cost,
+            "penstock.cost.prompt_estimated_usd": None if self._estimate is None else self._estimate.usd,
+            "penstock.cost.chain_saved_usd": self._saved,
         }
 
     def _line(self, status: int, seconds: float, error: str | None, stream: bool) -> dict[str, object]:

@@ -83,7 +83,7 @@ class RequestSpan:
         self._conversation: str | None = None
         self._epoch = time_ns() - int(perf_counter() * 1e9)
         self._compacted = False
-        known = {attr.HTTP_METHOD: method, attr.HTTP_ROUTE: route, attr.URL_PATH: path, attr.URL_SCHEME: "http"}
+        known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
         parent = _propagator.extract(headers, Context())
         self._span = tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
         self._context = set_span_in_context(self._span, Context())
@@ -116,12 +116,15 @@ class RequestSpan:
 
     def warned(self, level: str, tokens: int, window: int) -> None:
         """Note that the context is nearly full, or too full to be sent."""
-        about = {attr.LEVEL: level, attr.TOKENS: tokens, attr.WINDOW: window}
+        about = {"penstock.context.level": level, "penstock.context.tokens": tokens, "penstock.context.window": window}
         self._span.add_event("penstock.context.warning", attr.clean(about))
 
     def turned(self, model: str, to: str, reason: str) -> None:
         """Note that another model is asked instead, and why."""
-        self._span.add_event("penstock.fallback", attr.clean({attr.MODEL: model, attr.TO: to, attr.REASON: reason}))
+        self._span.add_event(
+            "penstock.fallback",
+            attr.clean({"penstock.model": model, "penstock.fallback.model": to, "penstock.fallback.reason": reason}),
+        )
 
     def call(
         self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
@@ -134,13 +137,16 @@ class RequestSpan:
         if operation and model:
             name = f"{operation} {attr.model_name(model)}"
             known |= attr.of_generation(operation, provider, model, fields)
-            known |= {attr.COMPACTED: self._compacted or None, attr.CONVERSATION: self._conversation}
+            known |= {
+                "gen_ai.conversation.compacted": self._compacted or None,
+                "gen_ai.conversation.id": self._conversation,
+            }
         return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))
 
     def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
         """Close the span with the status that the client got, and with what became `known` about the request."""
         if self._span.is_recording():
-            self._span.set_attributes(attr.clean({attr.HTTP_STATUS: status, attr.ERROR: error, **known}))
+            self._span.set_attributes(attr.clean({"http.response.status_code": status, "error.type": error, **known}))
             if status >= 500 or (error is not None and status < 400):
                 self._span.set_status(Status(StatusCode.ERROR))
             self._span.end()
@@ -162,7 +168,12 @@ class CallSpan:
         """Close the span with what the upstream said about its answer; `first_chunk` came after so many seconds."""
         if self._span.is_recording():
             said = attr.of_usage(usage) if usage is not None else {}
-            known = {**said, **attr.of_facts(facts), attr.FIRST_CHUNK: first_chunk, attr.ERROR: error}
+            known = {
+                **said,
+                **attr.of_facts(facts),
+                "gen_ai.response.time_to_first_chunk": first_chunk,
+                "error.type": error,
+            }
             self._span.set_attributes(attr.clean(known))
             if error is not None:
                 self._span.set_status(Status(StatusCode.ERROR))

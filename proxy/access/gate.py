@@ -90,12 +90,12 @@ class Gate:
     @contextmanager
     def _place(self, caller: Caller, terms: Terms) -> Iterator[None]:
         if self._most is not None and self._places.taken >= self._most:
-            self._limits.metrics.limited("overload")
+            self._limits.series.limited.of("overload").inc()
             raise Overloaded("Penstock has too many requests under way. Try again soon.", headers=_SOON)
         account, most = caller.account, terms.max_concurrent
         mine = self._places.of_each.get(account, 0)
         if most is not None and mine >= most:
-            self._limits.metrics.limited("concurrency")
+            self._limits.series.limited.of("concurrency").inc()
             told = f"Rate limit reached for requests at the same time: limit {most:,}."
             raise RateLimited(told, "requests", headers=_SOON)
         self._places.taken += 1

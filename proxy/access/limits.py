@@ -21,7 +21,7 @@ from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
 from proxy.state.counters import Counters
 from proxy.state.store import StoreError
-from proxy.telemetry.service_metrics import LimitMetrics
+from proxy.telemetry.series import Series
 from proxy.upstreams.base import Call
 
 _MINUTES_TTL = 3 * MINUTE
@@ -73,7 +73,7 @@ class KeyLimits:
         self,
         settings: LimitsSettings,
         counters: Counters,
-        metrics: LimitMetrics,
+        series: Series,
         *,
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.time,
@@ -85,7 +85,7 @@ class KeyLimits:
         self._all = Terms.of(settings, Caller(""))
         self._down_until = 0.0
         self._patience = patience
-        self.metrics = metrics
+        self.series = series
         self.clock = clock
 
     def terms(self, caller: Caller) -> Terms:
@@ -119,12 +119,12 @@ class KeyLimits:
                 cause = error.cause if isinstance(error, StoreError) else "slow"
                 self._down_until = time.monotonic() + _PAUSE
                 _log.error("limits are not counted", extra={"fields": {"cause": cause}})
-        self.metrics.unchecked()
+        self.series.unchecked.inc()
         return None
 
     async def refuse(self, error: RateLimited, reason: str, undo: Mapping[str, float]) -> RateLimited:
         """Count a refusal, and give back what the refused request had taken."""
-        self.metrics.limited(reason)
+        self.series.limited.of(reason).inc()
         if undo:
             await self.add(undo, ttl=_MINUTES_TTL)
         return error

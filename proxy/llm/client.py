@@ -14,13 +14,11 @@ from proxy.config.judge_settings import JudgeSettings
 from proxy.config.settings import WriterSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
+from proxy.telemetry.series import Counts
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.routing import Route, Routes
 
 Made = TypeVar("Made")
-
-Used = Callable[[object, object], None]
-"""Takes the tokens of prompt and answer as the upstream reports them, whatever they are."""
 
 _LARGEST_ANSWER = 2**20
 """Bytes of an answer that is read: many times what anything needs that is asked of it."""
@@ -35,15 +33,15 @@ class SmallModel:
         self,
         settings: WriterSettings | JudgeSettings,
         routes: Routes,
-        used: Used,
+        tokens: Counts,
         log: logging.Logger,
         lost: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`lost` is what the log says where nothing came of it."""
+        """`tokens` counts those that the upstream reports; `lost` is what the log says where nothing came of it."""
         self._settings = settings
         self._routes = routes
-        self._used = used
+        self._tokens = tokens
         self._warnings = Warnings(log, lost, clock)
         self._refused: set[str] = set()
         """Fields that the model has refused: of OpenAI, those that reason take no `max_tokens` and no temperature."""
@@ -124,7 +122,9 @@ class SmallModel:
             said = orjson.loads(body)
             choice = said["choices"][0]
             message, usage = choice["message"], said.get("usage") or {}
-            self._used(usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            for kind, tokens in (("input", usage.get("prompt_tokens")), ("output", usage.get("completion_tokens"))):
+                if isinstance(tokens, int) and tokens > 0:
+                    self._tokens.of(kind).inc(tokens)
             whole = choice.get("finish_reason") == "stop" and not message.get("tool_calls")
             content = message.get("content")
         except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):

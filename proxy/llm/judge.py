@@ -11,7 +11,7 @@ from proxy.llm.client import SmallModel
 from proxy.llm.judgement import prompt, verdict
 from proxy.llm.verdicts import Asker, VerdictService
 from proxy.state.cache import Cache
-from proxy.telemetry.service_metrics import JudgeMetrics
+from proxy.telemetry.series import Series
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
@@ -31,13 +31,15 @@ class UpstreamJudge(VerdictService):
         self,
         settings: JudgeSettings,
         routes: Routes,
-        metrics: JudgeMetrics,
+        series: Series,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(most=_WAITING, most_of_one=_WAITING_OF_ONE)
         self._settings = settings
-        self._model = SmallModel(settings, routes, metrics.used, _log, "no verdict of the judge; rules alone decide")
-        self._metrics = metrics
+        self._model = SmallModel(
+            settings, routes, series.judge_tokens, _log, "no verdict of the judge; rules alone decide"
+        )
+        self._series = series
         self._clock = clock
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._left_alone: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
@@ -50,10 +52,11 @@ class UpstreamJudge(VerdictService):
         async with self._free:
             now = self._clock()
             if asyncio.get_running_loop().time() >= asker.until or asker.tenant in self._left_alone:
-                self._metrics.ended("dropped", 0.0)
+                self._series.judged.of("dropped").inc()
                 return None
             sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
-            self._metrics.ended(outcome, self._clock() - now)
+            self._series.judged.of(outcome).inc()
+            self._series.judge_duration.observe(self._clock() - now)
             if outcome in ("failed", "timeout"):  # anything else may be the texts' doing
                 self._left_alone.put(asker.tenant, outcome)
             return sure

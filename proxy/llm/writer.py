@@ -11,7 +11,7 @@ from proxy.config.settings import WriterSettings
 from proxy.context import Material
 from proxy.history import summary_prompt as written
 from proxy.llm.client import SmallModel
-from proxy.telemetry.service_metrics import WriterMetrics
+from proxy.telemetry.series import Series
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
@@ -44,10 +44,10 @@ _KINDS = {
 class Writer:
     """Writes summaries with the configured model. It never raises but for cancellation."""
 
-    def __init__(self, settings: WriterSettings, routes: Routes, metrics: WriterMetrics) -> None:
+    def __init__(self, settings: WriterSettings, routes: Routes, series: Series) -> None:
         self.settings = settings
-        self._model = SmallModel(settings, routes, metrics.used, _log, "no summary was written")
-        self._metrics = metrics
+        self._model = SmallModel(settings, routes, series.writer_tokens, _log, "no summary was written")
+        self._series = series
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
         """What of a client's headers the writer's call may carry: its key, if it goes where that is sent anyway."""
@@ -56,7 +56,7 @@ class Writer:
     async def write(self, material: Material, headers: Mapping[str, str]) -> str | None:
         """The summary of a material, or None where none came that may be used."""
         text, outcome = await self._model.run(self._written(material, headers))
-        self._metrics.ended(outcome)
+        self._series.written.of(outcome).inc()
         return text
 
     async def _written(self, material: Material, headers: Mapping[str, str]) -> tuple[str | None, str]:

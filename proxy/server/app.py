@@ -115,7 +115,7 @@ def build(
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     told = RecordsApi(records, peers, services.archives)
-    intake = Intake(*_incomplete(settings), telemetry.metrics.limits.limited)
+    intake = Intake(*_incomplete(settings), lambda reason: telemetry.metrics.series.limited.of(reason).inc())
     lasting = Lasting(services, store, telemetry, told, counters, meter, Places(), intake, saving, index)
     background = BackgroundWork[str]()
 
@@ -253,7 +253,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     judge = build_judge(settings, routes, telemetry)
     services = replace(lasting.services, writing=writing, judge=judge)
     waits = patience(settings.state)
-    limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.limits, patience=waits)
+    limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.series, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
     pipeline = Pipeline(settings, routes, services, lasting.saving)
     api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)

@@ -105,7 +105,7 @@ def build_services(
     keys = settings.server.remember_mib * _KEYS
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
-        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.scratchpad.wrote),
+        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.series.originals_written.inc),
         hidden=HiddenParts(StoredMemory(store, ttl=ttl), keys),
         once=OnceService(settings.server.remember_mib * 2**20),
         memos=Memos(store, ttl=ttl, max_bytes=settings.server.remember_mib * 2**20 // _DECISIONS),
@@ -192,7 +192,7 @@ def build_writing(
     """What writes summaries in the background, if a model is configured for it, or `write` in its place."""
     if settings.writer is None:
         return None
-    writer = Writer(settings.writer, routes, telemetry.metrics.writer)
+    writer = Writer(settings.writer, routes, telemetry.metrics.series)
     deadline = DEADLINES * settings.writer.timeout
     return Writing(writer, DraftService(store, write or writer.write, ttl=settings.state.ttl, deadline=deadline))
 
@@ -242,7 +242,7 @@ def build_embedding(
 def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
     """What has texts judged by the model of an upstream, if one is named."""
     judge = settings.judge
-    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.judge)
+    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.series)
 
 
 def build_memories(

@@ -11,14 +11,7 @@ from proxy.chat.errors import ConfigError
 from proxy.policy import Count, Fact, Policy
 from proxy.step import Step
 from proxy.telemetry.series import Series
-from proxy.telemetry.service_metrics import (
-    IndexMetrics,
-    JudgeMetrics,
-    LimitMetrics,
-    MemoryMetrics,
-    ScratchpadMetrics,
-    WriterMetrics,
-)
+from proxy.telemetry.service_metrics import IndexMetrics, MemoryMetrics
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
@@ -48,13 +41,9 @@ class Metrics:
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self.series = Series(registry)
-        self.writer = WriterMetrics(self.series)
-        self.judge = JudgeMetrics(self.series)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
-        self.limits = LimitMetrics(self.series)
         self.index = IndexMetrics(self.series)
         self.memories = MemoryMetrics(self.series)
-        self.scratchpad = ScratchpadMetrics(self.series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )

@@ -215,7 +215,7 @@ class Observation:
 
     def read_original(self) -> None:
         """Say that the client has read something that had left a context."""
-        self._metrics.scratchpad.read()
+        self._series.originals_read.inc()
 
     def call(
         self,
@@ -252,7 +252,7 @@ class Observation:
         if self._key is not None:
             self._series.key_requests.of(self._key, str(status)).inc()
         if isinstance(error, NotInTime):
-            self._metrics.limits.limited("not_in_time")
+            self._series.limited.of("not_in_time").inc()
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
             self._series.overflows.of(self.model).inc()
         if self._records is not None and "model" in self._said and self._records.takes_one(asked=self.explains):

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from proxy.chat.errors import ConfigError
-from proxy.policy import NOTES_READ, NOTES_WRITTEN, Count
+from proxy.policy import NOTES_READ, NOTES_WRITTEN, ORIGINALS_READ, ORIGINALS_WRITTEN, Count
 from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS
 
 Child = TypeVar("Child", Counter, Gauge, Histogram)
@@ -36,11 +36,14 @@ class Labelled(Generic[Child]):
         return self.of(*labels)
 
 
+Counts = Labelled[Counter]
+
+
 class Series:
     """The labelled series of a registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Labelled[Counter]:
+        def counter(name: str, text: str, *labels: str) -> Counts:
             return Labelled(Counter(f"penstock_{name}", text, labels, registry=registry))
 
         def total(name: str, text: str) -> Counter:
@@ -144,6 +147,7 @@ class Series:
         """What policies count: the label, whether it is a score, and the series."""
         for count in (NOTES_READ, NOTES_WRITTEN):
             self.declare(count)
+        self.originals_read, self.originals_written = self.of(ORIGINALS_READ), self.of(ORIGINALS_WRITTEN)
 
     def declare(self, count: Count) -> None:
         """Make the series of a count, unless it is there. Raise `ConfigError` where its name is that of another one."""

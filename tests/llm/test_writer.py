@@ -23,7 +23,7 @@ SAID = "The wood burns in the harbour. " * 40
 def writer(behind: Scripted) -> Writer:
     document = {"upstreams": {"small": {"kind": "echo"}}, "models": [{"match": "tiny", "upstream": "small"}]}
     routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
-    return Writer(WriterSettings(model="tiny"), routes, Metrics("1").writer)
+    return Writer(WriterSettings(model="tiny"), routes, Metrics("1").series)
 
 
 @pytest.mark.parametrize(("kind", "answer"), [("summary", SUMMARY), ("gist", "- The wood burns in the harbour.")])

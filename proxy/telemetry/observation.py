@@ -18,16 +18,13 @@ from proxy.policy import Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
-from proxy.telemetry.bill import Bills, Estimate
+from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.record import PARSED, Record, Rewriting, conversation_id, turn_of
+from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, turn_of
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import CallSpan, RequestSpan
-
-NONE = "none"
-"""The label of what a request has not got: a model, or an upstream."""
 
 OVERFLOW = "context_length_exceeded"
 """The error code of a prompt that does not fit; OpenAI's own."""
@@ -59,35 +56,24 @@ class Observation:
         explains: bool = False,
     ) -> None:
         """With `explains`, the client asks for the record of this request."""
-        self._records, self._tenant, self._config = records, tenant, config
+        self._records = records
+        self._record = Record(tenant, config, {"request_id": request_id or None, "route": route}, bills)
         self.explains = explains and records is not None
         """Whether the client is told where the record of the request is."""
-        self._bills, self._warn_at, self._unshortened = bills, warn_at, unshortened
+        self.keeps_text = records is not None and records.settings.text
+        """Whether the text of the answer is wanted."""
+        self._warn_at, self._unshortened = warn_at, unshortened
         self._metrics, self._series = metrics, metrics.series
         self._span = span
         self._started = perf_counter()
         self._key: str | None = None
-        self._said: dict[str, str | None] = {"request_id": request_id or None, "route": route}
-        self._steps: Sequence[Step] = ()
-        self._before: int | None = None
-        self._after: int | None = None
-        self._window: int | None = None
         self._profile: ModelProfile | None = None
-        self._name = NONE
-        self._rewriting: Rewriting | None = None
-        self._passed: tuple[Body | None, Mapping[str, str]] | None = None
-        self._answer: tuple[bytes, bool] | None = None
-        self.keeps_text = records is not None and records.settings.text
-        """Whether the text of the answer is wanted."""
-        self._cost: float | None = None
-        self._estimate: Estimate | None = None
-        self._saved: float | None = None
         self._overflow = False
         self._answering = False
         self._ended = False
         self.entry = NONE
         """The entry of the configuration that the model matched which was asked last."""
-        self.answers: list[Usage] = []
+        self.answers = self._record.answers
         """What each answer of an upstream that was no error reported; nothing, where it reported nothing."""
         metrics.active.inc()
 
@@ -99,19 +85,19 @@ class Observation:
     @property
     def model(self) -> str:
         """The label of the model that was asked last; there are not many of them, whatever clients ask for."""
-        return self._said.get("model") or NONE
+        return self._record.known.get("model") or NONE
 
     @property
     def cost(self) -> float | None:
         """What the answers cost so far in US dollars; None where prices or usage are not known."""
-        return self._cost
+        return self._record.usd
 
     def called_by(self, tenant: str, name: str | None) -> None:
         """Say whose the request is, and by which of Penstock's keys it comes: its name, never the key."""
-        self._tenant = tenant
+        self._record.tenant = tenant
         self._key = name
         if name is not None:
-            self._said["key"] = name
+            self._record.known["key"] = name
 
     def routed(
         self,
@@ -128,10 +114,10 @@ class Observation:
         One that only a client named may count as `other`. `entry` is the one of the configuration that matched. Where
         the `profile` has prices, the usage that the upstream reports is priced.
         """
-        self._profile, self.entry, self._name = profile, entry or model, model
+        self._profile, self.entry, self._record.model = profile, entry or model, model
         model = self._metrics.model(model, named=named)
         self._metrics.routed(model, upstream)
-        self._said |= {"model": model, "upstream": upstream, "chain": chain}
+        self._record.known |= {"model": model, "upstream": upstream, "chain": chain}
 
     def ran(
         self,
@@ -146,7 +132,7 @@ class Observation:
 
         `refused` is the code of the answer where it is too large to be sent.
         """
-        self._steps, self._before, self._after, self._window = steps, before, after, window
+        self._record.steps, self._record.before, self._record.after, self._record.window = steps, before, after, window
         self._overflow = after is not None and window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
             if tokens is not None:
@@ -161,16 +147,16 @@ class Observation:
 
     def rewrote(self, made: Rewriting) -> None:
         """Say what the chain made of the request."""
-        self._rewriting = made
+        self._record.rewriting = made
         if self._span is not None:
             self._belongs_to(made.ctx.identity, turn_of(made.came))
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Say that no chain has read the body; `headers` are the client's."""
         # a large one would hold its memory until its record is written
-        self._passed = body if len(body.raw) <= PARSED else None, headers
+        self._record.passed = body if len(body.raw) <= PARSED else None, headers
         if self._span is not None:
-            self._belongs_to(identify(headers, None, self._tenant), None)
+            self._belongs_to(identify(headers, None, self._record.tenant), None)
 
     def _belongs_to(self, who: Identity, turn: int | None) -> None:
         if self._span is not None:
@@ -178,7 +164,7 @@ class Observation:
 
     def said(self, answer: bytes, *, streamed: bool) -> None:
         """Say what the client got."""
-        self._answer = answer, streamed
+        self._record.answer = answer, streamed
 
     def _warn(self, refused: str | None, tokens: int, window: int) -> None:
         """Tell of a context that is nearly full, or too full to be sent."""
@@ -189,7 +175,7 @@ class Observation:
         self._series.warnings.of(self.model, level).inc()
         if self._span is not None:
             self._span.warned(level, tokens, window)
-        known = {"request_id": self._said["request_id"], "model": self.model, "level": level}
+        known = {"request_id": self._record.known["request_id"], "model": self.model, "level": level}
         fields = {**known, "tokens": tokens, "window": window, "share": round(tokens / window, 3)}
         if level == "warn":
             _context.warning("context is filling up", extra={"fields": fields})
@@ -198,14 +184,16 @@ class Observation:
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         """Work out what a prompt will cost, and what the client's own would have cost."""
-        scope = "\0".join((ctx.identity.tenant, ctx.identity.scope, self._said.get("upstream") or "", ctx.model.name))
-        self._estimate = await self._bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
+        scope = "\0".join(
+            (ctx.identity.tenant, ctx.identity.scope, self._record.known.get("upstream") or "", ctx.model.name)
+        )
+        self._record.estimate = await self._record.bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Say that another model is asked instead, named as in `routed`; the `reason` is one of a few words."""
         to = self._metrics.model(to, named=named)
         self._series.fallbacks.of(self.model, to, reason).inc()
-        self._said["fallback"] = reason
+        self._record.known["fallback"] = reason
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
@@ -255,8 +243,11 @@ class Observation:
             self._series.limited.of("not_in_time").inc()
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
             self._series.overflows.of(self.model).inc()
-        if self._records is not None and "model" in self._said and self._records.takes_one(asked=self.explains):
-            self._records.add(self._record(status, seconds, kind, stream))
+        if self._records is not None and "model" in self._record.known and self._records.takes_one(asked=self.explains):
+            record = self._record
+            record.when, record.seconds, record.trace_id = time(), seconds, self.trace_id
+            record.status, record.error, record.stream = status, kind, stream
+            self._records.add(record)
         if self._span is not None:
             self._span.end(status, kind, self._attributes())
         if _access.isEnabledFor(logging.INFO):
@@ -264,7 +255,7 @@ class Observation:
 
     @property
     def _upstream(self) -> str:
-        return self._said.get("upstream") or NONE
+        return self._record.known.get("upstream") or NONE
 
     def _answered(self) -> None:
         if not self._answering:
@@ -275,7 +266,7 @@ class Observation:
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self._metrics.answered(facts, self._upstream)
         if facts.get("ignored"):
-            self._said["ignored"] = str(facts["ignored"])
+            self._record.known["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))
         if usage is not None:
             for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
@@ -298,19 +289,19 @@ class Observation:
             return
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
         cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
-        self._cost = cost + (self._cost or 0.0)
+        self._record.usd = cost + (self._record.usd or 0.0)
         self._series.cost.of(self.model).inc(cost)
         if self._key is not None:
             self._series.key_cost.of(self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
         """Count what was expected of a prompt that was answered."""
-        estimate = self._estimate
+        estimate = self._record.estimate
         if estimate is None:
             return
-        self._bills.sent(estimate)
-        self._estimate = estimate = estimate.after(rounds)
-        self._saved = estimate.usd_saved
+        self._record.bills.sent(estimate)
+        self._record.estimate = estimate = estimate.after(rounds)
+        self._record.saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
             self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)
             self._series.prompt_cost.of(self.model, "unchanged").inc(estimate.usd_unchanged)
@@ -318,62 +309,35 @@ class Observation:
             self._series.cached_tokens.of(self.model, "expected").inc(estimate.sent.cached)
             self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
             if self._profile is not None:
-                self._bills.use.note(
-                    self._said["upstream"] or "", self._profile.name, estimate.sent.cached, usage.cached
+                self._record.bills.use.note(
+                    self._record.known["upstream"] or "", self._profile.name, estimate.sent.cached, usage.cached
                 )
-
-    def _record(self, status: int, seconds: float, error: str | None, stream: bool) -> Record:
-        return Record(
-            request_id=self._said["request_id"] or "",
-            tenant=self._tenant,
-            config=self._config,
-            when=time(),
-            seconds=seconds,
-            known=self._said,
-            model=self._name,
-            steps=self._steps,
-            before=self._before,
-            after=self._after,
-            window=self._window,
-            usd=self._cost,
-            estimate=self._estimate,
-            bills=self._bills,
-            saved=self._saved,
-            status=status,
-            error=error,
-            stream=stream,
-            trace_id=self.trace_id,
-            answers=self.answers,
-            rewriting=self._rewriting,
-            passed=self._passed,
-            answer=self._answer,
-        )
 
     def _attributes(self) -> dict[str, object]:
         return {
-            "penstock.request.id": self._said["request_id"],
-            "penstock.model": self._said.get("model"),
-            "penstock.upstream": self._said.get("upstream"),
-            "penstock.chain": self._said.get("chain"),
-            "penstock.context.tokens_before": self._before,
-            "penstock.context.tokens_after": self._after,
-            "penstock.context.window": self._window,
-            "penstock.cost.usd": self._cost,
-            "penstock.cost.prompt_estimated_usd": None if self._estimate is None else self._estimate.usd,
-            "penstock.cost.chain_saved_usd": self._saved,
+            "penstock.request.id": self._record.known["request_id"],
+            "penstock.model": self._record.known.get("model"),
+            "penstock.upstream": self._record.known.get("upstream"),
+            "penstock.chain": self._record.known.get("chain"),
+            "penstock.context.tokens_before": self._record.before,
+            "penstock.context.tokens_after": self._record.after,
+            "penstock.context.window": self._record.window,
+            "penstock.cost.usd": self._record.usd,
+            "penstock.cost.prompt_estimated_usd": None if self._record.estimate is None else self._record.estimate.usd,
+            "penstock.cost.chain_saved_usd": self._record.saved,
         }
 
     def _line(self, status: int, seconds: float, error: str | None, stream: bool) -> dict[str, object]:
         known = {
-            **self._said,
+            **self._record.known,
             "status": status,
             "ms": round(seconds * 1000, 1),
-            "tokens_before": self._before,
-            "tokens_after": self._after,
-            "usd": None if self._cost is None else round(self._cost, 6),
-            "usd_estimated": None if self._estimate is None else round(self._estimate.usd, 6),
-            "usd_saved": None if self._saved is None else round(self._saved, 6),
-            "verdicts": _tally(self._steps),
+            "tokens_before": self._record.before,
+            "tokens_after": self._record.after,
+            "usd": None if self._record.usd is None else round(self._record.usd, 6),
+            "usd_estimated": None if self._record.estimate is None else round(self._record.estimate.usd, 6),
+            "usd_saved": None if self._record.saved is None else round(self._record.saved, 6),
+            "verdicts": _tally(self._record.steps),
             "stream": stream,
             "error": error,
             "trace_id": self.trace_id,

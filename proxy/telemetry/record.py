@@ -6,6 +6,7 @@ of the `COLUMNS` of the table that it is kept in, and of all else, as it is show
 
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import zip_longest
@@ -34,6 +35,9 @@ COLUMNS = (
 
 LARGEST = 128 * 1024
 """Bytes that a row may take; of a larger one only its sums are kept."""
+
+NONE = "none"
+"""What stands for what a request has not got: a model, or an upstream."""
 
 PARSED = 64 * 1024
 """Bytes up to which a body is read for its conversation where nothing else has read it."""
@@ -66,40 +70,40 @@ class Rewriting(NamedTuple):
     """What the first step was given, where each was given what the one before it left."""
 
 
-class Record(NamedTuple):
-    """One request. Made for each, so it only refers to what is there."""
+@dataclass(slots=True)
+class Record:
+    """What is known of one request. Made for each, so it only refers to what is there."""
 
-    request_id: str
     tenant: str
     """A hash, from which no key can be told."""
     config: str
     """The version of the configuration that it was served with."""
-    when: float
-    """Its end, in seconds since 1970."""
-    seconds: float
-    known: Mapping[str, str | None]
-    """Its route, upstream and chain, and the fields that the upstream has nothing for."""
-    model: str
-    """The upstream's name for the model."""
-    steps: Sequence[Step]
-    before: int | None
-    after: int | None
-    window: int | None
-    usd: float | None
-    estimate: Estimate | None
+    known: dict[str, str | None]
+    """Its id, route, upstream and chain, and the fields that the upstream has nothing for."""
     bills: Bills
-    saved: float | None
-    status: int
-    error: str | None
-    stream: bool
-    trace_id: str | None
-    answers: Sequence[Usage] = ()
+    model: str = NONE
+    """The upstream's name for the model."""
+    steps: Sequence[Step] = ()
+    before: int | None = None
+    after: int | None = None
+    window: int | None = None
+    usd: float | None = None
+    estimate: Estimate | None = None
+    saved: float | None = None
+    answers: list[Usage] = field(default_factory=list)
     """What upstreams reported, of internal rounds included."""
     rewriting: Rewriting | None = None
     passed: tuple[Body | None, Mapping[str, str]] | None = None
     """A body that no chain has read, unless it is large, and the client's headers."""
     answer: tuple[bytes, bool] | None = None
     """The answer's bytes, where texts are kept, and whether they are a stream."""
+    when: float = 0.0
+    """Its end, in seconds since 1970."""
+    seconds: float = 0.0
+    status: int = 0
+    error: str | None = None
+    stream: bool = False
+    trace_id: str | None = None
 
     @property
     def is_large(self) -> bool:
@@ -236,7 +240,7 @@ async def row_of(record: Record, prompts: Prompts, texts: "Texts | None" = None)
     verdicts = [step.verdict for step in record.steps if not step.observed]
     columns = (
         milliseconds(record.when), milliseconds(record.when - record.seconds), record.tenant, conversation_id(who),
-        record.request_id, record.model[:_NAME], record.known.get("chain"), record.status,
+        record.known["request_id"] or "", record.model[:_NAME], record.known.get("chain"), record.status,
         int(record.status >= 400 or bool(record.error)), int("reject" in verdicts), verdicts.count("fail"),
         int(broken is not None), *used, record.usd, record.saved, record.before, record.after, turn,
     )  # fmt: skip

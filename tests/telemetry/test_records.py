@@ -37,7 +37,7 @@ def made(
     **fields: Any,
 ) -> Record:
     """A record; of the conversation that opens with `talk`, if one is given."""
-    known = {"route": "/v1/chat/completions", "upstream": "main", "chain": "default"}
+    known = {"request_id": request_id, "route": "/v1/chat/completions", "upstream": "main", "chain": "default"}
     rewriting = None
     if talk:
         came = chat(talk)
@@ -45,10 +45,9 @@ def made(
         ctx = context(came, identity=type(who)(tenant, f"opening-{talk.split()[0]}"))
         rewriting = Rewriting(came, came, (), ctx, None)
     values: dict[str, Any] = {
-        "request_id": request_id, "tenant": tenant, "config": "v1", "when": time() if when is None else when,
-        "seconds": 0.5, "known": known, "model": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)],
-        "before": 9, "after": 9, "window": 100, "usd": None, "estimate": None, "bills": Bills(), "saved": None, "status": 200,
-        "error": None, "stream": False, "trace_id": None, "rewriting": rewriting,
+        "tenant": tenant, "config": "v1", "when": time() if when is None else when, "seconds": 0.5, "known": known,
+        "model": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,
+        "window": 100, "bills": Bills(), "status": 200, "rewriting": rewriting,
     }  # fmt: skip
     return Record(**values | fields)
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat.wire import flaws
-from proxy.testing import CharTokens, chat, context, message, profile, script, tool
+from proxy.testing import CharTokens, chat, message, script, tool
 
 names = st.text("abcxyz0189_-", min_size=1, max_size=4)
 a_word = (
@@ -53,13 +53,6 @@ def test_a_conversation_with_calls_offers_the_tool_that_it_calls() -> None:
     assert flaws(chat("s u1 a!x,y tx ty a1")) == set()
 
 
-def test_further_fields_are_the_rest() -> None:
-    request = chat("u1", model="m", stream=True, seed=7)
-
-    assert request.model == "m"
-    assert request.rest == {"stream": True, "seed": 7}
-
-
 async def test_four_characters_are_a_token() -> None:
     tokens = CharTokens()
     request = chat("s u1 ax! tx")
@@ -72,12 +65,3 @@ async def test_four_characters_are_a_token() -> None:
     )  # fmt: skip
     assert count.total == count.system + count.tools + count.messages
     assert not count.exact
-
-
-def test_a_context_waits_for_nothing() -> None:
-    ctx = context(chat("u9"), window=100, headers={"x-team": "search"})
-
-    assert script(ctx.incoming) == "u9"
-    assert ctx.model == profile(100)
-    assert ctx.headers == {"x-team": "search"}
-    assert ctx.deadline == float("inf")

@@ -50,13 +50,12 @@ class Telemetry:
 
         OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
         """
-        if not _traced(settings):
-            return cls(Metrics(__version__), warn_at=settings.warn_at, records=records, prefixes=prefixes)
-        from proxy.telemetry.tracing import Tracing
+        tracing = None
+        if _traced(settings):
+            from proxy.telemetry.tracing import Tracing
 
-        return cls(
-            Metrics(__version__), Tracing(settings), warn_at=settings.warn_at, records=records, prefixes=prefixes
-        )
+            tracing = Tracing(settings)
+        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, prefixes=prefixes)
 
     def begin(
         self,

@@ -13,7 +13,6 @@ from tests.config.files import BASE, ROOT, loaded, refusal
     ("added", "said"),
     [
         pytest.param("modls: []", "config.yaml:6: modls: unknown key; did you mean 'models'?", id="the top"),
-        pytest.param("server:\n  prot: 1", "config.yaml:7: server.prot: unknown key; did you mean 'port'?", id="server"),
         pytest.param("telemetry: {zzz: 1}", "config.yaml:6: telemetry.zzz: unknown key; known: endpoint, protocol",
                      id="nothing similar"),
         pytest.param("chains:\n  default:\n    - window_history: {keep_turn: 1}",
@@ -54,7 +53,6 @@ def test_so_it_is_in_upstreams_and_models(tmp_path: Path, upstream: str, model: 
         pytest.param("server: 4000", "config.yaml:6: server", "dictionary", id="a number for a section"),
         pytest.param("server:\n  port: http", "config.yaml:7: server.port", "integer", id="a word for a number"),
         pytest.param("server:\n  port: 70000", "config.yaml:7: server.port", "65535", id="a port beyond the last"),
-        pytest.param("server:\n  drain: 0", "config.yaml:7: server.drain", "greater than 0", id="no time at all"),
         pytest.param("server:\n  may_bypass: perhaps", "config.yaml:7: server.may_bypass", "boolean", id="no boolean"),
         pytest.param("telemetry:\n  log_level: loud", "config.yaml:7: telemetry.log_level", "'debug', 'info'",
                      id="a word that is not one of some"),
@@ -73,8 +71,6 @@ def test_so_it_is_in_upstreams_and_models(tmp_path: Path, upstream: str, model: 
                      id="a step without a name"),
         pytest.param("chains:\n  default:\n    - a: {}\n      b: {}", "config.yaml:8: chains.default.0",
                      "- window_history:", id="two policies in a step"),
-        pytest.param("chains:\n  default:\n    - window_history\n    - window_histry: {}",
-                     "config.yaml:9: chains.default.1", "did you mean 'window_history'?", id="an unknown policy"),
         pytest.param("chains:\n  default:\n    - window_history\n    - isolate_tasks",
                      "config.yaml:9: chains.default.1.isolate_tasks", "must stand before all other steps",
                      id="a step that must come first"),
@@ -95,8 +91,6 @@ def test_so_it_is_in_upstreams_and_models(tmp_path: Path, upstream: str, model: 
         pytest.param("chains: {small: []}", "config.yaml:5: models.0.chain", "there is no 'default'; known: small",
                      id="no default chain"),
         pytest.param("models: []", "config.yaml:6: models", "twice", id="a section twice"),
-        pytest.param("server: {host: '${NO_SUCH_VARIABLE}'}", "config.yaml:6: server.host",
-                     "${NO_SUCH_VARIABLE:-default}", id="a variable that is not set"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
@@ -126,8 +120,6 @@ def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
                      "config.yaml:4: upstreams.a.base_url", "http:// or https://", id="an address without a scheme"),
         pytest.param("upstreams:\n  a: {kind: foreign, provider: 'a b'}\nmodels: [{match: x, upstream: a}]",
                      "config.yaml:2: upstreams.a.provider", "[a-z0-9_]", id="a provider that is no name"),
-        pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: x\n    upstream: b",
-                     "config.yaml:5: models.0.upstream", "there is no 'b'; known: a", id="an unknown upstream"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: []\n    upstream: a",
                      "config.yaml:4: models.0.match", "at least 1", id="no glob"),
         pytest.param("upstreams:\n  a: {kind: echo}\nmodels:\n  - match: [x, 1]\n    upstream: a",

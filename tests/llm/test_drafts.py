@@ -7,19 +7,8 @@ import pytest
 from proxy.chat import Message
 from proxy.context import Identity, Material
 from proxy.llm.drafts import BLOCK, LONG, BoundDrafts, DraftService
-from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat
-
-
-class Store(MemoryStore):
-    """A store that can be away."""
-
-    broken = False
-
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        if self.broken:
-            raise StoreError("unreachable")
-        return await super().get(key, ttl=ttl)
+from tests.scripted import Away
 
 
 class Pen:
@@ -37,8 +26,8 @@ class Pen:
         return self._text(material)
 
 
-def service(pen: Pen, store: Store | None = None, clock: Callable[[], float] = lambda: 0.0) -> DraftService:
-    return DraftService(store or Store(2**20), pen, ttl=1000, deadline=30, clock=clock)
+def service(pen: Pen, store: Away | None = None, clock: Callable[[], float] = lambda: 0.0) -> DraftService:
+    return DraftService(store or Away(2**20), pen, ttl=1000, deadline=30, clock=clock)
 
 
 def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:
@@ -61,7 +50,7 @@ async def test_a_draft_that_is_ready_settles_the_cut() -> None:
 
 
 async def test_one_that_comes_late_changes_nothing() -> None:
-    pen, store = Pen(), Store(2**20)
+    pen, store = Pen(), Away(2**20)
     made, replica = service(pen, store), service(pen, store)
     pen.go.clear()
     drafts(made).prepare(MATERIAL)
@@ -74,7 +63,7 @@ async def test_one_that_comes_late_changes_nothing() -> None:
 
 
 async def test_it_is_written_once_whoever_asks() -> None:
-    pen, store = Pen(), Store(2**20)
+    pen, store = Pen(), Away(2**20)
     made, replica = service(pen, store), service(pen, store)
     for each in (made, replica, made, replica):
         drafts(each).prepare(MATERIAL)
@@ -85,7 +74,7 @@ async def test_it_is_written_once_whoever_asks() -> None:
 
 
 async def test_it_is_written_once_where_replicas_begin_together() -> None:
-    pen, store = Pen(), Store(2**20)
+    pen, store = Pen(), Away(2**20)
     both = service(pen, store), service(pen, store)
     pen.go.clear()
     for each in both:
@@ -100,7 +89,7 @@ async def test_it_is_written_once_where_replicas_begin_together() -> None:
 
 async def test_what_failed_is_tried_again_later_and_not_at_once() -> None:
     now, pen = [0.0], Pen(lambda material: None)
-    store = Store(2**20, clock=lambda: now[0])
+    store = Away(2**20, clock=lambda: now[0])
     made = service(pen, store, lambda: now[0])
     for moment, tries in ((0.0, 1), (20.0, 1), (100.0, 2)):
         now[0] = moment
@@ -124,21 +113,21 @@ async def test_there_is_an_end_to_what_may_wait() -> None:
 
 
 async def test_without_the_store_there_is_an_extract_and_what_was_used_is_used_again() -> None:
-    now, store = [0.0], Store(2**20)
+    now, store = [0.0], Away(2**20)
     made = service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
     await written(made)
     assert await drafts(made).settled("c1", "d1") == "of d1"
-    store.broken, now[0] = True, 1000.0
+    store.is_away, now[0] = True, 1000.0
     assert await drafts(made).settled("c1", "d1") == "of d1"
     assert await drafts(made).settled("c2", "d1") == ""
-    store.broken, now[0] = False, 2000.0
+    store.is_away, now[0] = False, 2000.0
     for each in (made, service(Pen(), store)):
         assert await drafts(each).settled("c2", "d1") == "of d1", "a failed read settles nothing"
 
 
 async def test_what_was_used_is_used_again_where_the_store_has_lost_it() -> None:
-    now, store = [0.0], Store(2**20)
+    now, store = [0.0], Away(2**20)
     made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
     await written(made)

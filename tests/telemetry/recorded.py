@@ -28,6 +28,12 @@ class Recorded:
         return {span.name: span for span in self._exporter.get_finished_spans()}
 
 
+def scraped(metrics: Metrics) -> dict[str, float]:
+    """What a scraper reads, but for the times at which series were made."""
+    lines = [line.rpartition(" ") for line in metrics.render("")[1].decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines if not name.partition("{")[0].endswith("_created")}
+
+
 def step(policy: str = "window_history", **fields: object) -> Step:
     known: dict[str, object] = {
         "verdict": "rewrite",

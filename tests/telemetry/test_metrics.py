@@ -18,6 +18,7 @@ from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import MOST_MODELS, Metrics
 from proxy.telemetry.observation import Observation
 from proxy.testing import profile
+from tests.telemetry.recorded import scraped
 
 GPT = 'model="gpt-4o",upstream="openai"'
 
@@ -37,22 +38,17 @@ def begun(telemetry: Telemetry, headers: Mapping[str, str] | None = None) -> Obs
     return seen
 
 
-def scraped(telemetry: Telemetry) -> dict[str, float]:
-    content_type, body = telemetry.metrics.render("")
-    assert content_type.startswith("text/plain")
-    lines = [line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in lines}
-
-
 def test_the_breaker_of_an_upstream_that_is_gone_is_not_told(telemetry: Telemetry) -> None:
     told = telemetry.metrics.breaker("gone")
     telemetry.metrics.breaker("stays")("open")
     told("open")
     telemetry.metrics.has_upstreams(["stays"])
     told("half_open")
-    assert [name for name in scraped(telemetry) if "breaker" in name] == ['penstock_upstream_breaker{upstream="stays"}']
+    assert [name for name in scraped(telemetry.metrics) if "breaker" in name] == [
+        'penstock_upstream_breaker{upstream="stays"}'
+    ]
     telemetry.metrics.breaker("gone")
-    assert scraped(telemetry)['penstock_upstream_breaker{upstream="gone"}'] == 0
+    assert scraped(telemetry.metrics)['penstock_upstream_breaker{upstream="gone"}'] == 0
 
 
 def test_the_size_of_a_context_and_its_share_of_the_window_are_seen_before_and_after_the_chain(
@@ -60,7 +56,7 @@ def test_the_size_of_a_context_and_its_share_of_the_window_are_seen_before_and_a
 ) -> None:
     begun(telemetry).ran([], before=1000, after=400, window=2000)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     assert found['penstock_context_size_tokens_sum{model="gpt-4o",phase="before"}'] == 1000
     assert found['penstock_context_size_tokens_sum{model="gpt-4o",phase="after"}'] == 400
     assert found['penstock_context_size_tokens_bucket{le="1024.0",model="gpt-4o",phase="before"}'] == 1
@@ -73,7 +69,7 @@ def test_a_rewrite_that_saves_tokens_is_a_compression(telemetry: Telemetry) -> N
     steps = [step("rewrite"), step("rewrite", after=1000), step("keep"), step("rewrite", observed=True)]
     begun(telemetry).ran(steps, before=1000, after=400, window=2000)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     assert found['penstock_context_compressions_total{strategy="window_history"}'] == 1
     assert found['penstock_compression_ratio_sum{strategy="window_history"}'] == 0.4
     assert found['penstock_compression_ratio_bucket{le="0.3",strategy="window_history"}'] == 0
@@ -96,13 +92,13 @@ def test_a_prompt_that_does_not_fit_is_an_overflow(
     seen.ran([], before=3000, after=after, window=2000)
     seen.end(400, error=error)
 
-    assert scraped(telemetry)['penstock_context_overflows_total{model="gpt-4o"}'] == overflows
+    assert scraped(telemetry.metrics)['penstock_context_overflows_total{model="gpt-4o"}'] == overflows
 
 
 def test_every_policy_has_its_time_and_its_verdicts(telemetry: Telemetry) -> None:
     begun(telemetry).ran([step("fail"), step("keep", observed=True), step("skip")], before=1, after=1, window=9)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     verdicts = "penstock_policy_verdicts_total"
     assert found[f'{verdicts}{{mode="enforce",policy="window_history",verdict="fail"}}'] == 1
     assert found[f'{verdicts}{{mode="observe",policy="window_history",verdict="keep"}}'] == 1
@@ -113,11 +109,11 @@ def test_every_policy_has_its_time_and_its_verdicts(telemetry: Telemetry) -> Non
 
 def test_requests_are_counted_by_status_and_only_once(telemetry: Telemetry) -> None:
     seen = begun(telemetry)
-    assert scraped(telemetry)["penstock_active_requests"] == 1
+    assert scraped(telemetry.metrics)["penstock_active_requests"] == 1
     seen.end(200)
     seen.end(500)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     assert found['penstock_requests_total{model="gpt-4o",status="200",upstream="openai"}'] == 1
     assert 'penstock_requests_total{model="gpt-4o",status="500",upstream="openai"}' not in found
     assert found[f"penstock_request_duration_seconds_count{{{GPT}}}"] == 1
@@ -127,7 +123,7 @@ def test_requests_are_counted_by_status_and_only_once(telemetry: Telemetry) -> N
 def test_a_request_for_no_known_model_has_a_fixed_label(telemetry: Telemetry) -> None:
     telemetry.begin("POST", "/v1/chat/completions", {}).end(404, error="model_not_found")
 
-    assert scraped(telemetry)['penstock_requests_total{model="none",status="404",upstream="none"}'] == 1
+    assert scraped(telemetry.metrics)['penstock_requests_total{model="none",status="404",upstream="none"}'] == 1
 
 
 def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Telemetry) -> None:
@@ -140,7 +136,7 @@ def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Te
         call.end(status=500)
     seen.end(200)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     assert found['penstock_tokens_total{kind="input",model="gpt-4o"}'] == 2000
     assert found['penstock_tokens_total{kind="output",model="gpt-4o"}'] == 100
     assert found['penstock_tokens_total{kind="cached_input",model="gpt-4o"}'] == 1800
@@ -165,7 +161,7 @@ def test_reported_tokens_are_priced(telemetry: Telemetry, usage: Usage, cost: fl
     seen.routed(model="gpt-4o", upstream="openai", profile=PRICED)
     seen.call(provider="openai", model="gpt-4o").end(status=200, usage=usage)
 
-    assert scraped(telemetry)['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
+    assert scraped(telemetry.metrics)['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +177,7 @@ def test_a_context_that_is_filling_up_is_counted_and_logged(
 ) -> None:
     begun(telemetry).ran([], before=1990, after=after, window=2000, refused=refused)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     levels = {
         level: found.get(f'penstock_context_warnings_total{{level="{level}",model="gpt-4o"}}') for level in expected
     }
@@ -200,7 +196,7 @@ def test_prompts_that_nobody_could_shorten_now_are_one_warning_a_minute(
     for refused in ("server_is_overloaded", "state_unavailable") * 3:
         begun(telemetry).ran([], before=1990, after=2100, window=2000, refused=refused)
 
-    assert not [name for name in scraped(telemetry) if name.startswith("penstock_context_warnings_total")]
+    assert not [name for name in scraped(telemetry.metrics) if name.startswith("penstock_context_warnings_total")]
     assert [(record.levelname, record.__dict__["fields"]["cause"]) for record in caplog.records] == [
         ("WARNING", "server_is_overloaded"),
         ("WARNING", "state_unavailable"),
@@ -234,7 +230,7 @@ def test_what_has_no_price_costs_nothing(telemetry: Telemetry, known: ModelProfi
     seen.ran([], before=2000, after=500, window=9000)
     seen.call(provider="openai", model="gpt-4o").end(status=200, usage=usage)
 
-    assert not [name for name in scraped(telemetry) if "_usd_total" in name]
+    assert not [name for name in scraped(telemetry.metrics) if "_usd_total" in name]
 
 
 @pytest.mark.parametrize(
@@ -252,23 +248,23 @@ def test_upstream_errors_are_counted_by_kind(
 ) -> None:
     begun(telemetry).call(provider="openai", model="gpt-4o").end(status=status, error=error)
 
-    assert scraped(telemetry)[f'penstock_upstream_errors_total{{reason="{reason}",upstream="openai"}}'] == 1
+    assert scraped(telemetry.metrics)[f'penstock_upstream_errors_total{{reason="{reason}",upstream="openai"}}'] == 1
 
 
 def test_an_upstream_cannot_make_up_endless_reasons(telemetry: Telemetry) -> None:
     for number in range(500):
         begun(telemetry).call(provider="openai", model="gpt-4o").end(error=f"code_{number}")
 
-    reasons = [name for name in scraped(telemetry) if name.startswith("penstock_upstream_errors_total")]
+    reasons = [name for name in scraped(telemetry.metrics) if name.startswith("penstock_upstream_errors_total")]
     assert len(reasons) == 51
-    assert scraped(telemetry)['penstock_upstream_errors_total{reason="other",upstream="openai"}'] == 450
+    assert scraped(telemetry.metrics)['penstock_upstream_errors_total{reason="other",upstream="openai"}'] == 450
 
 
 @pytest.mark.parametrize(("sent", "counted"), [("0", 0), ("1", 1), ("10", 1), ("x", 0), (None, 0)])
 def test_retries_of_sdks_are_counted(telemetry: Telemetry, sent: str | None, counted: int) -> None:
     begun(telemetry, {} if sent is None else {"x-stainless-retry-count": sent})
 
-    assert scraped(telemetry)["penstock_client_retries_total"] == counted
+    assert scraped(telemetry.metrics)["penstock_client_retries_total"] == counted
 
 
 def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:
@@ -288,7 +284,7 @@ def test_calls_of_models_are_counted_by_the_genai_conventions(telemetry: Telemet
     seen.call(provider="openai", model="gpt-4o-2025").end(status=429)
     seen.call(provider="openai", model="", operation=None).end(status=200)
 
-    found = scraped(telemetry)
+    found = scraped(telemetry.metrics)
     for kind, total in (("input", 1000), ("output", 3)):
         labels = CHAT + f',gen_ai_token_type="{kind}"'
         assert found[f"gen_ai_client_token_usage_sum{{{labels}}}"] == total
@@ -314,8 +310,8 @@ async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> No
     other = Telemetry.open(TelemetrySettings())
     begun(telemetry).end(200)
 
-    assert "penstock_requests_total" in str(scraped(telemetry))
-    assert "penstock_requests_total" not in str(scraped(other))
+    assert "penstock_requests_total" in str(scraped(telemetry.metrics))
+    assert "penstock_requests_total" not in str(scraped(other.metrics))
     await other.aclose()
 
 

@@ -10,11 +10,7 @@ from proxy.config.load import policy_class
 from proxy.policy import Count, Fact
 from proxy.step import Step, Verdict
 from proxy.telemetry.metrics import Metrics
-
-
-def scraped(metrics: Metrics) -> dict[str, float]:
-    lines = [line.rpartition(" ") for line in metrics.render("")[1].decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in lines if not name.partition("{")[0].endswith("_created")}
+from tests.telemetry.recorded import scraped
 
 
 def told(

@@ -112,10 +112,6 @@ def test_a_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(f"a: ${{file:{tmp_path}/key}}")
 
 
-def test_an_error_never_quotes_what_a_variable_holds() -> None:
-    assert "hunter2" not in refusal("a: ${NAME}\nb: ${OTHER}", NAME="hunter2")
-
-
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -42,15 +42,6 @@ def test_values_from_the_environment_become_what_they_must_be(tmp_path: Path) ->
     assert (server.port, server.max_body_mib, server.may_bypass) == (8080, 1.5, False)
 
 
-def test_a_value_of_the_environment_cannot_add_settings(tmp_path: Path) -> None:
-    hostile = "1.2.3.4\n  port: 1\nmodels: []\n# {["
-
-    config = loaded(tmp_path, BASE + "server:\n  host: ${HOST}\n", {"HOST": hostile})
-
-    assert config.settings.server.host == hostile
-    assert config.settings.server.port == 4000
-
-
 def test_the_environment_is_the_processs_own_unless_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_TEST_HOST", "h")
     (tmp_path / "config.yaml").write_text(BASE + "server: {host: '${PENSTOCK_TEST_HOST}'}")

@@ -158,18 +158,3 @@ async def test_long_conversations_are_written_in_blocks(turns: int, calls: int) 
         assert all(len(each.messages) >= BLOCK for each in pen.asked[:-2])
         assert last.messages[0].text == "u0", "a block without a summary speaks for itself"
         assert Message({"role": "user", "content": f"block of {pen.asked[1].messages[0].text}"}) in last.messages
-
-
-async def test_it_can_be_waited_for() -> None:
-    pen = Pen()
-    pen.go.clear()
-    made = service(pen)
-    drafts(made).prepare(MATERIAL)
-    waiting = asyncio.ensure_future(made.drain())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    pen.go.set()
-    await waiting
-    assert await drafts(made).settled("c1", "d1") == "of d1"
-    await made.drain()

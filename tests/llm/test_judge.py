@@ -157,14 +157,3 @@ async def test_whatever_an_upstream_raises_there_is_no_verdict(caplog: pytest.Lo
 
 async def test_half_a_surrogate_breaks_nothing() -> None:
     assert await asked(judge(Asked(replaces)), [("My budget is \ud800.", "\udfff")]) == [1.0]
-
-
-async def test_what_is_under_way_is_dropped_at_the_end() -> None:
-    behind = Asked(replaces)
-    behind.go.clear()
-    made = judge(behind)
-    await asked(made, PAIRS[:2], wait=0.01)
-    await made.aclose()
-    behind.go.set()
-    assert await asked(made, PAIRS[:1]) == [1.0]
-    assert len(behind.calls) == 3

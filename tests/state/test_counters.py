@@ -1,7 +1,6 @@
 """Counts of one process and of several: what is added is there, what is old is gone, what is broken says so."""
 
 import asyncio
-import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -90,12 +89,6 @@ async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callabl
     await one.aclose()
     await other.aclose()
     assert await disks().add({"a": 0}, ttl=60) == {"a": 80}
-
-
-async def test_the_directory_is_closed_to_others(disks: Callable[[], SqliteCounters], tmp_path: Path) -> None:
-    (tmp_path / "counters").mkdir(mode=0o755)
-    await disks().add({"a": 1}, ttl=60)
-    assert stat.S_IMODE((tmp_path / "counters").stat().st_mode) == 0o700
 
 
 async def test_what_is_forgotten_is_removed(disks: Callable[[], SqliteCounters], tmp_path: Path, clock: Clock) -> None:

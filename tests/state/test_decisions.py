@@ -7,13 +7,6 @@ from proxy.state.store import MemoryStore, StoreError
 from tests.scripted import Away
 
 
-async def test_what_was_put_is_there() -> None:
-    memory = StoredMemory(MemoryStore(10**6), ttl=60)
-    await memory.put("key", b"value")
-    assert await memory.get("key") == b"value"
-    assert await memory.get("other") is None
-
-
 async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
     store = MemoryStore(10**6)
     memory = StoredMemory(store, ttl=60)

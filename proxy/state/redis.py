@@ -167,6 +167,7 @@ class RedisLog:
         self._seen = b"0"
 
     async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
+        """Add rows, each behind its tenant."""
         batch: list[str | bytes] = []
         for tenant, each in groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
             packed = await asyncio.to_thread(zlib.compress, b",".join(row for _, row in each), 1)
@@ -174,6 +175,7 @@ class RedisLog:
         await self._append(batch)
 
     async def read(self) -> Sequence[tuple[str | None, bytes]]:
+        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end."""
         found: list[tuple[str | None, bytes]] = []
         while not found:
             entries = await self._run(_TAIL, b"(" + self._seen, _AT_ONCE)
@@ -188,6 +190,7 @@ class RedisLog:
         return found
 
     async def forget(self, tenant: str) -> None:
+        """Remove the rows of a tenant, here and from what others have read."""
         place: bytes = b"-"
         while place:
             last = await self._run(_ERASE, place, _AT_ONCE, tenant)

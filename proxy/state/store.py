@@ -6,6 +6,7 @@ use. What grows by members, such as a set, has a key for each member: so nobody 
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol
 
@@ -214,13 +215,11 @@ class MemoryStore:
         raise StoreError("full")
 
 
+@dataclass(slots=True)
 class _StoredValue:
-    __slots__ = ("expires", "used", "value")
-
-    def __init__(self, value: bytes, used: float, expires: float) -> None:
-        self.value = value
-        self.used = used
-        self.expires = expires
+    value: bytes
+    used: float
+    expires: float
 
 
 def _size(key: str, value: bytes) -> int:

@@ -143,10 +143,7 @@ class Metrics:
     def has_upstreams(self, names: Collection[str]) -> None:
         """Say which upstreams there are from now on: what became of the breakers of others is not told any more."""
         for name in self._upstreams.difference(names):
-            if self._directory is None:
-                self._breakers.remove(name)
-            else:
-                self._breakers.labels(name).set(0)  # the library removes no series that processes share
+            _leave(self._breakers, name, shared=self._directory is not None)
         self._upstreams.intersection_update(names)
 
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
@@ -183,6 +180,14 @@ def take_out(process: int | None, directory: str) -> None:
     multiprocess.mark_process_dead(process, directory)  # type: ignore[no-untyped-call]
 
 
+def _leave(gauge: Gauge, label: str, *, shared: bool) -> None:
+    """Show a series no longer, or zero: the library removes none that processes share."""
+    if shared:
+        gauge.labels(label).set(0)
+    else:
+        gauge.remove(label)
+
+
 class ConfigMetrics:
     """The series of the configuration that is in force."""
 
@@ -214,10 +219,7 @@ class ConfigMetrics:
     def runs(self, version: str) -> None:
         """Say which version is in force from now on."""
         if self._version is not None and self._version != version:
-            if self._shared:  # the library removes no series that processes share
-                self._info.labels(self._version).set(0)
-            else:
-                self._info.remove(self._version)
+            _leave(self._info, self._version, shared=self._shared)
         self._version = version
         self._info.labels(version).set(1)
         self._successful.set(1)

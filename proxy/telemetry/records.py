@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxy.config.records_settings import RecordsSettings
 from proxy.state.store import Cause, StoreError
@@ -24,6 +24,9 @@ from proxy.state.warnings import Warnings
 from proxy.telemetry import record_table as table
 from proxy.telemetry.record import Prompts, Record, Texts, row_of
 from proxy.telemetry.record_table import Filters
+
+if TYPE_CHECKING:
+    from proxy.state.redis import RedisLog
 
 T = TypeVar("T")
 Rows = Sequence[tuple[str, bytes]]
@@ -42,22 +45,6 @@ _PATIENCE = 2.0
 _log = logging.getLogger("penstock.records")
 
 
-class Log(Protocol):
-    """What all replicas append to and read from the place where they last were."""
-
-    async def append(self, rows: Rows) -> None:
-        """Add rows. Raises `StoreError`."""
-
-    async def read(self) -> Sequence[tuple[str | None, bytes]]:
-        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end.
-
-        Raises `StoreError`.
-        """
-
-    async def forget(self, tenant: str) -> None:
-        """Remove the rows of a tenant, here and from what others have read. Raises `StoreError`."""
-
-
 class Records:
     """The records of requests. For use on one event loop."""
 
@@ -65,7 +52,7 @@ class Records:
         self,
         settings: RecordsSettings,
         file: Path | None = None,
-        log: Log | None = None,
+        log: "RedisLog | None" = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -52,7 +52,7 @@ class Tracing:
 
     def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
         """Open the span of a request, as a child of the caller's if `headers` name one."""
-        return RequestSpan(self._tracer, method, route, path, headers, all_steps=self._all_steps)
+        return RequestSpan(self._tracer, method, route, path, headers, self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send what is left, for at most so many seconds; an unreachable collector does not hold up the exit."""
@@ -75,8 +75,7 @@ class RequestSpan:
         route: str,
         path: str,
         headers: Mapping[str, str],
-        *,
-        all_steps: bool = True,
+        all_steps: bool,
     ) -> None:
         """Without `all_steps`, steps that kept the request get no span."""
         self._tracer, self._all_steps = tracer, all_steps

@@ -267,9 +267,7 @@ def _findings(clashes: Sequence[Clash], sent: Mapping[int, int]) -> list[str]:
     for each in clashes:
         older, newer = f"messages[{sent[each.older]}]", f"messages[{sent[each.newer]}]"
         how = f"is superseded by {newer}" if each.solvable else f"and {newer} are both uncertain"
-        told.append(
-            f"{older} {how if older != newer else 'contradicts itself'}: {_REASONS.get(each.reason, each.reason)}"
-        )
+        told.append(f"{older} {how if older != newer else 'contradicts itself'}: {_REASONS[each.reason]}")
     return told
 
 
@@ -277,6 +275,7 @@ _REASONS = {
     "relation": "something else is said of the same thing",
     "replaced": "what was said is taken back",
     "value": "another value",
+    "slot": "a value of the task is given anew",
     "never": "what was said to have happened never did",
     "attitude": "another attitude",
     "negation": "one denies the other",

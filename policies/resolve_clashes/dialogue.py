@@ -11,6 +11,7 @@ from policies.resolve_clashes.comparison import (
     clash,
     differ,
     narrower,
+    parallel,
     told_apart,
 )
 from policies.resolve_clashes.statements import Said, Statement
@@ -290,6 +291,8 @@ def _wanted(new: Statement, tone: _Tone) -> bool:
 def _goes_on(held: _LatestStatement, new: Statement, value: Value, tone: _Tone) -> bool:
     """Whether a value is meant so, though nothing says that it is changed."""
     if (value.kind != "place" and told_apart(held.statement, new)) or _of_another(held, new, value):
+        return False
+    if parallel(held.statement, new):
         return False
     if held.statement.kind == new.kind == "statement" and narrower(held.statement, new):
         return False

@@ -182,7 +182,7 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
 
 
 def test_every_rule_has_words_for_what_it_finds() -> None:
-    assert {reason for reason, _ in comparison._RULES} == set(resolve_clashes._REASONS)
+    assert {*(reason for reason, _ in comparison._RULES), "slot"} == set(resolve_clashes._REASONS)
 
 
 async def test_what_cannot_be_resolved_is_reported_and_left() -> None:

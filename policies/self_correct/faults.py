@@ -68,7 +68,9 @@ def _language(sent: ChatRequest, answer: Answer) -> str | None:
     if any(named(text) - wanted for text in (*said, *operator)):
         return None
     name = NAMES[wanted.pop()]
-    return f"The user writes {name}, and an answer of yours was in {NAMES[used]}. Answer in the user's language."
+    told = f"The user writes {name}, and an answer of yours was in {NAMES[used]}."
+    # a letter to somebody else may rightly be in theirs: the model has seen what was asked for
+    return f"{told} Answer in the user's language, unless they wanted another one."
 
 
 def _json(sent: ChatRequest, answer: Answer) -> str | None:

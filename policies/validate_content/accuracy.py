@@ -79,6 +79,6 @@ def _statements(text: str, *, data: bool) -> Finding:
     broken = sum(1 for _ in _BROKEN.finditer(text)) if data else 0
     if not impossible and not broken:
         return GOOD
-    told = "it has a date that does not exist" if impossible else "it has numbers that are none"
+    told = "it has a date that does not exist" if impossible else "it has NaN or an infinite number in place of a value"
     numbers = sum(1 for _ in _NUMBER.finditer(text)) if broken else 0
     return Finding(1 - (impossible + broken) / (len(dates) + numbers + broken), told)

@@ -17,6 +17,7 @@ from policies.validate_content.content import (
 )
 from proxy.compaction import unwrapped
 from proxy.compaction.cut_json import cut_off
+from proxy.text import counted
 from proxy.text.bm25 import terms
 from proxy.text.glossary import english
 from proxy.text.json_values import Pairs, parsed
@@ -70,7 +71,9 @@ def freshness(made: tuple[float, bool] | None, now: float | None, fresh: float) 
 
 def _age(age: float) -> str:
     days = age / (24 * HOUR)
-    return f"{days:.0f} days" if days >= 2 else f"{age / HOUR:.0f} hours"
+    if days >= 2:
+        return f"{days:.0f} days"
+    return f"{age / HOUR:.0f} hours" if age >= 2 * HOUR else counted(round(age / 60), "minute")
 
 
 def _all_moments(pattern: re.Pattern[str], text: str) -> list[tuple[float, bool]]:
@@ -267,6 +270,8 @@ def _other(value: Pairs | list[Any], arguments: str) -> bool:
         given, sought = scalar(record.get(key)), scalar(wanted)
         if not _KEY.search(key) or given is None or not sought or given.casefold() == sought.casefold():
             continue
+        if given.isdigit() != sought.isdigit():
+            continue  # a key and the number of a record: both may name the same one
         if not _names(value, sought):
             return True
     return False

@@ -133,6 +133,9 @@ def test_members_that_a_tool_promises_have_to_be_there(text: str, score: float) 
         pytest.param('[{"id": 7, "price": 3}, {"id": 8, "price": 4}]', "", False, id="two ids"),
         pytest.param('{"order_id": "A2"}', '{"order_id": "A1"}', True, id="another order"),
         pytest.param('{"orderId": 12}', '{"orderId": 11}', True, id="another number"),
+        pytest.param(
+            '{"id": 10234, "state": "open"}', '{"id": "SHOP-17"}', False, id="a number where a key was asked for"
+        ),
         pytest.param('{"order_id": "a1"}', '{"order_id": "A1"}', False, id="the same in small letters"),
         pytest.param('{"order_id": "A2", "replaces": "A1"}', '{"order_id": "A1"}', False, id="its successor"),
         pytest.param('{"city": "Sevilla"}', '{"city": "Seville"}', False, id="a name is no id"),

@@ -38,8 +38,11 @@ Where = dict[str, Any]
 """What fields of the payload must have: a value, or one of a list."""
 
 
-class Missing(Exception):
+class Missing(IndexFailed):
     """There is no such collection."""
+
+    def __init__(self) -> None:
+        super().__init__("collection_lost")
 
 
 class _Client:
@@ -67,7 +70,7 @@ class _Client:
         self.close = self._client.close
 
     def call(self, method: str, *given: Any, **more: Any) -> Any:
-        """Call a method of the library. Raises `IndexFailed`, and `Missing` for a collection that is not there."""
+        """Call a method of the library. Raises `IndexFailed`: `Missing` for a collection that is not there."""
         try:
             return getattr(self._client, method)(*given, **more)
         except self._errors.UnexpectedResponse as error:
@@ -135,7 +138,7 @@ class PointServer:
                 upsert()
             except Missing:
                 self._create(scope, name, width)
-                self._settled(upsert)
+                upsert()
             self._evict(scope, name, len(some))
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
@@ -271,16 +274,10 @@ class PointServer:
     def _make(self, method: str, *given: Any, **more: Any) -> None:
         """Make something on the server; that another replica has made it is as good."""
         try:
-            self._settled(partial(self._call, method, *given, **more))
+            self._call(method, *given, **more)
         except IndexFailed as error:
             if error.cause != "status_409":
                 raise
-
-    def _settled(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except Missing:
-            raise IndexFailed("collection_lost") from None
 
     def _if_there(self, scope: Scope, otherwise: T, work: Callable[[], T]) -> T:
         """What it gives; where the collection is gone the server was emptied, and there is nothing."""
@@ -349,9 +346,9 @@ class PointServer:
                     "limit": count - most + most // _SLACK,
                     "order_by": models.OrderBy(key="used", direction="asc"),
                 }
-                oldest, _ = self._settled(partial(self._call, "scroll", name, with_payload=False, **chosen))
+                oldest, _ = self._call("scroll", name, with_payload=False, **chosen)
                 gone = models.PointIdsList(points=[each.id for each in oldest])
-                self._settled(partial(self._call, "delete", name, gone, wait=True))
+                self._call("delete", name, gone, wait=True)
 
 
 def _where(scope: Scope) -> Where:

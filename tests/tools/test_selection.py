@@ -37,14 +37,11 @@ def test_an_answer_is_no_small_talk() -> None:
     assert moments(ChatRequest("m", (assistant("Booked."), fine)))[0].is_idle
 
 
-def limits(keep: int = 2, count: int = 6, **fields: bool) -> OfferLimits:
-    return OfferLimits(keep, keep, 10**6, (100,) * count, ("",) * count, CACHE, **fields)
+LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, ("",) * 6, CACHE)
 
 
-def walk(
-    found: OfferLimits, *wants: Want, sizes: tuple[int, ...] = (10,) * 9, pinned: tuple[int, ...] = ()
-) -> list[tuple[int, ...] | None]:
-    offer = Offer(found, [want.end for want in wants], sizes, pinned)
+def walk(found: OfferLimits, *wants: Want, pinned: tuple[int, ...] = ()) -> list[tuple[int, ...] | None]:
+    offer = Offer(found, [want.end for want in wants], (10,) * 9, pinned)
     chosen = []
     for want in wants:
         offer.decide(want, ())
@@ -52,47 +49,20 @@ def walk(
     return chosen
 
 
-def scores(*best: int, of: int = 6, score: float = 0.9) -> tuple[float, ...]:
-    return tuple(score - best.index(place) / 100 if place in best else 0.0 for place in range(of))
-
-
-def test_the_best_are_chosen_and_stay_while_they_do() -> None:
-    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(1, 4))) == [(4, 1), (4, 1)]
+def scores(*best: int) -> tuple[float, ...]:
+    return tuple(0.9 - best.index(place) / 100 if place in best else 0.0 for place in range(6))
 
 
 def test_what_is_wanted_comes_and_the_least_wanted_leaves() -> None:
-    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2))) == [(4, 1), (2, 4)]
-
-
-def test_a_weak_want_changes_nothing() -> None:
-    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2, score=0.2))) == [(4, 1), (4, 1)]
-
-
-def test_a_change_waits_until_it_is_paid_for() -> None:
-    big = (10, 10, 10**6, 10, 10)
-    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(2)), Want(4, scores(2)), sizes=big) == [
-        (4, 1),
-        (2, 4),
-        (2, 4),
-    ]
-    assert walk(limits(), Want(1, scores(4, 1)), Want(3, scores(4)), Want(5, scores(2)), sizes=big) == [
-        (4, 1),
-        (4, 1),
-        (4, 1),
-    ]
+    assert walk(LIMITS, Want(1, scores(4, 1)), Want(3, scores(2))) == [(4, 1), (2, 4)]
 
 
 def test_what_was_settled_holds() -> None:
-    assert walk(limits(), Want(1, scores(4, 1), (0, 5)), Want(3, scores(0))) == [(0, 5), (0, 5)]
+    assert walk(LIMITS, Want(1, scores(4, 1), (0, 5)), Want(3, scores(0))) == [(0, 5), (0, 5)]
 
 
 def test_pinned_tools_are_there_from_the_start() -> None:
-    assert walk(limits(), Want(1, scores(4, 1)), pinned=(3,)) == [(3, 4)]
-
-
-def test_small_talk_has_none_or_all() -> None:
-    assert walk(limits(), Want(1, None), Want(3, scores(4, 1))) == [(), (4, 1)]
-    assert walk(limits(idle_has_all=True), Want(1, None)) == [None]
+    assert walk(LIMITS, Want(1, scores(4, 1)), pinned=(3,)) == [(3, 4)]
 
 
 def test_the_last_group_stays() -> None:

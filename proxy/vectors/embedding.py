@@ -310,33 +310,17 @@ class EmbeddingService:
 class BoundEmbedder:
     """The `Embedder` of a request's context."""
 
-    __slots__ = ("_service", "_tenant")
-
     def __init__(self, service: EmbeddingService, tenant: str) -> None:
         self._service = service
-        self._tenant = tenant
-
-    @property
-    def name(self) -> str:
-        return self._service.name
+        self.name = service.name
+        self.similarities = partial(service.similarities, tenant)
+        self.floor = partial(service.floor, tenant)
+        self.along = partial(service.along, tenant)
+        self.prepare = partial(service.prepare, tenant)
 
     @property
     def is_behind(self) -> bool:
         return self._service.is_behind
-
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        return await self._service.similarities(self._tenant, query, texts, wait=wait)
-
-    async def floor(self, query: str, *, wait: float) -> float | None:
-        return await self._service.floor(self._tenant, query, wait=wait)
-
-    async def along(
-        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
-    ) -> Sequence[Sequence[float | None]]:
-        return await self._service.along(self._tenant, directions, texts, wait=wait)
-
-    def prepare(self, texts: Sequence[str]) -> None:
-        self._service.prepare(self._tenant, texts)
 
 
 def _readable(text: str) -> str:

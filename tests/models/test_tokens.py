@@ -214,24 +214,6 @@ async def test_much_new_text_is_counted_in_a_thread(
     assert all(name.startswith("penstock-tokens") for name in spy.threads) is elsewhere
 
 
-async def test_the_loop_goes_on_meanwhile() -> None:
-    begun, may_end = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(text: str) -> int:
-        loop.call_soon_threadsafe(begun.set)
-        assert may_end.wait(60)
-        return 1
-
-    service = TokenService(load=lambda name: slow)
-    counting = asyncio.create_task(service.bind(Identity("t"), GPT4O).count(request(talk(1))))
-    await begun.wait()
-    assert not counting.done()
-    may_end.set()
-    await counting
-    service.close()
-
-
 async def test_what_a_cancelled_request_counted_is_kept() -> None:
     spy, begun, may_end = Spy(), threading.Event(), threading.Event()
 

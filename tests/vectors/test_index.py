@@ -175,24 +175,6 @@ async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
     assert embedded.degraded == "RuntimeError"
 
 
-async def test_a_server_that_hangs_is_given_up() -> None:
-    clock = Clock()
-    with QdrantServer() as server:
-        index = IndexService(on(server, timeout=0.2), timeout=0.2, clock=clock)
-        server.free.clear()
-        with pytest.raises(IndexFailed, match="slow|timeout"):
-            await index.put(T, points(5))
-        with pytest.raises(IndexFailed, match="slow|timeout"):
-            await index.size(T)
-        server.free.set()
-        clock.now += 60
-        other = IndexService(on(server), timeout=LONG, clock=clock)
-        await other.put(T, points(5))
-        assert await other.size(T) == 5
-        await index.aclose()
-        await other.aclose()
-
-
 async def test_a_server_that_was_flushed_is_filled_again() -> None:
     with QdrantServer() as server:
         index = IndexService(on(server), timeout=LONG, search_timeout=LONG)

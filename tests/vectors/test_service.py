@@ -65,14 +65,6 @@ async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = 
     return [None if near is None else round(near, 2) for near in found]
 
 
-async def test_texts_are_compared_with_the_query() -> None:
-    service = EmbeddingService(Scripted())
-    assert await ask(service, "a", "a1", "b1", "c1") == [1.0, 0.0, 0.6]
-    assert service.bind(Identity("t")).name == "scripted"
-    assert list(await service.bind(Identity("t")).similarities("b", ["b1"], wait=LONG)) == [1.0]
-    await service.aclose()
-
-
 async def test_quick_vectors_are_not_kept_in_the_index(index: SpyIndex) -> None:
     class Quick(Scripted):
         is_quick = True

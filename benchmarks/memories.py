@@ -25,10 +25,10 @@ from proxy.state.decisions import Memos
 from proxy.state.sqlite import DiskStore
 from proxy.testing import context
 from proxy.text.bm25 import fits, index
+from proxy.vectors.base import IndexBounds
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import IndexBounds
 from proxy.vectors.sentence_transformers import Sentences
 
 OWNER = Owner("t", "user-1")

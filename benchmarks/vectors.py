@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import IndexBounds, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packing import pack
-from proxy.vectors.points import IndexBounds
 from proxy.vectors.scale import REFERENCE
 
 WIDTH = 384

@@ -61,9 +61,9 @@ from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.guard import GuardedUpstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.backend import Backend
+from proxy.vectors.base import IndexBounds
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import IndexBounds
 
 if TYPE_CHECKING:
     from proxy.upstreams.foreign.process import LitellmProcess

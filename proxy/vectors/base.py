@@ -60,3 +60,14 @@ class Near(NamedTuple):
     id: str
     score: float
     """Its cosine to what was asked, from -1 to 1."""
+
+
+class IndexBounds(NamedTuple):
+    """How much is kept."""
+
+    all: int
+    """Points of all scopes together."""
+    scope: int
+    """Points of one scope."""
+    ttl: float
+    """Seconds for which a point stays after its last use."""

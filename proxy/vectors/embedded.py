@@ -1,19 +1,49 @@
-"""The index of one machine: a table that all its processes share, and a search in each of them."""
+"""The index of one machine: one SQLite table in a directory that all its processes share, and a search in each of them.
 
+Qdrant's own local directory is not used: it belongs to one process at a time, commits point by point, and is read back
+by unpickling whatever stands in it. Here a batch is one transaction, every process sees every point, and there are only
+numbers. The directory must be on a local disk. What is written survives the process; after a loss of power the
+last few may be missing, which costs their making.
+"""
+
+import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from heapq import nlargest
 from pathlib import Path
 from threading import Lock
 from time import time
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from proxy.vectors.base import Near, Scope
+from proxy.state.store import StoreError
+from proxy.state.wal import SharedFile
+from proxy.vectors.base import IndexBounds, IndexFailed, Near, Point, Scope, tenant_digest
 from proxy.vectors.packing import Stack, dimension
-from proxy.vectors.points import BUSY, IndexBounds, Points
 
+T = TypeVar("T")
+
+FILE = "points.db"
 LOADED = 200 * 2**20
 """Bytes of vectors that may be in memory, of all scopes. The scope that was asked longest ago leaves."""
+_AT_ONCE = 500
+"""Ids in one statement."""
+_FRESH = 16
+"""A use is written down if the last one is longer ago than this part of the time to live."""
+_SLACK = 20
+"""When there are too many points, so much less than the bound stays: a twentieth leaves at once, not one each time."""
+_CHECKED = 256
+"""Points that are put between two looks at the bound of all scopes together."""
+
+# `payload` is empty: tables of earlier versions must have one
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS points (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, scope BLOB NOT NULL, id TEXT NOT NULL, width INTEGER NOT NULL,
+  used INTEGER NOT NULL, vector BLOB NOT NULL, payload TEXT NOT NULL, UNIQUE (scope, id)
+);
+CREATE INDEX IF NOT EXISTS points_of_scope ON points (scope, width, number);
+CREATE INDEX IF NOT EXISTS points_by_use ON points (used);
+"""
 
 
 class _Loaded(NamedTuple):
@@ -24,7 +54,7 @@ class _Loaded(NamedTuple):
     stack: Stack
 
 
-class Embedded(Points):
+class Embedded:
     """Keeps points in a directory, or without one in memory. Blocking; any thread may call."""
 
     needs_library = False
@@ -35,21 +65,67 @@ class Embedded(Points):
         directory: Path | None,
         bounds: IndexBounds,
         *,
-        busy: float = BUSY,
+        busy: float = 1.0,
         clock: Callable[[], float] = time,
         loaded: int = LOADED,
     ) -> None:
-        """Nothing is opened or imported before it is needed. `clock` is all processes' own; both are in seconds."""
-        super().__init__(directory, bounds, clock=clock, busy=busy)
+        """Nothing is opened or imported before it is needed. `busy`, the time to wait for another process that writes,
+        and `clock` are in seconds."""
+        file = None if directory is None else directory / FILE
+        self._file = SharedFile(file, _SCHEMA, synchronous="NORMAL", busy=busy, keeps_broken=True)
+        self.close = self._file.close
+        self._bounds = bounds
+        self._clock = clock
+        self._unchecked = _CHECKED
         self._most = loaded
         self._searching = Lock()
         self._scopes: OrderedDict[tuple[bytes, int], _Loaded] = OrderedDict()
+
+    @property
+    def repaired(self) -> int:
+        """How often a broken file was set aside."""
+        return self._file.repaired
 
     def warm(self) -> None:
         """There is no library to load."""
 
     def look(self) -> None:
         """There is no server."""
+
+    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        """Keep points, in one transaction. What was used longest ago leaves where there are too many."""
+        digest, now = scope.digest, int(self._clock())
+        rows = [(digest, each.id, width, now, each.vector) for each in points if (width := dimension(each.vector))]
+
+        def write(db: sqlite3.Connection) -> None:
+            # a replaced point gets a new number: that is how other processes see that it changed
+            db.executemany(
+                "REPLACE INTO points (scope, id, width, used, vector, payload) VALUES (?, ?, ?, ?, ?, '')", rows
+            )
+            self._evict(db, digest, len(rows), now)
+
+        self._run(write, writes=True)
+
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """The packed vectors of points; it is a use."""
+        now = int(self._clock())
+
+        def read(db: sqlite3.Connection) -> dict[str, tuple[bytes, int]]:
+            found = _chosen(db, "id, vector, used", scope.digest, ids)
+            return {id: (vector, used) for id, vector, used in found}
+
+        found = self._run(read)
+        old = [id for id, (_, used) in found.items() if used < now - self._bounds.ttl / _FRESH]
+        if old:
+            self._use(scope, old, now)
+        return [found[id][0] if id in found else None for id in ids]
+
+    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))
+
+    def size(self, scope: Scope) -> int:
+        count = "SELECT COUNT(*) FROM points WHERE scope = ?"
+        return int(self._run(lambda db: db.execute(count, (scope.digest,)).fetchone()[0]))
 
     def nearest(self, scope: Scope, vector: bytes, limit: int) -> list[Near]:
         """Return the nearest points: by the nearest of a point's vectors to any of those asked."""
@@ -63,14 +139,68 @@ class Embedded(Points):
         order = nlargest(limit, scores, key=lambda id: (scores[id], id))
         return [Near(id, scores[id]) for id in order]
 
+    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
+        rows = [(scope.digest, id) for id in ids]
+        self._run(lambda db: db.executemany("DELETE FROM points WHERE scope = ? AND id = ?", rows), writes=True)
+
+    def forget(self, scope: Scope) -> None:
+        self._run(lambda db: db.execute("DELETE FROM points WHERE scope = ?", (scope.digest,)), writes=True)
+
+    def forget_tenant(self, tenant: str) -> None:
+        first = tenant_digest(tenant)
+        between = (first + b"\0" * 16, first + b"\xff" * 16)
+        self._run(lambda db: db.execute("DELETE FROM points WHERE scope BETWEEN ? AND ?", between), writes=True)
+
     def _current(self, scope: Scope, width: int) -> _Loaded:
         """Return the points as the table has them now; they are read again where any was put or removed since."""
-        key, mark = (scope.digest, width), self.mark(scope, width)
-        loaded = self._scopes.pop(key, None)
+        which = (scope.digest, width)
+        count = "SELECT COUNT(*), MAX(number) FROM points WHERE scope = ? AND width = ?"
+        mark = tuple(self._run(lambda db: db.execute(count, which).fetchone()))
+        loaded = self._scopes.pop(which, None)
         if loaded is None or loaded.mark != mark:
-            rows = self.all(scope, width)
+            where = "SELECT id, vector FROM points WHERE scope = ? AND width = ?"
+            rows = self._run(lambda db: db.execute(where, which).fetchall())
             loaded = _Loaded(mark, [id for id, _ in rows], Stack([packed for _, packed in rows], width))
-        self._scopes[key] = loaded
+        self._scopes[which] = loaded
         while len(self._scopes) > 1 and sum(each.stack.size for each in self._scopes.values()) > self._most:
             self._scopes.popitem(last=False)
         return loaded
+
+    def _use(self, scope: Scope, ids: Sequence[str], now: int) -> None:
+        rows = [(now, scope.digest, id) for id in ids]
+        update = "UPDATE points SET used = ? WHERE scope = ? AND id = ?"
+        with suppress(IndexFailed):  # what can be read but not written still answers
+            self._run(lambda db: db.executemany(update, rows), writes=True)
+
+    def _evict(self, db: sqlite3.Connection, digest: bytes, put: int, now: int) -> None:
+        (count,) = db.execute("SELECT COUNT(*) FROM points WHERE scope = ?", (digest,)).fetchone()
+        if count > self._bounds.scope:
+            _leave(db, "WHERE scope = ?", (digest,), count - self._bounds.scope + self._bounds.scope // _SLACK)
+        self._unchecked += put
+        if self._unchecked >= min(_CHECKED, self._bounds.all // _SLACK + 1):
+            self._unchecked = 0
+            db.execute("DELETE FROM points WHERE used < ?", (now - self._bounds.ttl,))
+            (count,) = db.execute("SELECT COUNT(*) FROM points").fetchone()
+            if count > self._bounds.all:
+                _leave(db, "", (), count - self._bounds.all + self._bounds.all // _SLACK)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        try:
+            return self._file.run(work, writes=writes)
+        except StoreError as error:
+            raise IndexFailed(error.cause) from None
+
+
+def _chosen(db: sqlite3.Connection, columns: str, digest: bytes, ids: Sequence[str]) -> list[Any]:
+    found: list[Any] = []
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        places = ",".join("?" * len(some))
+        sql = f"SELECT {columns} FROM points WHERE scope = ? AND id IN ({places})"  # noqa: S608 -- names and ?
+        found += db.execute(sql, (digest, *some)).fetchall()
+    return found
+
+
+def _leave(db: sqlite3.Connection, where: str, given: Iterable[object], count: int) -> None:
+    oldest = f"SELECT number FROM points {where} ORDER BY used, number LIMIT ?"  # noqa: S608 -- written above
+    db.execute(f"DELETE FROM points WHERE number IN ({oldest})", (*given, count))  # noqa: S608 -- written above

@@ -16,9 +16,8 @@ from time import time
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
-from proxy.vectors.base import IndexFailed, Near, Point, Scope, tenant_digest
+from proxy.vectors.base import IndexBounds, IndexFailed, Near, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension, joined, one_thread, rows
-from proxy.vectors.points import IndexBounds
 
 T = TypeVar("T")
 

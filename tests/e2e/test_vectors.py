@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.vectors.embedded import FILE
 from proxy.vectors.pairs import of_language
-from proxy.vectors.points import FILE
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, send, upstream

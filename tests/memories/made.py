@@ -14,10 +14,10 @@ from proxy.memories.vectors import MemoryVectors
 from proxy.state.store import MemoryStore, Store
 from proxy.text.bm25 import terms
 from proxy.vectors.backend import Backend
+from proxy.vectors.base import IndexBounds
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.points import IndexBounds
 from tests.clock import Clock
 from tests.vectors.scripted import Scripted
 

@@ -3,9 +3,8 @@
 import math
 import random
 
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import IndexBounds, Point, Scope
 from proxy.vectors.packing import joined
-from proxy.vectors.points import IndexBounds
 
 BOUNDS = IndexBounds(10_000, 10_000, 3600.0)
 T = Scope("tenant", "texts", "model-1")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import IndexBounds, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import Blocking
 from proxy.vectors.packing import rows
-from proxy.vectors.points import IndexBounds
 from proxy.vectors.qdrant_server import PointServer
 from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector, vectors

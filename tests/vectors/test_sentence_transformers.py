@@ -15,12 +15,11 @@ import pytest
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.base import Scope
+from proxy.vectors.base import IndexBounds, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packing import dimension, similarities
-from proxy.vectors.points import IndexBounds
 from proxy.vectors.sentence_transformers import PIECES, Sentences
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,13 +9,12 @@ import pytest
 
 from proxy.context import Identity
 from proxy.vectors.backend import LONGEST, EmbeddingFailed
-from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
 from proxy.vectors.packing import Stack, pack
-from proxy.vectors.points import IndexBounds
 from proxy.vectors.remembered import KIND, Stacks
 from tests.clock import Clock
 from tests.vectors.scripted import Scripted

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.vectors.base import IndexFailed, Scope
-from proxy.vectors.embedded import Embedded
-from proxy.vectors.points import FILE, IndexBounds, Points
+from proxy.vectors.base import IndexBounds, IndexFailed, Scope
+from proxy.vectors.embedded import FILE, Embedded
 from tests.clock import Clock
 from tests.vectors.made import BOUNDS, T, points, vector
 
@@ -102,7 +101,7 @@ def test_the_directory_is_closed_to_others_and_no_name_stands_in_it(tmp_path: Pa
 
 
 def test_another_process_that_writes_for_long_is_waited_for_only_so_long(tmp_path: Path) -> None:
-    index = Points(tmp_path, BOUNDS, busy=0.05)
+    index = Embedded(tmp_path, BOUNDS, busy=0.05)
     index.put(T, points(3))
     blocking = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     blocking.execute("BEGIN IMMEDIATE")
@@ -120,7 +119,7 @@ def test_another_process_that_writes_for_long_is_waited_for_only_so_long(tmp_pat
 
 def test_all_scopes_together_are_bounded_too_and_what_is_old_leaves() -> None:
     clock = Clock()
-    index = Points(None, IndexBounds(1000, 1000, 100.0), clock=clock)
+    index = Embedded(None, IndexBounds(1000, 1000, 100.0), clock=clock)
     scopes = [T._replace(owner=str(number)) for number in range(30)]
     for scope in scopes:
         index.put(scope, points(50))

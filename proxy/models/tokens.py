@@ -104,7 +104,7 @@ class BoundTokens:
         self._exact = profile.exact and ratio == 1.0
         self._scale = profile.factor * ratio
         scope = (tenant, encoding, self._family)
-        self._scopes = (hash((scope, "message")), hash((scope, "tool")))
+        self._message, self._tool = hash((scope, "message")), hash((scope, "tool"))
         # by identity, which stays a message's own because it is held
         self._held: list[JsonObject] = []
         self._sizes: dict[int, int] = {}
@@ -120,8 +120,7 @@ class BoundTokens:
 
     async def _count(self, request: ChatRequest) -> TokenCount:
         further = (*request.tools, *_further_prompt(request))
-        sizes, of_tools = await self._sizes_of(request), await self._measure((), further)
-        tools = sum(of_tools[1])
+        sizes, tools = await self._sizes_of(request), sum(await self._measure(further, self._tool))
         if further:
             tools += self._scaled(self._family.tools_frame)
         exact = self._exact and not self._service.failed(self._profile.encoding) and not sizes.estimated
@@ -130,12 +129,12 @@ class BoundTokens:
 
     async def _sizes_of(self, request: ChatRequest) -> "_Sizes":
         """The sizes of a request's messages; those that an earlier request had are not looked up again."""
-        form, name = request.form, ("sizes", self._scopes, self._scale)
+        form, name = request.form, ("sizes", self._message, self._scale)
         known: _Sizes | None = form.known(name)
         if known is None:
             count, before = form.resume(name, _Sizes())
             new = request.messages[count:]
-            values = await self._values(new, ())
+            values = await self._values(new, self._message)
             settled = before.with_messages(new[: form.settled - count], values, self._size)
             form.settle(name, settled)
             known = form.keep(
@@ -147,11 +146,11 @@ class BoundTokens:
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
         known = self._whole.get(id(messages))
-        return tuple((await self._measure(messages, ()))[0]) if known is None else known[1]
+        return tuple(await self._measure(messages, self._message)) if known is None else known[1]
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """The tokens of each tool definition, without the instructions that come with any tools at all."""
-        return tuple((await self._measure((), tools))[1])
+        return tuple(await self._measure(tools, self._tool))
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
@@ -167,37 +166,32 @@ class BoundTokens:
     def _uncorrected(self, counted: TokenCount) -> float:
         return counted.total * self._profile.factor / self._scale
 
-    async def _measure(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> tuple[list[int], list[int]]:
-        """The tokens of messages, and of tools."""
-        known, ids = self._sizes, [*map(id, messages), *map(id, tools)]
-        sizes = list(map(known.get, ids))
+    async def _measure(self, items: Sequence[JsonObject], scope: int) -> list[int]:
+        """The tokens of messages, or of tools, as the scope says."""
+        known = self._sizes
+        sizes = list(map(known.get, map(id, items)))
         if None in sizes:
-            new_messages = [message for message in messages if id(message) not in known]
-            new_tools = [tool for tool in tools if id(tool) not in known]
-            values = await self._values(new_messages, new_tools)
-            new = (*new_messages, *new_tools)
+            new = [item for item in items if id(item) not in known]
+            values = await self._values(new, scope)
             self._held += new
             known.update(zip(map(id, new), map(self._size, values), strict=True))
             self._estimated.update(id(item) for item, value in zip(new, values, strict=True) if value & _ESTIMATED)
-            sizes = list(map(known.get, ids))
-        found = cast(list[int], sizes)
-        return found[: len(messages)], found[len(messages) :]
+            sizes = list(map(known.get, map(id, items)))
+        return cast(list[int], sizes)
 
-    async def _values(self, messages: Sequence[Message], tools: Sequence[JsonObject]) -> list[int]:
-        """The packed counts of messages, then of tools."""
-        of_message, of_tool = self._scopes
-        raws = [_raw(item) for item in (*messages, *tools)]
-        keys = [hash((of_message, raw)) for raw in raws[: len(messages)]]
-        keys += [hash((of_tool, raw)) for raw in raws[len(messages) :]]
+    async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
+        """The packed counts of messages, or of tools."""
+        raws = list(map(_raw, items))
+        keys = [hash((scope, raw)) for raw in raws]
         values = self._service.memo.get_each(keys)
         new = [index for index, value in enumerate(values) if value is None]
         if new:
-            items, encoding, service = (*messages, *tools), self._profile.encoding, self._service
+            encoding, service = self._profile.encoding, self._service
 
             def work() -> list[int]:
                 encode, found = service.encoder(encoding), []
                 for index in new:
-                    found.append(self._measured(items[index], index < len(messages), encode))
+                    found.append(self._measured(items[index], scope, encode))
                     service.memo.put(keys[index], found[-1])  # here: what a cancelled request paid for is kept
                 return found
 
@@ -208,9 +202,9 @@ class BoundTokens:
                 values[index] = value
         return [value for value in values if value is not None]
 
-    def _measured(self, item: Mapping[str, Any], is_message: bool, encode: Encoder) -> int:
+    def _measured(self, item: Mapping[str, Any], scope: int, encode: Encoder) -> int:
         tally = Tally(encode, self._family)
-        if is_message:
+        if scope == self._message:
             tally.message(item)
         else:
             count_tool(tally, item)

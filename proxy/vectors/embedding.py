@@ -57,7 +57,8 @@ class EmbeddingService:
         self.waited = 0.0
         """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
-        self._version = backend.version
+        self.version = backend.version
+        """What vectors depend on besides the text: the model of their scope in the index."""
         self._has_roles = backend.has_roles
         self._scale = backend.scale
         self._warnings = Warnings(logger, "embedding failed", clock)
@@ -179,11 +180,6 @@ class EmbeddingService:
             return [[None] * len(directions)] * len(texts)
         stack = await self._stacked(made, directions[0])
         return list(zip(*(stack.similarities(each) for each in directions), strict=True))
-
-    @property
-    def version(self) -> str:
-        """What vectors depend on besides the text: the model of their scope in the index."""
-        return self._version
 
     @property
     def is_behind(self) -> bool:

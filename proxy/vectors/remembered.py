@@ -57,7 +57,7 @@ class VectorMemory:
         try:
             found = await self._index.vectors(self._scope(keys[0].tenant), [key.digest for key in keys])
         except IndexFailed as error:
-            self._failed("read", error)
+            self._warn("read", error.cause)
             return [None] * len(keys)
         return list(map(self._taken, keys, found))
 
@@ -108,11 +108,8 @@ class VectorMemory:
                 await index.put(self._scope(tenant), points)
             except IndexFailed as error:  # tried again with the next vectors that are made
                 self._unwritten = {Key(tenant, each.id): each.vector for each in points} | self._unwritten
-                self._failed("write", error)
+                self._warn("write", error.cause)
                 return
 
     def _scope(self, tenant: str) -> Scope:
         return Scope(tenant, KIND, self._version)
-
-    def _failed(self, action: str, error: IndexFailed) -> None:
-        self._warn(action, error.cause)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 
 from proxy.context import Identity
 from proxy.state.background import BackgroundWork
+from proxy.state.cache import Cache
 from proxy.state.warnings import Warnings
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
@@ -21,7 +22,7 @@ from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension
 from proxy.vectors.pairs import Pair, of_language
-from proxy.vectors.remembered import AT_ONCE, Stacks, VectorMemory
+from proxy.vectors.remembered import AT_ONCE, ENTRY, VectorMemory
 from proxy.vectors.scale import REFERENCE, Scale, measured
 
 logger = logging.getLogger("penstock.embedding")
@@ -69,7 +70,8 @@ class EmbeddingService:
         self._looking = BackgroundWork[Key]()
         self._measuring = BackgroundWork[str]()
         self._questions = 0
-        self._stacks = Stacks(max_bytes // 4)
+        # unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn
+        self._stacks: Cache[tuple[str, tuple[str, ...]], Stack] = Cache(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
         self._phrases: Stack | None = None
 
@@ -131,7 +133,7 @@ class EmbeddingService:
             return [None] * len(texts)
         made = await self._stacked(others, asked)
         if made.holds == sum(each != b"" for each in others):
-            self._stacks.put(key, made)
+            self._stacks.put(key, made, ENTRY + made.size + 2 * sum(map(len, texts)))
         return made.similarities(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:

@@ -7,7 +7,7 @@ from proxy.state.cache import Cache
 from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import Key, Warn
-from proxy.vectors.packing import Stack, dimension
+from proxy.vectors.packing import dimension
 
 AT_ONCE = 256
 """Texts whose vectors are read or written together."""
@@ -17,19 +17,8 @@ KIND = "texts"
 
 _UNWRITTEN = 2048
 """Vectors that may wait to be written; further ones are only kept in memory."""
-_ENTRY = 300
+ENTRY = 300
 """Bytes that an entry takes in memory besides its vectors."""
-
-
-class Stacks:
-    """Unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._known: Cache[tuple[str, tuple[str, ...]], Stack] = Cache(max_bytes)
-        self.get, self.forget = self._known.get, self._known.forget
-
-    def put(self, key: tuple[str, tuple[str, ...]], stack: Stack) -> None:
-        self._known.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
 
 
 class VectorMemory:
@@ -90,7 +79,7 @@ class VectorMemory:
             await self._write(self._index)
 
     def _keep(self, key: Key, packed: bytes) -> None:
-        self._known.put(key, packed, _ENTRY + len(packed))
+        self._known.put(key, packed, ENTRY + len(packed))
 
     def _taken(self, key: Key, packed: bytes | None) -> bytes | None:
         width = dimension(packed or b"")

@@ -14,8 +14,8 @@ from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
-from proxy.vectors.packing import Stack, pack
-from proxy.vectors.remembered import KIND, Stacks
+from proxy.vectors.packing import pack
+from proxy.vectors.remembered import KIND
 from tests.clock import Clock
 from tests.vectors.scripted import Scripted
 
@@ -440,10 +440,9 @@ async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_sam
     await service.aclose()
 
 
-def test_what_was_unpacked_long_ago_is_forgotten() -> None:
-    stacks = Stacks(max_bytes=1200)
-    one, two = (Stack([pack([[1.0, 0.0]])] * count, 2) for count in (2, 3))
-    for number in range(4):
-        stacks.put(("t", (str(number),)), one)
-        stacks.put(("t", (str(number),)), two)
-    assert [stacks.get(("t", (str(number),))) is two for number in range(4)] == [False, True, True, True]
+async def test_what_was_unpacked_long_ago_is_forgotten() -> None:
+    service = EmbeddingService(Scripted(), max_bytes=4 * 1200)
+    for number in range(9):
+        await ask(service, "a", f"a{number}", "b")
+    assert 2 <= len(service._stacks) <= 4
+    await service.aclose()

@@ -55,32 +55,6 @@ def _all_alike(column: list[Any]) -> bool:
     return all(type(value) is type(first) and value == first for value in column)
 
 
-def header(record: AlikeObjects, render: Callable[[Any], str]) -> str:
-    """The keys of a row's values; a value that all rows share stands here and not in the rows."""
-    names = []
-    for place, key in enumerate(record.keys):
-        if place in record.inner:
-            names.append(quoted(key) + header(record.inner[place], render))
-        elif place not in record.shared:
-            names.append(quoted(key))
-    common = [f"{quoted(record.keys[place])}:{render(value)}" for place, value in record.shared.items()]
-    return "(" + ",".join(names) + ("; all " + ",".join(common) if common else "") + ")"
-
-
-def row(record: AlikeObjects, item: Pairs, render: Callable[[Any], str]) -> str:
-    """One object's values in the order of the header; nothing stands where it has none."""
-    members = dict(item)
-    cells = []
-    for place, key in enumerate(record.keys):
-        if key not in members:
-            cells.append("")
-        elif place in record.inner:
-            cells.append(row(record.inner[place], members[key], render))
-        elif place not in record.shared:
-            cells.append(render(members[key]))
-    return "[" + ",".join(cells) + "]"
-
-
 def _columns(record: AlikeObjects) -> Iterator[list[str | None]]:
     """The plain values of each key, in the order of the rows."""
     members = [dict(item) for item in record.items]
@@ -134,7 +108,7 @@ class JsonLayout:
             return gap(len(value), "member")
         records = like_records([member for _, member in value])
         if records is not None:
-            rows = [quoted(key) + ":" + text for (key, _), text in zip(value, self._rows(records, depth), strict=True)]
+            rows = [f"{quoted(key)}:{self._row(records, member, depth)}" for key, member in value]
             return "{" + self._header(records, depth) + " " + ",\n".join(self._some(rows, records)) + "}"
         return "{" + ",".join(f"{quoted(key)}:{self.render(member, depth + 1)}" for key, member in value) + "}"
 
@@ -143,7 +117,7 @@ class JsonLayout:
             return gap(len(value), "item")
         records = like_records(value)
         if records is not None:
-            rows = self._rows(records, depth)
+            rows = [self._row(records, item, depth) for item in value]
             return "[" + self._header(records, depth) + "\n" + ",\n".join(self._some(rows, records)) + "]"
         if all(isinstance(item, Number) for item in value):
             return "[" + ",".join(map(str, _numbers(value, self.limits.numbers))) + "]"
@@ -153,11 +127,31 @@ class JsonLayout:
             return "[" + ",".join(self._strings(value, depth)) + "]"
         return "[" + ",".join(self._some([self.render(item, depth + 1) for item in value], value)) + "]"
 
-    def _header(self, records: AlikeObjects, depth: int) -> str:
-        return header(records, lambda leaf: self.render(leaf, depth + 1))
+    def _header(self, record: AlikeObjects, depth: int) -> str:
+        """The keys of a row's values; a value that all rows share stands here and not in the rows."""
+        names = []
+        for place, key in enumerate(record.keys):
+            if place in record.inner:
+                names.append(quoted(key) + self._header(record.inner[place], depth))
+            elif place not in record.shared:
+                names.append(quoted(key))
+        common = [
+            f"{quoted(record.keys[place])}:{self.render(value, depth + 1)}" for place, value in record.shared.items()
+        ]
+        return "(" + ",".join(names) + ("; all " + ",".join(common) if common else "") + ")"
 
-    def _rows(self, records: AlikeObjects, depth: int) -> list[str]:
-        return [row(records, item, lambda leaf: self.render(leaf, depth + 1)) for item in records.items]
+    def _row(self, record: AlikeObjects, item: Pairs, depth: int) -> str:
+        """One object's values in the order of the header; nothing stands where it has none."""
+        members = dict(item)
+        cells = []
+        for place, key in enumerate(record.keys):
+            if key not in members:
+                cells.append("")
+            elif place in record.inner:
+                cells.append(self._row(record.inner[place], members[key], depth))
+            elif place not in record.shared:
+                cells.append(self.render(members[key], depth + 1))
+        return "[" + ",".join(cells) + "]"
 
     def _some(self, rows: list[str], items: AlikeObjects | Sequence[Any]) -> list[str]:
         """The first and last rows, of those between such as report an error or are in another state than nearly all

@@ -1,12 +1,14 @@
 """Vectors as bytes and back."""
 
 import math
+import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.vectors.packing import dimension, pack, similarities
+from proxy.vectors.packing import dimension, one_thread, pack, similarities
 
 NUMBERS = st.floats(-100, 100, allow_subnormal=False).filter(lambda number: abs(number) > 1e-3)
 ROWS = st.integers(1, 5).flatmap(
@@ -72,3 +74,27 @@ def test_the_dimension_is_known_from_the_bytes() -> None:
     assert dimension(pack([[1.0] * 384] * 3)) == 384
     assert len(pack([[1.0] * 384])) == 769
     assert [dimension(packed) for packed in (b"", b"\0", b"\1", b"\3abc")] == [0, 0, 0, 0]
+
+
+NAMES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ({}, ["1", "1", "1", None]),
+        ({"OPENBLAS_NUM_THREADS": "4"}, ["4", "1", "1", None]),
+        ({"OMP_NUM_THREADS": "3"}, [None, None, None, "3"]),
+    ],
+)
+@pytest.mark.parametrize("work", [one_thread, lambda: pack([[1.0, 0.0]])], ids=["asked", "before numpy is imported"])
+def test_products_use_one_thread_unless_the_operator_says_otherwise(
+    given_: dict[str, str], expected: list[str | None], work: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(name, "")  # so that what a test sets is taken back
+        monkeypatch.delenv(name)
+    for name, value in given_.items():
+        monkeypatch.setenv(name, value)
+    work()
+    assert [os.environ.get(name) for name in NAMES] == expected

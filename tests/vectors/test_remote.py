@@ -31,10 +31,14 @@ class Server:
     def __init__(self) -> None:
         self.answer: Answer = well
         self.asked: list[tuple[web.Request, dict[str, Any]]] = []
+        self.free = asyncio.Event()
+        """While it is not set, nothing is answered."""
+        self.free.set()
 
     async def handle(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.asked.append((request, asked))
+        await self.free.wait()
         return self.answer(asked)
 
 
@@ -136,25 +140,15 @@ async def test_a_text_that_is_refused_does_not_take_the_others_with_it() -> None
 
 
 async def test_a_server_that_is_gone_or_silent_is_a_failure() -> None:
-    hanging = asyncio.Event()
-
-    async def silent(request: web.Request) -> web.Response:
-        await hanging.wait()
-        return web.Response()
-
-    app = web.Application()
-    app.router.add_post("/v1/embeddings", silent)
-    server = TestServer(app, host="127.0.0.1")
-    await server.start_server()
-    settings = OpenAIEmbedding(kind="openai", model="m", base_url=str(server.make_url("/v1")), timeout=0.05)
-    remote = Remote(settings)
-    with pytest.raises(EmbeddingFailed, match="timeout"):
-        await remote.embed(["x"])
-    hanging.set()
-    await server.close()
+    async with serving(timeout=0.05) as (server, remote):
+        server.free.clear()
+        with pytest.raises(EmbeddingFailed, match="timeout"):
+            await remote.embed(["x"])
+        server.free.set()
+    gone = Remote(OpenAIEmbedding(kind="openai", model="m", base_url="http://127.0.0.1:9/v1"))
     with pytest.raises(EmbeddingFailed, match="unreachable"):
-        await remote.embed(["x"])
-    await remote.aclose()
+        await gone.embed(["x"])
+    await gone.aclose()
 
 
 async def test_other_servers_models_and_lengths_have_other_vectors() -> None:

@@ -42,20 +42,21 @@ class Static:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def load(self) -> None:
-        if self._table is None:
-            self._table = await asyncio.get_running_loop().run_in_executor(self._thread, _loaded)
+        await self.embed([])
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """The vectors of each text, one for each of its first pieces; none for a text without a known word."""
-        await self.load()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
 
     async def aclose(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
-        table = self._table
-        return [] if table is None else [table.packed(text) for text in texts]
+        try:
+            table = self._table = self._table or TokenTable(DATA)
+        except (OSError, ValueError):
+            raise EmbeddingFailed("no_such_model", lasting=True) from None
+        return [table.packed(text) for text in texts]
 
 
 class TokenTable:
@@ -74,10 +75,3 @@ class TokenTable:
         pieces = [self._tokens.tokens(text[start : start + SIZE]) for start in range(0, len(text), SIZE)[:PIECES]]
         vectors = [self._scales[piece] @ self._rows[piece].astype("f4") for piece in pieces if piece]
         return pack(vectors) if vectors else b""
-
-
-def _loaded() -> TokenTable:
-    try:
-        return TokenTable(DATA)
-    except (OSError, ValueError):
-        raise EmbeddingFailed("no_such_model", lasting=True) from None

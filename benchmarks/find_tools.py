@@ -13,11 +13,10 @@ query that somebody wrote who saw that request alone: what a model would ask. It
 import argparse
 import asyncio
 import json
-import random
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
+from benchmarks.many_tools import padded
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
@@ -45,16 +44,6 @@ def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, s
                     (ChatRequest("m", messages, tuple(map(Tool, tools)), JsonObject()), row["gold"][0])
                 )
     return found
-
-
-def padded(own: list[Any], others: list[Any], count: int, seed: str) -> list[Any]:
-    """A request's tools and others of other names, until there are so many."""
-    names = {tool["function"]["name"] for tool in own}
-    new = {tool["function"]["name"]: tool for tool in others if tool["function"]["name"] not in names}
-    order = random.Random(seed)
-    tools = [*own, *order.sample(sorted(new.values(), key=json.dumps), max(0, count - len(own)))]
-    order.shuffle(tools)
-    return tools
 
 
 async def within_reach(

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 
-def padded(row: dict[str, Any], others: list[Any], count: int) -> dict[str, Any]:
-    """A trajectory with `count` tools: its own and some of the others, shuffled."""
-    order = random.Random(row["id"])
-    own = row.get("tools") or []
-    taken = {tool["function"]["name"] for tool in own}
-    new = {tool["function"]["name"]: tool for tool in others if tool["function"]["name"] not in taken}
+def padded(own: list[Any], others: list[Any], count: int, seed: str) -> list[Any]:
+    """A request's tools and others of other names, until there are so many, in an order of the seed."""
+    names = {tool["function"]["name"] for tool in own}
+    new = {tool["function"]["name"]: tool for tool in others if tool["function"]["name"] not in names}
+    order = random.Random(seed)
     tools = [*own, *order.sample(sorted(new.values(), key=json.dumps), max(0, count - len(own)))]
     order.shuffle(tools)
-    return {**row, "tools": tools}
+    return tools
 
 
 def main() -> None:
@@ -34,7 +33,8 @@ def main() -> None:
     folder = options.out / "traj"
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted((options.data / "traj").glob("*.jsonl")):
-        rows = [padded(json.loads(line), others, options.count) for line in path.read_text().splitlines()]
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [row | {"tools": padded(row.get("tools") or [], others, options.count, row["id"])} for row in rows]
         for number, some in enumerate([[row] for row in rows] if options.apart else [rows]):
             name = f"{path.stem}-{number:02}" if options.apart else path.stem
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in some)

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.served import latency
 from benchmarks.turns import Proxy, Writer, running
 
 
@@ -43,12 +44,10 @@ async def main() -> None:
             while perf_counter() < end:
                 said = (("system", 600), ("user", 210))
                 messages = [{"role": role, "content": writer.text(size)} for role, size in said]
-                found.append(1000 * await proxy.ask({"model": "gpt-4o", "messages": messages}, "default"))
+                found.append(await proxy.ask({"model": "gpt-4o", "messages": messages}, "default"))
                 await asyncio.sleep(0.02)
             busy.cancel()
-    found.sort()
-    half, most, nearly = (found[int(len(found) * share)] for share in (0.5, 0.9, 0.99))
-    print(f"{len(found)} requests of 1 KB, ms: p50 {half:.1f}, p90 {most:.1f}, p99 {nearly:.1f}, most {found[-1]:.1f}")
+    print(f"{len(found)} requests of 1 KB: {latency(found)}")
 
 
 if __name__ == "__main__":

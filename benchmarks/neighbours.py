@@ -9,10 +9,7 @@ and what came of the requests.
 
 import argparse
 import asyncio
-import contextlib
-import os
 import random
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -21,9 +18,9 @@ from typing import Any
 
 import aiohttp
 
-from tests.loopback import free_port
+from benchmarks.served import ROOT, latency, served
+from tests.e2e.servers import until_ready
 
-ROOT = Path(__file__).parent.parent
 _SAID = "the train leaves at night from Lisbon and costs forty euros per seat unless booked early by phone or mail"
 Messages = list[dict[str, str]]
 
@@ -78,40 +75,24 @@ class Clients:
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> None:
-    port = free_port()
     shipped = (ROOT / "config.yaml").read_text(encoding="utf-8")
     config = folder / "config.yaml"
-    config.write_text(f"{shipped.replace('window: 8192', 'window: 32768')}\ntelemetry: {{log_level: error}}\n")
-    arguments = [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
-    settings = {"PENSTOCK_PORT": str(port), "PENSTOCK_WARM": "true", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = await asyncio.create_subprocess_exec(*arguments, cwd=folder, env={**os.environ, **settings})
-    base = f"http://127.0.0.1:{port}"
-    try:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as http:
-            await _ready(http, base)
-            clients = Clients(http, base, perf_counter() + options.seconds)
-            size = int(options.mb * 1e6)
-            large = [clients.asks("large", seed, size, 0.0) for seed in (1, 2)]
-            await asyncio.gather(
-                *large, clients.asks("20 KB", 3, 20_000, 0.05), clients.asks("chat", 4, 0, 0.05), clients.looks()
-            )
-    finally:
-        process.terminate()
-        await process.wait()
+    own = f'state: {{directory: "{folder}/state"}}\ntelemetry: {{log_level: error}}\n'
+    config.write_text(f"{shipped.replace('window: 8192', 'window: 32768')}\n{own}")
+    async with (
+        served(config, PENSTOCK_WARM="true", OMP_NUM_THREADS="1") as (_, base),
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as http,
+    ):
+        await until_ready(base)
+        clients = Clients(http, base, perf_counter() + options.seconds)
+        size = int(options.mb * 1e6)
+        large = [clients.asks("large", seed, size, 0.0) for seed in (1, 2)]
+        await asyncio.gather(
+            *large, clients.asks("20 KB", 3, 20_000, 0.05), clients.asks("chat", 4, 0, 0.05), clients.looks()
+        )
     for kind, seconds in clients.seconds.items():
-        seconds.sort()
-        p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
-        print(f"{kind:7} {len(seconds):5} requests   p50 {p50:8.1f}   p99 {p99:8.1f}   most {1000 * seconds[-1]:8.1f}")
+        print(f"{kind:7} {len(seconds):5} requests   {latency(seconds)}")
     print(dict(sorted(clients.answers.items())))
-
-
-async def _ready(http: aiohttp.ClientSession, base: str) -> None:
-    while True:
-        with contextlib.suppress(aiohttp.ClientError):
-            async with http.get(f"{base}/readyz") as response:
-                if response.status == 200:
-                    return
-        await asyncio.sleep(0.1)
 
 
 def main() -> None:

@@ -21,7 +21,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from benchmarks.turns import Proxy, Writer, cores, running
+from benchmarks.served import CORES
+from benchmarks.turns import Proxy, Writer, running
 
 OFF = ("off", "off again")
 KINDS = {**dict.fromkeys(OFF, "off"), "default": "{}", "every request": "{per_second: 1000000}"}
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each proxy in each round")
     parser.add_argument("--chains", default="empty,short,default")
     options = parser.parse_args()
-    os.sched_setaffinity(0, cores[-1:])
+    os.sched_setaffinity(0, CORES[-1:])
     asyncio.run(measure(options))
 
 

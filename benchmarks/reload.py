@@ -9,7 +9,6 @@ Every answer must have status 200 and come from the upstream of the version that
 import argparse
 import asyncio
 import json
-import os
 import re
 import signal
 import statistics
@@ -20,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.served import served
+
 CONFIG = """
 # {n}
 upstreams: {{a: {{kind: openai, base_url: "http://127.0.0.1:{a}/v1"}}, b: {{kind: openai, base_url: "http://127.0.0.1:{b}/v1"}}}}
@@ -45,13 +45,8 @@ class Upstream(asyncio.Protocol):
 
     def __init__(self, name: str) -> None:
         message = {"role": "assistant", "content": name}
-        answer = {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        }
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
         body = json.dumps(answer).encode()
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
         self._answer = head % len(body) + body
@@ -121,39 +116,24 @@ async def measure(options: argparse.Namespace, folder: Path) -> int:
         made.rename(path)
 
     configure(0)
-    command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *("--workers", str(options.workers)),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert process.stdout is not None
-    found = re.search(r":(\d+)/v1", (await process.stdout.readline()).decode())
-    assert found is not None
     tally, warm = Tally(), Tally()
-    now = perf_counter()
-    await asyncio.gather(*(client(int(found[1]), 0.1, now, now + 4, warm) for _ in range(4)))
-    start = perf_counter() + 0.1
-    every = options.connections / options.rate
-    clients = [
-        asyncio.ensure_future(
-            client(int(found[1]), every, start + every * n / options.connections, start + options.seconds, tally)
-        )
-        for n in range(options.connections)
-    ]
-    for n in range(1, options.reloads + 1):
-        await asyncio.sleep(options.seconds / (options.reloads + 1))
-        configure(n)
-        process.send_signal(signal.SIGHUP)
-    await asyncio.gather(*clients)
-    seconds = perf_counter() - start
-    process.terminate()
-    code = await process.wait()
-    return report(tally, seconds, options, code)
+    async with served(path, "--workers", str(options.workers)) as (process, base):
+        port, now = int(base.rpartition(":")[2]), perf_counter()
+        await asyncio.gather(*(client(port, 0.1, now, now + 4, warm) for _ in range(4)))
+        start = perf_counter() + 0.1
+        every, until = options.connections / options.rate, start + options.seconds
+        begins = (start + every * n / options.connections for n in range(options.connections))
+        clients = [asyncio.ensure_future(client(port, every, begin, until, tally)) for begin in begins]
+        for n in range(1, options.reloads + 1):
+            await asyncio.sleep(options.seconds / (options.reloads + 1))
+            configure(n)
+            process.send_signal(signal.SIGHUP)
+        await asyncio.gather(*clients)
+        seconds = perf_counter() - start
+    return report(tally, seconds, options, process.returncode)
 
 
-def report(tally: Tally, seconds: float, options: argparse.Namespace, code: int) -> int:
+def report(tally: Tally, seconds: float, options: argparse.Namespace, code: int | None) -> int:
     mixed = [version for version, names in tally.names.items() if len(names) != 1]
     percentiles = statistics.quantiles(tally.seconds, n=1000)
     figures = {

@@ -9,13 +9,12 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.score import HANDLE, HERE, free_port, running
+from benchmarks.score import HERE, scored
 from proxy.config.load import load
 from proxy.server.replay.prompts import OTHERS
 from proxy.server.replay.reading import read
@@ -27,16 +26,14 @@ MODELS = ("eval-agent", "eval-window-20-1")
 CONFIG = "replay.yaml"
 
 
-def scored(options: argparse.Namespace, model: str, read_at: float, write_at: float) -> Mapping[str, Any]:
+async def scored_by_source(
+    options: argparse.Namespace, model: str, read_at: float, write_at: float
+) -> Mapping[str, Any]:
     """What the scorer says of each source."""
-    upstream, out = free_port(), options.out / f"{model}-{read_at}-{write_at}.json"
-    with running(options.out / CONFIG, upstream, options.data / "none") as port:
-        scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data), "--metrics", "traj"]
-        scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream), "--out", str(out)]
-        scorer += ["--models", "eval-32k=32768", "--model-for", f"traj={model}", "--ref-regex", HANDLE]
-        scorer += ["--retrieve-url", f"http://127.0.0.1:{port}/v1/retrieve/{{id}}"]
-        scorer += ["--cache-price", str(read_at), "--cache-write", str(write_at)]
-        subprocess.run(scorer, check=True, stdout=subprocess.DEVNULL)
+    out = options.out / f"{model}-{read_at}-{write_at}.json"
+    arguments = ["--metrics", "traj", "--models", "eval-32k=32768", "--model-for", f"traj={model}", "--out", str(out)]
+    arguments += ["--cache-price", str(read_at), "--cache-write", str(write_at)]
+    assert await scored(options.out / CONFIG, options.scorer, options.data, arguments) == 0
     found: Mapping[str, Any] = json.loads(out.read_text())["traj"]
     return found
 
@@ -54,7 +51,7 @@ def compared(options: argparse.Namespace, model: str) -> Iterator[float]:
     """By how much the two are off, each cost and survival; prints them."""
     ours = replayed(options, model)
     for name, rules in OTHERS.items():
-        theirs = scored(options, model, rules.read, rules.write)
+        theirs = asyncio.run(scored_by_source(options, model, rules.read, rules.write))
         for source, each in ours.items():
             pairs = [("cost", theirs[source]["cost_vs_unchanged"], each["cost"][name])]
             pairs += [("survival", theirs[source]["needed_value_survival"], each["values"]["survival"])]

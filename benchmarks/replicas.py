@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from benchmarks.served import latency
 from benchmarks.turns import Proxy, Writer, running
 from tests.redis_process import RedisProcess
 
@@ -26,11 +27,8 @@ class Told:
         with server.admin() as client:
             stats, memory, keys = client.info("stats"), client.info("memory"), client.dbsize()
         self.commands, self.read = int(stats["total_commands_processed"]), int(stats["total_net_output_bytes"])
-        self.written, self.memory, self.keys = (
-            int(stats["total_net_input_bytes"]),
-            int(memory["used_memory"]),
-            int(keys),
-        )
+        self.written, self.memory = int(stats["total_net_input_bytes"]), int(memory["used_memory"])
+        self.keys = int(keys)
 
 
 @asynccontextmanager
@@ -62,10 +60,8 @@ async def measure(options: argparse.Namespace, *, affinity: bool) -> None:
                 after, spent = Told(server), sum(proxy.cpu() for proxy in proxies) - spent
         finally:
             server.stop()
-    seconds.sort()
-    p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
     name = "affinity" if affinity else "none"
-    print(f"{name:9} CPU {1000 * spent / requests:6.2f} ms   p50 {p50:6.1f} p99 {p99:6.1f} ms")
+    print(f"{name:9} CPU {1000 * spent / requests:6.2f} ms   {latency(seconds)}")
     print(
         f"          a request: {(after.commands - before.commands) / requests:.1f} commands, "
         f"{(after.read - before.read) / requests / 1000:.2f} KB from Redis, "

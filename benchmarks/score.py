@@ -4,15 +4,15 @@ The scorer is a folder with `score.py`; it starts its own recording upstream. Th
 """
 
 import argparse
-import os
-import socket
+import asyncio
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks.served import served
+from tests.e2e.servers import until_ready
+from tests.loopback import free_port
 
 HERE = Path(__file__).parent
 MODELS = "eval-4k=4096,eval-8k=8192,eval-32k=32768"
@@ -20,43 +20,16 @@ HANDLE = r'recall\("([0-9a-z]+)"\)'
 MODEL_FOR = "tools=eval-tools,traj=eval-agent,clash=eval-clash,poison=eval-poison,system=eval-system,pass=eval-8k"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_until_ready(port: int, proxy: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if proxy.poll() is not None:
-            raise SystemExit(f"the proxy ended with {proxy.returncode}")
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1)
-        except OSError:  # not there yet, or slow while its model loads
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit(f"the proxy was not ready after {seconds:g} s")
-
-
-@contextmanager
-def running(config: Path, upstream: int, facts: Path) -> Iterator[int]:
-    """Run the proxy in front of an upstream's port; the value is the proxy's own port."""
-    port = free_port()
-    environment = {
-        **os.environ,
-        "UPSTREAM": f"http://127.0.0.1:{upstream}/v1",
-        "PORT": str(port),
-        "FACTS": str(facts.resolve()) if facts.exists() else "",  # only data on poisoning has them
-    }
-    proxy = subprocess.Popen([sys.executable, "-m", "proxy", "serve", "--config", str(config)], env=environment)
-    try:
-        wait_until_ready(port, proxy)
-        yield port
-    finally:
-        proxy.terminate()
-        proxy.wait(10)
+async def scored(config: Path, scorer: Path, data: Path, arguments: Sequence[str], facts: str = "") -> int:
+    """Run a proxy with `config`, and the scorer with these arguments against it. Returns the scorer's exit code."""
+    upstream = free_port()
+    async with served(config, UPSTREAM=f"http://127.0.0.1:{upstream}/v1", FACTS=facts) as (_, base):
+        await until_ready(base)
+        command = [sys.executable, str(scorer / "score.py"), "--data", str(data), "--base-url", f"{base}/v1"]
+        # what left the context, and how to get it back
+        command += ["--ref-regex", HANDLE, "--retrieve-url", f"{base}/v1/retrieve/{{id}}"]
+        command += ["--upstream-port", str(upstream), *arguments]
+        return (await asyncio.to_thread(subprocess.run, command, check=False)).returncode
 
 
 def main() -> int:
@@ -70,21 +43,16 @@ def main() -> int:
     parser.add_argument("--model-for", default=MODEL_FOR, help="metric=model,... : another chain for a metric")
     parser.add_argument("more", nargs="*", help="behind --: further arguments of score.py")
     options = parser.parse_args()
-    upstream = free_port()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     config = options.out.with_suffix(".yaml")
     chosen = f"\nembedding: {options.embedding}\n" if options.embedding else ""
     config.write_text(options.config.read_text(encoding="utf-8") + chosen, encoding="utf-8")
-    with running(config, upstream, options.data / "poison" / "facts.jsonl") as port:
-        scorer = [sys.executable, str(options.scorer / "score.py"), "--data", str(options.data)]
-        scorer += ["--base-url", f"http://127.0.0.1:{port}/v1", "--upstream-port", str(upstream)]
-        scorer += ["--models", MODELS, "--limits-models", "eval-limits=8192"]
-        scorer += ["--metrics", options.metrics] if options.metrics else []
-        scorer += ["--model-for", options.model_for, "--out", str(options.out)]
-        # what left the context, and how to get it back
-        scorer += ["--ref-regex", HANDLE, "--retrieve-url", f"http://127.0.0.1:{port}/v1/retrieve/{{id}}"]
-        scorer += options.more
-        return subprocess.run(scorer, check=False).returncode
+    facts = options.data / "poison" / "facts.jsonl"  # only data on poisoning has them
+    arguments = ["--models", MODELS, "--limits-models", "eval-limits=8192", "--model-for", options.model_for]
+    arguments += ["--metrics", options.metrics] if options.metrics else []
+    arguments += ["--out", str(options.out), *options.more]
+    found = str(facts.resolve()) if facts.exists() else ""
+    return asyncio.run(scored(config, options.scorer, options.data, arguments, found))
 
 
 if __name__ == "__main__":

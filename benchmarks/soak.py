@@ -28,10 +28,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from benchmarks.served import CHAINS, served
 from benchmarks.soak_load import KEYS, Clients, Upstream
 from proxy.config.keys import hash_of
 
-ROOT = Path(__file__).parent.parent
 ADMIN = "soak-admin"
 CONFIG = """
 # version {n}
@@ -49,7 +49,6 @@ state: {state}
 embedding: {embedding}
 telemetry: {{log_level: warning}}
 """
-CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
 _MOST_AT_ONCE = 200
 
 
@@ -172,7 +171,6 @@ class Soak:
 
 def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *, wrong: bool = False) -> Path:
     """Write version `n` of the configuration, all at once; its path."""
-    assert CHAINS is not None
     # room for what some minutes write: then it is full, and what was used longest ago leaves
     own = f'{{directory: "{folder}/state", max_mib: 96}}'
     state = f'{{kind: redis, url: "{options.state}"}}' if options.state else own
@@ -181,7 +179,7 @@ def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *,
     given = {"state": state, "embedding": f"{{kind: {options.embedding}{bound}}}", "memory": options.memory}
     text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, **given, **keys)
     made = folder / "new"
-    made.write_text(text + CHAINS[0] + ("wrong: 1\n" if wrong else ""))
+    made.write_text(text + CHAINS + ("wrong: 1\n" if wrong else ""))
     return made.rename(folder / "config.yaml")
 
 
@@ -193,42 +191,35 @@ async def measure(options: argparse.Namespace, folder: Path) -> int:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    command = [sys.executable, "-m", "proxy", "serve", "--config", str(write_config(folder, url, options, 0))]
-    with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            *("--port", "0", "--workers", str(options.workers)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
-        )
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:\d+", (await process.stdout.readline()).decode())
-    assert found is not None, (folder / "log").read_text()
+    config, workers = write_config(folder, url, options, 0), str(options.workers)
     # its idle connections end before those of the proxy do: none is closed while a request is on its way
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3)
-    async with aiohttp.ClientSession(connector=connector) as http:
-        clients = Clients(found[0], http, upstream, options.seed, ADMIN)
-        soak = Soak(options, folder, clients, Processes(process.pid, options.workers), url)
-        clients.may_be_late = True
-        most = await soak.closed(5, 4) and await soak.closed(options.calibrate, 16)
-        rate = options.rate or most / 2
-        print(f"at most {most:.0f} requests a second; load {rate:.0f}", flush=True)
-        await soak.closed(options.fill, 6, only_large=True)
-        clients.may_be_late = False
-        await soak.load(options.warm_up * 60, rate)
-        before, warm = await soak.rest(found[0]), len(soak.samples)
-        print(f"not expected until here: {dict(clients.unexpected)}", flush=True)
-        clients.begin()
-        await soak.load(options.minutes * 60, rate)
-        after = await soak.rest(found[0])
-    process.terminate()
-    code = await process.wait()
+    with (folder / "log").open("wb") as log:
+        async with (
+            served(config, "--workers", workers, stderr=log, TMPDIR=str(folder)) as (process, base),
+            aiohttp.ClientSession(connector=connector) as http,
+        ):
+            clients = Clients(base, http, upstream, options.seed, ADMIN)
+            soak = Soak(options, folder, clients, Processes(process.pid, options.workers), url)
+            clients.may_be_late = True
+            most = await soak.closed(5, 4) and await soak.closed(options.calibrate, 16)
+            rate = options.rate or most / 2
+            print(f"at most {most:.0f} requests a second; load {rate:.0f}", flush=True)
+            await soak.closed(options.fill, 6, only_large=True)
+            clients.may_be_late = False
+            await soak.load(options.warm_up * 60, rate)
+            before, warm = await soak.rest(base), len(soak.samples)
+            print(f"not expected until here: {dict(clients.unexpected)}", flush=True)
+            clients.begin()
+            await soak.load(options.minutes * 60, rate)
+            after = await soak.rest(base)
     await runner.cleanup()
-    return report(soak, upstream, warm, before, after, code)
+    return report(soak, upstream, warm, before, after, process.returncode)
 
 
-def report(soak: Soak, upstream: Upstream, warm: int, before: dict[str, int], after: dict[str, int], code: int) -> int:
+def report(
+    soak: Soak, upstream: Upstream, warm: int, before: dict[str, int], after: dict[str, int], code: int | None
+) -> int:
     """Print what was found. Returns the exit code."""
     clients, measured = soak.clients, soak.samples[warm:]
     memory = [sample[1] for sample in measured]

@@ -12,16 +12,15 @@ import asyncio
 import json
 import os
 import re
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import aiohttp
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.served import CORES, cpu, latency, served
+
 CONFIG = """
 upstreams: {{main: {{kind: {kind}, base_url: "{url}"{more}}}}}
 models: [{{match: "*", upstream: main, chain: empty, window: 100000}}]
@@ -31,7 +30,6 @@ embedding: {{kind: none}}
 telemetry: {{log_level: error}}
 """
 KINDS = {"openai": "", "ollama": "", "anthropic": "", "foreign": ", provider: anthropic"}
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def _sse(kind: str, **fields: Any) -> bytes:
@@ -147,12 +145,7 @@ async def _look(http: aiohttp.ClientSession, base: str, until: float) -> list[fl
             await response.read()
         seconds.append(perf_counter() - begun)
         await asyncio.sleep(0.02)
-    return sorted(seconds)
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return seconds
 
 
 def _children(pid: int) -> list[int]:
@@ -166,44 +159,22 @@ async def measure(kind: str, options: argparse.Namespace, folder: Path) -> None:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" + ("/v1" if kind == "openai" else "")
     config = folder / f"{kind}.yaml"
     config.write_text(CONFIG.format(kind=kind, url=url, more=KINDS[kind]))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: os.sched_setaffinity(0, _cores()[:1]),
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:(\d+)", (await process.stdout.readline()).decode())
-    assert found is not None
-    port = int(found[1])
-    try:
+    async with served(config, pinned=True) as (process, base), server:
+        port = int(base.rpartition(":")[2])
         await _read(port, perf_counter() + 0.1)  # loads what it needs
         for child in _children(process.pid):
-            os.sched_setaffinity(child, _cores()[-1:])  # litellm, beside the load
+            os.sched_setaffinity(child, CORES[-1:])  # litellm, beside the load
         async with aiohttp.ClientSession() as http:
             pids = [process.pid, *_children(process.pid)]
-            before, begun = [_cpu(pid) for pid in pids], perf_counter()
+            before, begun = [cpu(pid) for pid in pids], perf_counter()
             until = begun + options.seconds
             reading = [asyncio.ensure_future(_read(port, until)) for _ in range(options.streams)]
-            health = await _look(http, found[0], until)
+            health = await _look(http, base, until)
             events = sum(await asyncio.gather(*reading))
-            spent, seconds = [_cpu(pid) - old for pid, old in zip(pids, before, strict=True)], perf_counter() - begun
-    finally:
-        process.terminate()
-        await process.wait()
-        server.close()
-    p50, p99 = (1000 * health[int(len(health) * share)] for share in (0.5, 0.99))
+            spent, seconds = [cpu(pid) - old for pid, old in zip(pids, before, strict=True)], perf_counter() - begun
     beside = f", litellm {1000 * spent[1] / events:.3f}" if len(spent) > 1 else ""
     cost = f"{spent[0] / seconds:.2f} of a core   {1000 * spent[0] / events:.3f} ms a chunk{beside}"
-    looked = f"health p50 {p50:.1f} p99 {p99:.1f} most {1000 * health[-1]:.1f}"
-    print(f"{kind:10} {events / seconds:7.0f} chunks/s   {cost}   {looked}", flush=True)
-
-
-def _cores() -> Sequence[int]:
-    return sorted(_ALL_CORES)
-
-
-_ALL_CORES = os.sched_getaffinity(0)
+    print(f"{kind:10} {events / seconds:7.0f} chunks/s   {cost}   health {latency(health)}", flush=True)
 
 
 def main() -> None:
@@ -214,7 +185,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--kinds", default=",".join(KINDS))
     options = parser.parse_args()
-    os.sched_setaffinity(0, _cores()[-1:])
+    os.sched_setaffinity(0, CORES[-1:])
     with tempfile.TemporaryDirectory() as folder:
         for kind in options.kinds.split(","):
             asyncio.run(measure(kind, options, Path(folder)))

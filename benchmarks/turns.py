@@ -17,9 +17,7 @@ import asyncio
 import json
 import os
 import random
-import re
 import statistics
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -30,7 +28,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.served import CHAINS, CORES, cpu, latency, served
+from tests.e2e.servers import until_ready
+
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
@@ -48,7 +48,6 @@ embedding: {{kind: {embedding}}}
 telemetry: {{log_level: error}}
 server: {{warm: true, max_messages: 100000}}
 """
-CHAINS = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
 _SAID = (
     "ledger tenant invoice payment gateway export report audit session webhook snapshot archive tariff region contract "
     "shipment customer inventory template renderer upload quota policy locale currency refund dispute calendar channel "
@@ -126,8 +125,7 @@ class Proxy:
 
     def cpu(self) -> float:
         """The CPU time of the proxy until now, in seconds."""
-        threads = Path(f"/proc/{self._pid}/task").iterdir()
-        return sum(int((each / "schedstat").read_text().split()[0]) for each in threads) / 1e9
+        return cpu(self._pid)
 
     async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
         """CPU of each of these requests, in ms."""
@@ -158,30 +156,17 @@ async def running(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     config = folder / "config.yaml"
-    assert CHAINS is not None
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    made = CONFIG.format(url=url, chains=CHAINS[0].rstrip(), embedding=embedding, state=state, records=records)
+    made = CONFIG.format(url=url, chains=CHAINS.rstrip(), embedding=embedding, state=state, records=records)
     config.write_text(made)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", "0"),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]),
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:\d+", (await process.stdout.readline()).decode())
-    assert found is not None
     try:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http:
-            for _ in range(600):
-                async with http.get(f"{found[0]}/readyz") as response:
-                    if response.status == 200:
-                        break
-                await asyncio.sleep(0.1)
-            yield Proxy(http, found[0], process.pid)
+        async with (
+            served(config, pinned=True) as (process, base),
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http,
+        ):
+            await until_ready(base)
+            yield Proxy(http, base, process.pid)
     finally:
-        process.terminate()
-        await process.wait()
         await runner.cleanup()
 
 
@@ -222,7 +207,6 @@ async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
         for turn in turns:
             writer = Writer(turn)
             body = writer.agent(turn - 10, 1500)
-            messages = body["messages"]
 
             def growing(count: int, body: dict[str, Any] = body, writer: Writer = writer) -> Iterable[dict[str, Any]]:
                 for _ in range(count):
@@ -231,7 +215,6 @@ async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
 
             await proxy.cost([body, *growing(5)], chain)
             found.append(await proxy.cost(growing(20), chain))
-            del messages
         told = [f"{turn}: {cost:.2f} ({cost / found[0]:.1f})" for turn, cost in zip(turns, found, strict=True)]
         print(f"  {chain:8} {'   '.join(told)}", flush=True)
 
@@ -245,12 +228,8 @@ async def cuts(proxy: Proxy) -> None:
         body["messages"].append({"role": "user", "content": writer.text(800)})
         seconds.append(await proxy.ask(body, "default"))
         body["messages"].append({"role": "assistant", "content": writer.text(1200)})
-    spent, seconds = 1000 * (proxy.cpu() - before) / len(seconds), sorted(seconds)
-    p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
-    print(
-        f"cuts: CPU {spent:.2f} ms a turn; latency p50 {p50:.1f} p99 {p99:.1f} most {1000 * seconds[-1]:.1f} ms",
-        flush=True,
-    )
+    spent = 1000 * (proxy.cpu() - before) / len(seconds)
+    print(f"cuts: CPU {spent:.2f} ms a turn; latency {latency(seconds)}", flush=True)
 
 
 async def measure(options: argparse.Namespace) -> None:
@@ -262,10 +241,6 @@ async def measure(options: argparse.Namespace) -> None:
             await cuts(proxy)
 
 
-cores = sorted(os.sched_getaffinity(0))
-"""Those that may be used: the first for the proxy, the last for all else."""
-
-
 def main() -> None:
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -273,7 +248,7 @@ def main() -> None:
     parser.add_argument("--turns", default="20,200,2000")
     parser.add_argument("--embedding", default="none", help="kind of embedding; `none` finds by words alone")
     options = parser.parse_args()
-    os.sched_setaffinity(0, cores[-1:])
+    os.sched_setaffinity(0, CORES[-1:])
     asyncio.run(measure(options))
 
 

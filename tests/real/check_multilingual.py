@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from benchmarks.score import free_port
 from proxy.chat import Tool
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.context import Identity
@@ -22,6 +21,7 @@ from proxy.vectors.backend import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.remote import Remote
 from proxy.vectors.static import Static
+from tests.loopback import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

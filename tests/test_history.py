@@ -1,21 +1,11 @@
-import re
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.clear_tool_results import ClearToolResults
-from policies.compress_history import CompressHistory
-from policies.pin_context import PinContext
-from proxy.chat import ChatRequest, Message
-from proxy.chat.wire import flaws
-from proxy.gateway.chain import run
 from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee, replay
-from proxy.policy import Rewrite
-from proxy.testing import MemoryArchive, chat, context
-
-HANDLE = re.compile(r'recall\("([0-9a-f]+)"\)')
+from proxy.testing import chat
 
 
 def room(high: int, low: int, *, critical: int = 10**6, summary: int = 0) -> Room:
@@ -119,111 +109,6 @@ def test_what_was_sent_is_found_message_for_message() -> None:
     shortened = incoming.with_messages([*sent[1:4], sent[4].with_changes(content="short"), sent[5]])
     assert as_sent(shortened, 1, incoming) == sent[2:]
     assert as_sent(shortened, 2, chat("u1 u2 u3")) is None
-
-
-# --- the policies on it, over random conversations ------------------------------------------------------------------------
-
-WINDOW = 1500
-
-
-def said(role: str, size: int, text: str) -> Message:
-    return Message({"role": role, "content": f"{text} " + "word " * size})
-
-
-@st.composite
-def talks(draw: st.DrawFn, *, huge: bool = True) -> list[Message]:
-    """A sound conversation: parallel calls, images, several system messages, messages larger than the window."""
-    sizes = st.sampled_from([0, 3, 20, 40, *([300, 1800] if huge else [])])
-    messages = [said("system", draw(sizes), "sys")] * draw(st.integers(0, 2))
-    for turn in range(draw(st.integers(1, 14))):
-        if draw(st.integers(0, 9)) == 0:
-            messages.append(said("system", 3, f"note {turn}"))
-        if draw(st.integers(0, 9)) == 0:
-            part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{turn}"}}
-            messages.append(Message({"role": "user", "content": [part]}))
-        else:
-            rule = draw(
-                st.sampled_from(["", "Never use id_7.", "Siempre responde en español.", "- [ ] one\n- [x] two"])
-            )
-            messages.append(said("user", draw(sizes), f"{rule}\nquestion {turn}"))
-        for step in range(draw(st.integers(0, 4))):
-            ids = [f"{turn}.{step}.{n}" for n in range(draw(st.integers(1, 3)))]
-            messages.append(chat(f"a!{','.join(ids)}").messages[0])
-            messages += [
-                Message({"role": "tool", "tool_call_id": one, "content": "row id_7 " * draw(sizes)}) for one in ids
-            ]
-        if draw(st.booleans()):
-            messages.append(said("assistant", draw(sizes), f"We decided {turn}."))
-    if messages[-1].role != "user" and draw(st.booleans()):
-        messages.append(said("user", 1, "and now?"))
-    return messages
-
-
-CHAIN = [
-    ("clear_tool_results", ClearToolResults()),
-    ("compress_history", CompressHistory()),
-    ("pin_context", PinContext()),
-]
-SLOW = settings(max_examples=30, deadline=None)
-
-
-async def forwarded(messages: list[Message], archive: MemoryArchive) -> tuple[ChatRequest, dict[str, int]]:
-    request = chat("u1").with_messages(messages)
-    done = await run(CHAIN, context(request, window=WINDOW, archive=archive), strict=True)
-    return done.request, {
-        step.policy: int(step.facts.get("cuts", step.facts.get("cleared_results", 0))) for step in done.steps
-    }
-
-
-@SLOW
-@given(messages=talks())
-async def test_whatever_the_conversation_it_stays_sound_and_nothing_is_lost(messages: list[Message]) -> None:
-    archive = MemoryArchive()
-    request, _ = await forwarded(messages, archive)
-
-    assert not flaws(request)
-    told, handles = [], HANDLE.findall("\n".join(message.text for message in request.messages))
-    while handles:
-        content = await archive.fetch(handles.pop())
-        assert content is not None, "a marker for nothing"
-        told.append(content)
-    recalled = "\n".join(told)
-    for message in messages:
-        assert message in request.messages or message.raw.decode() in recalled or message.text in recalled
-
-    again = await run(CHAIN, context(chat("u1").with_messages(messages), window=WINDOW, archive=archive), strict=True)
-    assert again.request.messages == request.messages
-
-
-@SLOW
-@given(messages=talks(), policy=st.sampled_from([policy for _, policy in CHAIN]))
-async def test_a_policy_keeps_its_own_output(
-    messages: list[Message], policy: ClearToolResults | CompressHistory | PinContext
-) -> None:
-    request = chat("u1").with_messages(messages)
-    first = await policy.apply(request, context(request, window=WINDOW))
-    if isinstance(first, Rewrite):
-        again = await policy.apply(first.request, context(request, window=WINDOW))
-        assert not isinstance(again, Rewrite) or again.request.messages == first.request.messages
-
-
-@settings(SLOW, max_examples=15)
-@given(messages=talks())
-async def test_between_two_cuts_the_prefix_is_the_same(messages: list[Message]) -> None:
-    archive = MemoryArchive()
-    policy = CompressHistory()
-    before: tuple[int, list[bytes]] | None = None
-    for end in range(1, len(messages) + 1):
-        if end < len(messages) and messages[end].role == "tool":
-            continue
-        request = chat("u1").with_messages(messages[:end])
-        decision = await policy.apply(request, context(request, window=WINDOW, archive=archive))
-        after = decision.request if isinstance(decision, Rewrite) else request
-        number = int(decision.facts["cuts"]) if isinstance(decision, Rewrite) else 0
-        raws = [message.raw for message in after.messages]
-        if before is not None and before[0] == number:
-            assert raws[: len(before[1])] == before[1]
-        before = (number, raws)
 
 
 @settings(max_examples=60, deadline=None)

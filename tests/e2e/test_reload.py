@@ -34,7 +34,7 @@ CONFIG = """
 upstreams: {{a: {{kind: openai, base_url: "{a}"}}, b: {{kind: openai, base_url: "{b}"}}}}
 models: [{{match: m, upstream: {to}, window: 8192, chain: {chain}}}]
 chains: {{empty: [], full: [consolidate_system: {{}}]}}
-server: {{watch: {watch}, admin_key: admin}}
+server: {{watch: false, admin_key: admin}}
 state: {{directory: "{folder}", max_mib: {mib}}}
 embedding: {{kind: none}}
 telemetry: {{log_level: info}}
@@ -55,10 +55,10 @@ class Setup:
         self.a, self.b, self.path, self.http = a, b, folder / "config.yaml", http
         self.base = ""
 
-    def config(self, n: int, *, mib: int = 64, watch: str = "false") -> str:
+    def config(self, n: int, *, mib: int = 64) -> str:
         to, chain = ("a", "empty") if n % 2 == 0 else ("b", "full")
         folder = self.path.parent / "state"
-        return CONFIG.format(n=n, a=self.a.url, b=self.b.url, to=to, chain=chain, watch=watch, folder=folder, mib=mib)
+        return CONFIG.format(n=n, a=self.a.url, b=self.b.url, to=to, chain=chain, folder=folder, mib=mib)
 
     async def ask(self) -> tuple[str, str, bool]:
         """Who answered, under which version, and whether the chain of the odd ones ran."""
@@ -204,54 +204,6 @@ async def test_what_needs_a_restart_is_told_and_the_rest_applies(lab: Lab, setup
         assert (await setup.get("/readyz"))["config"]["needs_restart"] == ["state"]
         setup.path.write_text(setup.config(2))
         assert "needs_restart" not in await setup.reload()
-
-
-async def test_a_swapped_config_map_is_noticed(setup: Setup, tmp_path: Path) -> None:
-    """As Kubernetes does it: the file is a link through `..data`, and that is turned to another folder."""
-    mount = tmp_path / "mount"
-    (mount / "..1").mkdir(parents=True)
-    (mount / "..data").symlink_to("..1")
-    (mount / "config.yaml").symlink_to("..data/config.yaml")
-    async with proxy(setup.config(0, watch="true"), mount) as setup.base:
-        assert (await setup.ask())[0] == "a"
-        (mount / "..2").mkdir()
-        (mount / "..2" / "config.yaml").write_text(setup.config(1, watch="true"))
-        (mount / "..new").symlink_to("..2")
-        (mount / "..new").rename(mount / "..data")
-        (mount / "..1" / "config.yaml").unlink()
-        (mount / "..1").rmdir()
-
-        async def is_swapped() -> bool:
-            return (await setup.ask())[0] == "b"
-
-        await setup.until(is_swapped)
-
-
-async def test_a_file_that_it_refers_to_is_watched_too(lab: Lab, setup: Setup) -> None:
-    key = lab.folder / "key"
-    key.write_text("sk-one")
-    url = f'base_url: "{setup.a.url}"'
-    config = setup.config(0, watch="true").replace(url, f'{url}, api_key: "${{file:{key}}}"')
-    async with proxy(config, lab.folder) as setup.base:
-        await until_ready(setup.base)
-        await setup.ask()
-        assert setup.a.last.header("authorization") == "Bearer sk-one"
-        key.unlink()
-
-        async def is_refused() -> bool:
-            return "refused" in (await setup.get("/readyz"))["config"]
-
-        await setup.until(is_refused)
-        await setup.ask()
-        assert setup.a.last.header("authorization") == "Bearer sk-one"
-        key.write_text("sk-two\n")
-
-        async def is_swapped() -> bool:
-            await setup.ask()
-            return setup.a.last.header("authorization") == "Bearer sk-two"
-
-        await setup.until(is_swapped)
-        assert "refused" not in (await setup.get("/readyz"))["config"]
 
 
 async def test_what_outlives_a_configuration_takes_over_its_settings(lab: Lab, setup: Setup) -> None:

@@ -321,24 +321,6 @@ async def test_a_busy_server_is_followed_without_getting_slow(desk: Desk) -> Non
     desk.is_sound()
 
 
-async def test_a_server_that_is_gone_is_said_and_found_again(
-    tmp_path: Path, http: aiohttp.ClientSession, desk: Desk
-) -> None:
-    page = desk.page
-    await desk.send()
-    await desk.sign_in()
-    await desk.listed(1)
-    await page.call(
-        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1
-    )
-    await page.until("document.querySelector('#note').innerText.includes('does not answer')")
-    assert await page.run("document.querySelectorAll('tr.request').length") == 1
-    await page.call(
-        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
-    )
-    await page.until("document.querySelector('#note').innerText === ''")
-
-
 async def test_an_id_is_looked_up_on_all_replicas_that_share_their_state(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:

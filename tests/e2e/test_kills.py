@@ -32,12 +32,11 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
             assert isinstance(failure, aiohttp.ClientError)
     named = {handle for received in lab.behind.received for handle in handles(received.body.decode())}
     assert len(named) > 3, "large results, and what a cut removed"
-    async with served(made, lab.folder) as running:
-        client = Client(running.base, lab.behind, lab.http)
-        assert not await client.missing(named)
-        assert result(0) in [await client.original(handle) for handle in named]
-        other = Client(running.base, lab.behind, lab.http, key="other")
-        assert await other.missing(named) == named
+    base = await lab.start(made)
+    client = Client(base, lab.behind, lab.http)
+    assert not await client.missing(named)
+    assert result(0) in [await client.original(handle) for handle in named]
+    assert await Client(base, lab.behind, lab.http, key="other").missing(named) == named
 
 
 async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(lab: Lab) -> None:
@@ -66,8 +65,7 @@ async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(lab: Lab) ->
                 assert isinstance(failure, aiohttp.ClientError)
     named = {handle for received in lab.behind.received for handle in handles(received.body.decode())}
     assert len(named) > 8
-    async with served(made, lab.folder) as running:
-        assert not await Client(running.base, lab.behind, lab.http).missing(named)
+    assert not await Client(await lab.start(made), lab.behind, lab.http).missing(named)
 
 
 def counting(folder: Path) -> list[int]:

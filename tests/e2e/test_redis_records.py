@@ -116,26 +116,22 @@ async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
     assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
 
 
-async def test_a_replica_that_stops_leaves_its_last_records(running: RedisProcess, lab: Lab) -> None:
-    (lab.folder / "first").mkdir()
-    async with served(config(lab.behind, running), lab.folder / "first") as leaving:
-        await Client(leaving.base, lab.http).chat("mine", "last")
-    assert not leaving.log
-    (lab.folder / "second").mkdir()
-    async with proxy(config(lab.behind, running), lab.folder / "second") as base:
-        status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
-        assert (status, last["request_id"]) == (200, "last")
+async def test_a_replica_that_stops_leaves_its_last_records(
+    running: RedisProcess, lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxy(config(lab.behind, running), lab.folder) as leaving:
+        await Client(leaving, lab.http).chat("mine", "last")
+    assert capsys.readouterr().err == ""
+    base = await lab.start(config(lab.behind, running), "second")
+    status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
+    assert (status, last["request_id"]) == (200, "last")
 
 
 async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
-    (lab.folder / "workers").mkdir()
-    (lab.folder / "other").mkdir()
     text = config(lab.behind, running)
-    async with (
-        served(text, lab.folder / "workers", "--workers", "2") as one,
-        proxy(text, lab.folder / "other") as other,
-    ):
-        workers, elsewhere = Client(one.base, lab.http), Client(other, lab.http)
+    elsewhere = Client(await lab.start(text, "other"), lab.http)
+    async with served(text, lab.folder, "--workers", "2") as one:
+        workers = Client(one.base, lab.http)
         for n in range(6):
             await workers.chat("mine", f"id-{n}")
         for n in range(6):

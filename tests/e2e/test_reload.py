@@ -159,9 +159,8 @@ async def test_a_stream_ends_as_it_began(lab: Lab, setup: Setup) -> None:
         await setup.until(is_over)
 
 
-async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) -> None:
-    async with served(setup.config(0), tmp_path) as running:
-        setup.base = running.base
+async def test_a_wrong_file_is_refused_and_told(lab: Lab, setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
+    async with proxy(setup.config(0), lab.folder) as setup.base:
         await until_ready(setup.base)
         name, version, _ = await setup.ask()
         setup.path.write_text(setup.config(1).replace("upstream: b", "upstream: c, x: {sk-secret: 1}"))
@@ -181,7 +180,7 @@ async def test_a_wrong_file_is_refused_and_told(setup: Setup, tmp_path: Path) ->
         assert 'penstock_config_reloads_total{outcome="refused"} 1.0' in metrics
         assert "penstock_config_last_reload_successful 0.0" in metrics
         assert f'penstock_config_info{{version="{version}"}} 1.0' in metrics
-        said = [json.loads(line) for line in running.log]
+        said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
         told = [line for line in said if line["event"] == "configuration refused; the previous one stays in force"]
         assert [line["error"] for line in told] == [error]
 

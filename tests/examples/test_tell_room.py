@@ -11,8 +11,9 @@ import pytest
 
 from proxy.policy import InternalTool, ToolContext
 from proxy.testing import chat, check, conform, context, tool
-from tests.e2e.servers import Received, Upstream, begin_stream, proxy, send, send_chunk, upstream
+from tests.e2e.servers import Received, Upstream, proxy, say, upstream
 from tests.examples.tell_room import ContextRoom, TellRoom
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -57,24 +58,11 @@ async def test_a_tool_that_is_not_declared_or_not_built_is_told() -> None:
 
 async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     """A model that asks for its room, and then says what it was told."""
-    asked = json.loads(received.body)
-    last = asked["messages"][-1]
-    call = {"id": "r1", "type": "function", "function": {"name": "context_room", "arguments": "{}"}}
-    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
-    if last["role"] == "tool":
-        message = {"role": "assistant", "content": f"I was told: {last['content']}"}
-    choice = {"index": 0, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
-    head = {"id": "x", "created": 1, "model": "m"}
-    if not asked.get("stream"):
-        answer = {**head, "object": "chat.completion", "choices": [{**choice, "message": message}]}
-        await send(writer, 200, json.dumps(answer).encode())
-        return
-    if "tool_calls" in message:
-        message["tool_calls"] = [{**call, "index": 0}]
-    await begin_stream(writer)
-    chunk = {**head, "object": "chat.completion.chunk", "choices": [{**choice, "delta": message}]}
-    await send_chunk(writer, b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n")
-    await send_chunk(writer, b"")
+    last = json.loads(received.body)["messages"][-1]
+    is_told = last["role"] == "tool"
+    await say(
+        writer, received, answer(f"I was told: {last['content']}") if is_told else answer(None, "context_room:r1")
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -6,48 +6,14 @@ trust the ratios.
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import Awaitable, Callable
 
+from benchmarks.turns import Writer
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.context import Identity
 from proxy.models import Models
 from proxy.models.tokens import TokenService
-
-TEXT = "the order of a customer was shipped on time because our depot in the north had stock of every size"
-WORDS = TEXT.split()
-
-
-def conversation(messages: int, kilobytes: int, seed: int = 7) -> list[bytes]:
-    """The JSON of so many messages, in turn a user's, a tool call, its result and an answer."""
-    dice = random.Random(seed)
-    each = kilobytes * 1000 // messages
-    texts = []
-    for index in range(messages):
-        prose = " ".join(
-            dice.choice(WORDS) + str(dice.randrange(100)) * (dice.random() < 0.1) for _ in range(each // 5)
-        )
-        role = ("user", "assistant", "tool", "assistant")[index % 4]
-        body: dict[str, object] = {"role": role, "content": f"{index}: {prose}"[: each - 40]}
-        if role == "tool":
-            body["tool_call_id"] = f"call_{index - 1}"
-        texts.append(json.dumps(body).encode())
-    return texts
-
-
-def tools(count: int) -> list[bytes]:
-    """The JSON of so many tools with three parameters each."""
-    texts = []
-    for index in range(count):
-        fields = {f"field_{i}": {"type": "string", "description": f"What field {i} holds."} for i in range(3)}
-        function = {
-            "name": f"look_up_{index}",
-            "description": "Looks up a record by its key and returns it as JSON.",
-            "parameters": {"type": "object", "properties": fields, "required": ["field_0"]},
-        }
-        texts.append(json.dumps({"type": "function", "function": function}).encode())
-    return texts
 
 
 def request(messages: list[bytes], offered: list[bytes]) -> ChatRequest:
@@ -75,7 +41,9 @@ async def least(
 
 async def main() -> None:
     """Print the table."""
-    texts, offered = conversation(62, 200), tools(45)
+    writer = Writer(7)
+    body = writer.agent(30, 6000)
+    texts, offered = ([json.dumps(each).encode() for each in body[name]] for name in ("messages", "tools"))
     profile = Models().resolve("gpt-4o")
     size = sum(map(len, [*texts, *offered])) / 1000
     print(f"60 messages and 45 tools, {size:.0f} KB")
@@ -91,14 +59,8 @@ async def main() -> None:
     cold_cpu, cold_clock = await least(lambda: request(texts, offered), cold, 20)
     await service.bind(Identity("tenant"), profile).count(request(texts[:60], offered))
 
-    turn = 0
-
     def next_turn() -> ChatRequest:
-        nonlocal turn
-        turn += 1
-        new = [text.replace(b'": "', f'": "turn {turn} '.encode(), 2)[:2000] for text in texts[60:]]
-        new = [json.dumps({"role": "user", "content": text.decode()}).encode() for text in new]
-        return request(texts[:60] + new, offered)
+        return request([*texts[:60], *(json.dumps(each).encode() for each in writer.step(2000))], offered)
 
     steady_cpu, steady_clock = await least(
         next_turn, lambda made: service.bind(Identity("tenant"), profile).count(made), 300

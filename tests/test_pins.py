@@ -10,14 +10,7 @@ from proxy.history.selection import prepare_vectors, select
 from proxy.history.statements import KINDS, Classification, UserSentence, model, sentences, split
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryMemo, context
-
-
-def user(text: str) -> Message:
-    return Message({"role": "user", "content": text})
-
-
-def assistant(text: str) -> Message:
-    return Message({"role": "assistant", "content": text})
+from tests.talk import assistant, user
 
 
 def texts(*said: str) -> list[Message]:

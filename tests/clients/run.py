@@ -12,7 +12,6 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -157,9 +156,7 @@ def serving(command: list[str], log: Path, *, stop: int = signal.SIGTERM) -> Ite
             command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=HERE.parents[1], start_new_session=True
         )
         try:
-            address = _address(server, log)
-            _await_connections(address)
-            yield address, code
+            yield _address(server, log), code
         finally:
             server.send_signal(stop)
             try:
@@ -182,19 +179,6 @@ def _address(server: "subprocess.Popen[str]", log: Path) -> str:
         server.kill()
         raise SystemExit(f"it did not start: {' '.join(server.args)}\n{log.read_text()}")  # type: ignore[arg-type]
     return found[0]
-
-
-def _await_connections(address: str) -> None:
-    host, port = address.removeprefix("http://").split(":")
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            socket.create_connection((host, int(port)), 1).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def run_suite(suite: Suite, env: dict[str, str], tally: Tally) -> None:

@@ -13,9 +13,8 @@ import base64
 import json
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 
@@ -124,8 +123,14 @@ class Scripted:
             await asyncio.sleep(20)
             return await _good(seen, http)
 
-    def _noticing(self, model: str) -> "_Leaving":
-        return _Leaving(self._left, model)
+    @contextmanager
+    def _noticing(self, model: str) -> Iterator[None]:
+        """Count a caller that leaves while it is open."""
+        try:
+            yield
+        except (asyncio.CancelledError, ConnectionError):
+            self._left[model] += 1
+            raise
 
     async def _embeddings(self, http: web.Request) -> web.StreamResponse:
         raw = await http.read()
@@ -192,21 +197,6 @@ async def _refusals(
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         # a field of another type than expected: to tell which one is beyond a script
         return _json(answers.error("Invalid type in the body.", "invalid_type"), 400)
-
-
-class _Leaving:
-    """Counts the callers that leave while it is open."""
-
-    def __init__(self, left: Counter[str], model: str) -> None:
-        self._left = left
-        self._model = model
-
-    def __enter__(self) -> None:
-        """Nothing to do yet."""
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
-        if kind is not None and issubclass(kind, (asyncio.CancelledError, ConnectionError)):
-            self._left[self._model] += 1
 
 
 def _json(body: Json, status: int = 200, headers: Json | None = None) -> web.Response:

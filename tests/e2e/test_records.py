@@ -193,6 +193,8 @@ async def test_all_workers_write_and_a_restart_loses_nothing(lab: Lab) -> None:
                 client, {"model": "m", "messages": [{"role": "user", "content": f"{n}"}]}, {"x-request-id": f"{n}"}
             )
         before = (await told(client, "/requests"))["requests"]
+        for n in range(8):  # whichever worker had it
+            assert (await told(client, f"/requests/{n}"))["model"] == "m"
     async with proxy(text, lab.folder) as base:
         assert (await told(Client(base, lab.http), "/requests"))["requests"] == before
     # two workers may end theirs in the same millisecond

@@ -219,15 +219,6 @@ async def further_fields_and_headers(chain, kind):
 
 
 @scenario
-async def query_parameters(chain, kind):
-    name = model(chain)
-    await done(
-        client(kind, default_query={"api-version": "2026-01-01"}).chat.completions.create(model=name, messages=user())
-    )
-    equal(upstream("last", name)["path"], "/v1/chat/completions?api-version=2026-01-01")
-
-
-@scenario
 async def overflow_of_the_upstream(chain, kind):
     name = model(chain, "overflow")
     error = await raised(
@@ -358,14 +349,6 @@ async def unknown_model(chain, kind):
 
 
 @scenario
-async def wrong_request(chain, kind):
-    error = await raised(
-        openai.BadRequestError, lambda: client(kind).chat.completions.create(model=model(chain), messages=[])
-    )
-    equal((error.code, error.param), ("empty_array", "messages"))
-
-
-@scenario
 @only("steps")
 async def long_history(chain, kind):
     messages = [{"role": "system", "content": text} for text in ("# Role\nHelp.", "# Style\nBriefly.", "Be kind.")]
@@ -399,15 +382,6 @@ async def large_request(chain, kind):
 
 
 @scenario
-async def many_at_once(chain, kind):
-    asking = client(openai.AsyncOpenAI)
-    answers = await asyncio.gather(
-        *(asking.chat.completions.create(model=model(chain), messages=user(f"number {n}")) for n in range(50))
-    )
-    equal([answer.choices[0].message.content.split()[-1] for answer in answers], [str(n) for n in range(50)])
-
-
-@scenario
 async def models(chain, kind):
     listed = [each.id for each in await collected(await done(client(kind).models.list()))]
     assert {"plain/chat", "steps/chat", "renamed", "echo"} <= set(listed), listed
@@ -416,13 +390,6 @@ async def models(chain, kind):
         equal((await done(client(kind).models.retrieve(name))).id, name)
     error = await raised(openai.NotFoundError, lambda: client(kind).models.retrieve("of-nobody"))
     equal(error.code, "model_not_found")
-
-
-@scenario
-@only("plain")
-async def renamed_model(chain, kind):
-    answer = await done(client(kind).chat.completions.create(model="renamed", messages=user()))
-    equal(answer.choices[0].finish_reason, "stop")
 
 
 @scenario

@@ -157,13 +157,11 @@ def events(value: Mapping[str, Any], *, usage: bool = True, done: bool = True) -
     message, finish = value["choices"][0]["message"], value["choices"][0]["finish_reason"]
 
     def chunk(delta: Any, reason: str | None = None) -> bytes:
-        return event(
-            {
-                **head,
-                "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
-                **({"usage": None} if usage else {}),
-            }
-        )
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return event({**head, "choices": [choice], **({"usage": None} if usage else {})})
+
+    def calling(index: int, function: Any, **more: Any) -> bytes:
+        return chunk({"tool_calls": [{"index": index, **more, "function": function}]})
 
     made = [chunk({"role": "assistant", "content": "", "refusal": None})]
     for key in ("reasoning_content", "content"):
@@ -171,24 +169,8 @@ def events(value: Mapping[str, Any], *, usage: bool = True, done: bool = True) -
         made += [chunk({key: text[i : i + 3]}) for i in range(0, len(text), 3)]
     for index, call in enumerate(message.get("tool_calls") or ()):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
-        made.append(
-            chunk(
-                {
-                    "tool_calls": [
-                        {
-                            "index": index,
-                            "id": call["id"],
-                            "type": "function",
-                            "function": {"name": name, "arguments": ""},
-                        }
-                    ]
-                }
-            )
-        )
-        made += [
-            chunk({"tool_calls": [{"index": index, "function": {"arguments": arguments[i : i + 4]}}]})
-            for i in range(0, len(arguments), 4)
-        ]
+        made.append(calling(index, {"name": name, "arguments": ""}, id=call["id"], type="function"))
+        made += [calling(index, {"arguments": arguments[i : i + 4]}) for i in range(0, len(arguments), 4)]
     made.append(chunk({}, finish))
     if usage:
         made.append(event({**head, "choices": [], "usage": value["usage"]}))

@@ -9,7 +9,6 @@ and what came of the requests.
 
 import argparse
 import asyncio
-import random
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -19,15 +18,10 @@ from typing import Any
 import aiohttp
 
 from benchmarks.served import ROOT, latency, served
+from benchmarks.turns import Writer
 from tests.e2e.servers import until_ready
 
-_SAID = "the train leaves at night from Lisbon and costs forty euros per seat unless booked early by phone or mail"
 Messages = list[dict[str, str]]
-
-
-def text(size: int, chance: random.Random) -> str:
-    """A text of about so many characters that was never sent before."""
-    return ". ".join(" ".join(chance.choices(_SAID.split(), k=12)) for _ in range(size // 62))
 
 
 class Clients:
@@ -40,15 +34,15 @@ class Clients:
 
     async def asks(self, kind: str, seed: int, size: int, pause: float) -> None:
         """Ask about a new text of `size` characters again and again; of none, go on with one chat."""
-        chance, chat = random.Random(seed), Messages()
+        writer, chat = Writer(seed), Messages()
         while perf_counter() < self._until:
             if size:
-                chat = [{"role": "user", "content": text(size, chance)}, {"role": "assistant", "content": "Read."}]
+                chat = [{"role": "user", "content": writer.text(size)}, {"role": "assistant", "content": "Read."}]
             elif len(chat) > 40:
                 chat = []
-            chat.append({"role": "user", "content": f"What does it say of {text(200, chance)}?"})
+            chat.append({"role": "user", "content": f"What does it say of {writer.text(210)}?"})
             await self._ask(kind, f"{kind}-{seed}", chat)
-            chat.append({"role": "assistant", "content": text(400, chance)})
+            chat.append({"role": "assistant", "content": writer.text(420)})
             await asyncio.sleep(pause)
 
     async def _ask(self, kind: str, key: str, chat: Messages) -> None:

@@ -11,12 +11,12 @@ the vectors are those of the model.
 import argparse
 import asyncio
 import json
-import random
 import statistics
 from collections.abc import Sequence
 from time import process_time
 from typing import Any
 
+from benchmarks.turns import Writer
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest
 from proxy.chat.parse import Body
@@ -31,39 +31,7 @@ from proxy.testing import context, profile
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 
-_VERBS = "create list delete update find send book cancel convert summarize archive export share rename check"
-_NOUNS = """
-invoice flight hotel light alarm song ticket calendar recipe package branch payment contact playlist weather parcel
-database photo translation meeting contract passenger vehicle sensor account article comment discount warehouse printer
-museum patient lesson student exam tariff chart camera voucher reservation
-"""
-_DETAILS = """
-the of a for with by in and given number name date owner status region which returns all matching records current user
-identifier optional limit page sorted order between start end time zone currency amount address city country format
-"""
-VERBS, NOUNS, DETAILS = _VERBS.split(), _NOUNS.split(), _DETAILS.split()
 MODEL = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300), encoding="o200k_base")
-
-
-def tools(count: int, seed: int = 1) -> list[dict[str, Any]]:
-    """Definitions of some 800 bytes, each of another name."""
-    chance = random.Random(seed)
-    pairs = [(verb, noun, n) for n in range(1 + count // 500) for verb in VERBS for noun in NOUNS]
-    return [_tool(chance, *pair) for pair in chance.sample(pairs, count)]
-
-
-def _tool(chance: random.Random, verb: str, noun: str, number: int) -> dict[str, Any]:
-    fields = {
-        f"{chance.choice(NOUNS)}_{place}": {"type": "string", "description": _words(chance, 8)} for place in range(5)
-    }
-    about = f"{verb.title()}s a {noun}: {_words(chance, 30)}."
-    parameters = {"type": "object", "properties": fields, "required": list(fields)[:2]}
-    name = f"{verb}_{noun}" + (f"_{number}" if number else "")
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
-def _words(chance: random.Random, count: int) -> str:
-    return " ".join(chance.choices(DETAILS + NOUNS, k=count))
 
 
 def parsed(messages: Sequence[dict[str, Any]], definitions: Sequence[dict[str, Any]]) -> ChatRequest:
@@ -79,24 +47,21 @@ class Turns:
         self._memos = Memos(MemoryStore(2**26), ttl=600)
         self._tools = definitions
         self._policy = FilterTools(wait=60, timeout=60)
-        self._chance = random.Random(2)
-        self.messages: list[dict[str, Any]] = [{"role": "system", "content": _words(self._chance, 500)}]
+        self._writer = Writer(2)
+        self.messages: list[dict[str, Any]] = [{"role": "system", "content": self._writer.text(3500)}]
 
     async def ask(self) -> float:
         """A new user message."""
-        verb, noun = self._chance.choice(VERBS), self._chance.choice(NOUNS)
         if self.messages[-1]["role"] != "system":
-            self.messages.append({"role": "assistant", "content": f"Done: {_words(self._chance, 10)}."})
-        text = f"Please {verb} the {noun} of {_words(self._chance, 12)}."
-        self.messages.append({"role": "user", "content": text})
+            self.messages.append({"role": "assistant", "content": f"Done: {self._writer.text(70)}"})
+        self.messages.append({"role": "user", "content": f"Please look into this: {self._writer.text(140)}"})
         return await self._taken()
 
     async def go_on(self) -> float:
         """A tool's result; the same tool each time."""
-        function = {"name": self._tools[0]["function"]["name"], "arguments": "{}"}
-        call = {"id": f"c{len(self.messages)}", "type": "function", "function": function}
-        self.messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": _words(self._chance, 150)})
+        called, result = self._writer.step(1000)
+        called["tool_calls"][0]["function"]["name"] = "tool_0"
+        self.messages += [called, result]
         return await self._taken()
 
     async def _taken(self) -> float:
@@ -130,7 +95,7 @@ async def turns(counts: Sequence[int]) -> None:
     embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))
     print(f"{'ms of CPU':32}   p50    p95")
     for count in counts:
-        conversation = Turns(embedding, tools(count))
+        conversation = Turns(embedding, Writer(1).tools(count))
         first = await conversation.ask()
         await conversation.go_on()
         asked, steady = [], []

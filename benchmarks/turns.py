@@ -26,10 +26,9 @@ from time import perf_counter
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from benchmarks.served import CHAINS, CORES, cpu, latency, served
-from tests.e2e.servers import until_ready
+from tests.e2e.servers import Received, Upstream, plainly, until_ready, upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -142,32 +141,21 @@ async def running(
 ) -> AsyncIterator[Proxy]:
     """A proxy before a stand-in that answers at once."""
 
-    async def answer(request: web.Request) -> web.Response:
-        await request.read()
-        message = {"role": "assistant", "content": "Done."}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return web.json_response(
-            {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": [choice]}
-        )
+    async def answer(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        behind.received.clear()
+        await plainly(behind, received, writer)
 
-    app = web.Application(client_max_size=2**28)
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    config = folder / "config.yaml"
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    made = CONFIG.format(url=url, chains=CHAINS.rstrip(), embedding=embedding, state=state, records=records)
-    config.write_text(made)
-    try:
+    async with upstream() as behind:
+        behind.respond = answer
+        config = folder / "config.yaml"
+        given = {"embedding": embedding, "state": state, "records": records}
+        config.write_text(CONFIG.format(url=behind.url, chains=CHAINS.rstrip(), **given))
         async with (
             served(config, pinned=True) as (process, base),
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http,
         ):
             await until_ready(base)
             yield Proxy(http, base, process.pid)
-    finally:
-        await runner.cleanup()
 
 
 async def new_question(proxy: Proxy, requests: int) -> None:

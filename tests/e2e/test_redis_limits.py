@@ -48,13 +48,6 @@ async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab
     assert len(lab.behind.received) == 6
 
 
-async def test_many_at_once_get_no_more_than_there_is(running: RedisProcess, lab: Lab) -> None:
-    bases = await lab.two(config("requests_per_minute: 10", running, lab.behind))
-    told = await asyncio.gather(*(ask(lab, bases[n % 2]) for n in range(40)))
-    assert sorted(status for status, _, _ in told) == [200] * 10 + [429] * 30
-    assert len(lab.behind.received) == 10
-
-
 @pytest.mark.parametrize(("limits", "paid"), [("budget_per_day: 20", 2), ("tokens_per_day: 30", 3)])
 async def test_a_days_budget_is_spent_once_for_both(running: RedisProcess, lab: Lab, limits: str, paid: int) -> None:
     bases = await lab.two(config(limits, running, lab.behind))

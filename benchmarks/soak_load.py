@@ -12,30 +12,16 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from benchmarks.turns import Writer
+
 KEYS = {"ann": "pk-soak-ann", "bob": "pk-soak-bob", "tight": "pk-soak-tight"}
 """Keys of Penstock by tenant; `tight` has few requests a minute."""
 
 _MARKER = re.compile(r'recall\(\\"([a-z2-7]{20})\\"\)')
-_WORDS = [
-    f"{a}{b}{c}" for a in ("ver", "cal", "mon", "dis") for b in ("ti", "ro", "na", "su") for c in ("l", "ne", "x")
-]
 _TURNS = 14
 """Turns of an agent's conversation, each with one large tool result, until it has some 200 KB and a new one begins."""
 _CONVERSATIONS = 8
-_TOOLS: list[dict[str, Any]] = [
-    {
-        "type": "function",
-        "function": {
-            "name": f"tool_{n}",
-            "description": f"Reads {word} of the {_WORDS[-n]} service and reports on it.",
-            "parameters": {
-                "type": "object",
-                "properties": {name: {"type": "string", "description": f"The {name}."} for name in _WORDS[n : n + 5]},
-            },
-        },
-    }
-    for n, word in enumerate(_WORDS[:45], 1)
-]
+_TOOLS = Writer(0).tools(45)
 
 
 class Upstream:
@@ -124,6 +110,7 @@ class Clients:
     def __init__(self, base: str, http: aiohttp.ClientSession, upstream: Upstream, seed: int, admin: str) -> None:
         self._base, self._http, self._upstream, self._admin = base, http, upstream, admin
         self._chance = random.Random(seed)
+        self._writer = Writer(seed)
         self._serial = 0
         self._agents: list[tuple[str, list[dict[str, Any]]]] = [("", [])] * _CONVERSATIONS
         self._talk: list[dict[str, Any]] = []
@@ -179,7 +166,7 @@ class Clients:
 
     def _body(self, **fields: Any) -> dict[str, Any]:
         self._serial += 1
-        said = f"Question {self._serial}: " + " ".join(self._chance.choices(_WORDS, k=60))
+        said = f"Question {self._serial}: {self._writer.text(420)}"
         return {"model": "m", "messages": [{"role": "user", "content": said}], **fields}
 
     async def _small(self) -> tuple[str, bool]:
@@ -194,7 +181,7 @@ class Clients:
             talk = [{"role": "system", "content": "Work."}, {"role": "user", "content": f"Read logs {self._serial}."}]
         self._serial += 1
         call = {"id": f"c{self._serial}", "type": "function", "function": {"name": "tool_1", "arguments": "{}"}}
-        lines = "\n".join(f"{n}: {self._serial} " + " ".join(self._chance.choices(_WORDS, k=20)) for n in range(100))
+        lines = "\n".join(f"{n}: {self._serial} {self._writer.text(140)}" for n in range(100))
         more: list[dict[str, Any]] = [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": call["id"], "content": lines},
@@ -214,7 +201,7 @@ class Clients:
 
     def _said(self, n: int) -> dict[str, Any]:
         self._serial += 1
-        lines = [f"{self._serial}.{k} " + " ".join(self._chance.choices(_WORDS, k=30)) for k in range(8)]
+        lines = [f"{self._serial}.{k} {self._writer.text(210)}" for k in range(8)]
         return {"role": "assistant" if n % 2 else "user", "content": "\n".join(lines)}
 
     async def _compress(self) -> tuple[str, bool]:

@@ -27,7 +27,7 @@ import proxy
 from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.config.state_settings import StateSettings
-from tests.e2e.served import served
+from tests.e2e import servers
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -253,11 +253,11 @@ async def test_the_key_of_compose_lets_clients_in_and_nothing_else_does(tmp_path
     key = new_key()
     body = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
     config = composed(tmp_path, alone) + "embedding: {kind: none}\n"
-    async with served(config, tmp_path) as running, aiohttp.ClientSession() as client:
+    async with servers.proxy(config, tmp_path) as base, aiohttp.ClientSession() as client:
 
         async def status(bearer: str | None) -> int:
             headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
-            async with client.post(f"{running.base}/v1/chat/completions", json=body, headers=headers) as answer:
+            async with client.post(f"{base}/v1/chat/completions", json=body, headers=headers) as answer:
                 await answer.read()
                 return answer.status
 

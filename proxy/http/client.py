@@ -109,6 +109,8 @@ class Chunks:
     """A body as it arrives. Closing it drops the connection, also if no chunk was read."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self.broken = False
+        """Whether the answer broke off; the breaker of the upstream looks for it."""
         self._response = response
         self._arriving = self._read(response, name)
 
@@ -126,6 +128,7 @@ class Chunks:
             while chunk := await read():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
+            self.broken = True
             raise _failure(error, name) from None
         finally:
             response.close()

@@ -54,7 +54,7 @@ async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
         found = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
         vector = await vectors.of_question("t", question, 60)
         assert vector is not None
-        shares = [fit.share for fit in fits(question, [index(memories)])]
+        shares = fits(question, [index(memories)]).shares.tolist()
         for at, figure in enumerate(calibration.figures(vector, found, shares)):
             (right if at == place else wrong).append(calibration.score(figure))
     for bar in (0.7, 0.5):

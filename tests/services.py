@@ -36,8 +36,10 @@ class ToldEmbedder:
         found = (cosine for near in known for word, cosine in near.items() if word in text)
         return max(found, key=lambda cosine: cosine or 0.0, default=0.0)
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        self.texts = list(texts)
+    async def similarities(
+        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
+    ) -> Sequence[float | None]:
+        self.texts = [texts[place] for place in order or range(len(texts))]
         return [self.near(query, text) for text in texts]
 
     async def floor(self, query: str, *, wait: float) -> float | None:

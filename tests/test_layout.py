@@ -18,7 +18,7 @@ HEAVY = {
     "jmespath": "proxy/tools/json_path.py",
     "jsonschema": "proxy/tools/json_schema.py",
     "litellm": "proxy/upstreams/foreign/library.py",
-    "numpy": "proxy/vectors/packing.py proxy/vectors/static.py",
+    "numpy": "proxy/text/arrays.py",
     "opentelemetry": "proxy/telemetry/tracing.py",
     "prometheus_client": "proxy/telemetry/metrics.py proxy/telemetry/series.py",
     "qdrant_client": "proxy/vectors/qdrant_server.py",

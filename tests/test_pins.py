@@ -144,7 +144,9 @@ class Vectors:
     def __init__(self, name: str, known: Sequence[float | None]) -> None:
         self.name, self.known, self.prepared = name, known, list[str]()
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+    async def similarities(
+        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
+    ) -> Sequence[float | None]:
         return [None] * len(texts)
 
     async def along(

@@ -7,8 +7,10 @@ because the room is counted in tokens. A question of the user's brings its answe
 that bears on the new question itself: alone it tells nothing.
 """
 
-from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
+
+from proxy.text import arrays
+from proxy.text.arrays import Array
 
 _NEAR = 0.5
 """What a message gains of the better of its two neighbours."""
@@ -19,19 +21,18 @@ _SHORT = 50
 """Tokens below which a passage is not favoured further."""
 _CLOSE = 0.3
 """A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
+_LEAST = 1e-9
 
 
-class Candidate(NamedTuple):
-    """A passage that may be chosen."""
+class Candidates(NamedTuple):
+    """Passages that may be chosen: arrays with a value for each, in the order of the conversation."""
 
-    message: int
+    messages: Array
     """The place of its message in the conversation."""
-    part: int
-    """Its place in the message."""
-    is_user: bool
-    tokens: int
+    are_user: Array
+    tokens: Array
     """What it takes, its framing included."""
-    asks: bool = False
+    ask: Array
     """Whether the user asks something in it."""
 
 
@@ -44,64 +45,54 @@ class Ranked(NamedTuple):
     """The candidate that bears on the question: itself, or the earlier question that it answers."""
 
 
-def ranked(
-    candidates: Sequence[Candidate], words: Sequence[float], meaning: Sequence[float | None], least: float
-) -> list[Ranked]:
+def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -> list[Ranked]:
     """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
     Behind them the answers to such as are questions.
 
-    `words` are BM25 scores, `meaning` cosines, None where they are not known: then words alone decide. Empty where no
-    passage shares a word with the question or is near it at all.
+    `words` are BM25 scores, `meaning` cosines, not a number where they are not known: then words alone decide. Empty
+    where no passage shares a word with the question or is near it at all.
     """
-    nearest = max((cosine for cosine in meaning if cosine is not None), default=0.0)
-    top = max(words, default=0.0)
-    if top <= 0 and nearest <= 0:
+    numpy = arrays.numpy()
+    scores = _scores(words, meaning)
+    if not scores.any():
         return []
-    scores = _spread(
-        candidates, [_score(word, cosine, top, nearest) for word, cosine in zip(words, meaning, strict=True)]
-    )
-    weighed = {
-        place: score * (_USER if each.is_user else 1.0) / max(each.tokens, _SHORT) ** _LENGTH
-        for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
-        if score
-    }
-    best = max(weighed.values())
-    bar = max(least * best, 1e-9)
-    order = sorted((place for place, weight in weighed.items() if weight >= bar), key=lambda at: (-weighed[at], at))
-    chosen = {place: Ranked(place, weighed[place] / best, place) for place in order}
-    asked = [place for place in order if candidates[place].asks]
-    answers = _heaviest(candidates, weighed, {candidates[place].message + 1 for place in asked}) if asked else {}
-    for place in asked:
-        answer = answers.get(candidates[place].message + 1)
-        if answer is not None:
-            chosen.setdefault(answer, Ranked(answer, weighed[place] / best, place))
+    weighed = _spread(candidates.messages, scores) * numpy.where(candidates.are_user, _USER, 1.0)
+    weighed /= numpy.maximum(candidates.tokens, _SHORT) ** _LENGTH
+    best = float(weighed.max())
+    order: list[int] = numpy.argsort(-weighed, kind="stable").tolist()
+    order = order[: int((weighed >= max(least * best, _LEAST)).sum())]
+    chosen = {place: Ranked(place, float(weighed[place]) / best, place) for place in order}
+    for place in order:
+        if candidates.ask[place]:
+            answer = _answer(candidates, weighed, int(candidates.messages[place]) + 1)
+            if answer is not None:
+                chosen.setdefault(answer, Ranked(answer, float(weighed[place]) / best, place))
     return [*chosen.values()]
 
 
-def _heaviest(candidates: Sequence[Candidate], weighed: Mapping[int, float], messages: Set[int]) -> dict[int, int]:
-    """By message the place of its best passage, of those of these messages that are not the user's."""
-    found: dict[int, int] = {}
-    for place, weight in weighed.items():
-        message = candidates[place].message
-        is_theirs = message in messages and not candidates[place].is_user
-        if is_theirs and (message not in found or weight > weighed[found[message]]):
-            found[message] = place
-    return found
+def _answer(candidates: Candidates, weighed: Array, message: int) -> int | None:
+    """The place of a message's best passage, if it is not the user's."""
+    first, end = arrays.numpy().searchsorted(candidates.messages, (message, message + 1)).tolist()
+    if first == end or candidates.are_user[first]:
+        return None
+    best = first + int(weighed[first:end].argmax())
+    return best if weighed[best] > 0 else None
 
 
-def _score(word: float, cosine: float | None, top: float, nearest: float) -> float:
-    by_words = word / top if top > 0 else 0.0
-    if cosine is None:
-        return by_words
-    return (by_words + max(cosine, 0.0) / max(nearest, _CLOSE)) / 2
+def _scores(words: Array, meaning: Array) -> Array:
+    numpy = arrays.numpy()
+    known = numpy.nan_to_num(meaning, nan=0.0)
+    top, nearest = words.max(initial=0.0), known.max(initial=0.0)
+    if top <= 0 and nearest <= 0:
+        return numpy.zeros(len(words))
+    by_words = words / top if top > 0 else words
+    both = (by_words + known.clip(0.0) / max(nearest, _CLOSE)) / 2
+    return numpy.where(numpy.isnan(meaning), by_words, both)
 
 
-def _spread(candidates: Sequence[Candidate], scores: Sequence[float]) -> list[float]:
+def _spread(messages: Array, scores: Array) -> Array:
     """Scores with what the neighbouring messages add."""
-    best: dict[int, float] = {}
-    for candidate, score in zip(candidates, scores, strict=True):
-        best[candidate.message] = max(score, best.get(candidate.message, 0.0))
-    return [
-        score + _NEAR * max(best.get(candidate.message - 1, 0.0), best.get(candidate.message + 1, 0.0))
-        for candidate, score in zip(candidates, scores, strict=True)
-    ]
+    numpy = arrays.numpy()
+    best = numpy.zeros(int(messages[-1]) + 3)  # by message, with an empty one at each end
+    numpy.maximum.at(best, messages + 1, scores)
+    return scores + _NEAR * numpy.maximum(best[messages], best[messages + 2])

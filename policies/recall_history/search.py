@@ -4,12 +4,14 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from policies.recall_history.relevance import Candidate, ranked
+from policies.recall_history.relevance import Candidates, ranked
 from proxy.chat import Message, digest
 from proxy.chat.blocks import passages_block
 from proxy.chat.passages import Passage, passages
 from proxy.context import Context
-from proxy.text.bm25 import Fit, Index, fits, index, joined
+from proxy.text import arrays
+from proxy.text.arrays import Array
+from proxy.text.bm25 import Fits, Index, fits, index, joined
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -23,6 +25,7 @@ more."""
 _TERMS = 2
 _FIRST = 16
 """Passages with the best words, whose vectors are made first."""
+_ROWS = 5
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
@@ -68,41 +71,42 @@ class HistorySearch:
         """
         if asks_nothing(question):
             return SearchResult((), "nothing is asked")
-        sizes = await self._ctx.tokens.sizes(self._gone)
-        parts, terms = await self._read()
-        entries = [entry for each in parts for entry in each]
-        candidates = [
-            Candidate(place, part, is_user, _FRAME + size * entry.chars // entry.total, is_user and entry.asks)
-            for place, (message, size, each) in enumerate(zip(self._gone, sizes, parts, strict=True))
-            for is_user in [message.get("role") == "user"]
-            for part, entry in enumerate(each)
-        ]
-        words = fits(question, [terms])
-        meaning = await self._meaning(question, candidates, entries, words, wait)
-        known = [cosine for cosine in meaning if cosine is not None]
-        floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and known else None
-        nearest = None if floor is None else max(known) - floor
+        numpy = arrays.numpy()
+        sizes = numpy.array(await self._ctx.tokens.sizes(self._gone), int)
+        there = await self._read()
+        candidates = there.candidates(sizes)
+        words = fits(question, [there.terms])
+        meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
+        is_known = ~numpy.isnan(meaning)
+        floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
+        nearest = None if floor is None else float(numpy.nanmax(meaning)) - floor
+        covering = _covering(words)
         is_question = _asks(question)
-        is_whole = is_question and any(0 < word.wanted == word.terms for word in words)
-        unseen = any(cosine is None and _is_covering(word) for word, cosine in zip(words, meaning, strict=True))
-        if not is_whole and not _is_asked(words, nearest, is_question=is_question, is_partial=unseen):
+        is_whole = is_question and 0 < words.wanted in words.terms
+        unseen = bool((covering & ~is_known).any())
+        has_rare = bool((covering & (words.telling > 0)).any())
+        if not is_whole and not _is_asked(nearest, is_question=is_question, is_partial=unseen, has_rare=has_rare):
             may_refer = is_question if nearest is None else nearest >= _FARTHEST
             return SearchResult((), "nothing of what left is asked for", may_refer)
-        order = ranked(candidates, [word.score for word in words], meaning, least)
+        is_about = covering if floor is None else covering | (is_known & (meaning > floor))
+        order = ranked(candidates, words.scores, meaning, least)
         found = [
-            Found((each.message, each.part), share, each.tokens, _is_about(words[bears], meaning[bears], floor))
+            Found(there.places[place], share, int(candidates.tokens[place]), bool(is_about[bears]))
             for place, share, bears in order
-            for each in [candidates[place]]
-            if entries[place].passage.of(self._gone[each.message].text) not in self._there
+            if self._text(there.places[place], there.passages[place]) not in self._there
         ]
-        return SearchResult(found, _how(meaning) if found or not order else "the summary says it")
+        how = _how(int(is_known.sum()), len(meaning))
+        return SearchResult(found, how if found or not order else "the summary says it")
+
+    def _text(self, place: Place, passage: Passage) -> str:
+        return passage.of(self._gone[place[0]].text)
 
     async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
         known: _SearchedMessages | None = form.known(name)
         if known is None:
-            count, before = form.resume(name, _SearchedMessages())
+            count, before = form.resume(name, _nothing())
             new = await self._ctx.once.of_each(_indexed, self._gone[count:])
             settled = before.behind(new[: form.settled - count])
             form.settle(name, settled)
@@ -114,26 +118,22 @@ class HistorySearch:
         wanted: dict[int, list[Passage]] = {}
         for message, part in sorted(place for place in places if place[0] < len(self._gone)):
             (read,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
-            wanted.setdefault(message, []).extend(entry.passage for entry in read.entries[part : part + 1])
+            wanted.setdefault(message, []).extend(read.passages[part : part + 1])
         return passages_block(self._gone, wanted)
 
     async def _meaning(
-        self,
-        question: str,
-        candidates: Sequence[Candidate],
-        entries: "Sequence[_SearchedPassage]",
-        words: Sequence[Fit],
-        wait: float,
-    ) -> Sequence[float | None]:
-        if self._ctx.embedder is None or not entries:
-            return [None] * len(entries)
+        self, question: str, there: "_SearchedMessages", are_user: Array, words: Array, wait: float
+    ) -> Array:
+        """The cosine of each passage; not a number where there is no vector."""
+        numpy = arrays.numpy()
+        if self._ctx.embedder is None or not there.passages:
+            return numpy.full(len(there.passages), numpy.nan)
         # should the time not suffice, what shares most words and what the user said have their vectors
-        best = set(sorted(range(len(entries)), key=lambda i: -words[i].score)[:_FIRST])
-        order = sorted(range(len(entries)), key=lambda i: (i not in best, not candidates[i].is_user, -words[i].score))
-        texts = [entries[i].passage.of(self._gone[candidates[i].message].text) for i in order]
-        near = await self._ctx.embedder.similarities(question, texts, wait=wait)
-        by_place = dict(zip(order, near, strict=True))
-        return [by_place[i] for i in range(len(entries))]
+        is_best = numpy.zeros(len(words), bool)
+        is_best[numpy.argsort(-words, kind="stable")[:_FIRST]] = True
+        order = numpy.lexsort((-words, ~are_user, ~is_best)).tolist()
+        texts = tuple(map(self._text, there.places, there.passages))
+        return numpy.array(await self._ctx.embedder.similarities(question, texts, wait=wait, order=order), float)
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:
@@ -144,86 +144,96 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
     keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
     new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
     parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
-    texts = [
-        entry.passage.of(messages[place].text) for place, each in zip(new, parts, strict=True) for entry in each.entries
-    ]
+    texts = [part.of(messages[place].text) for place, each in zip(new, parts, strict=True) for part in each.passages]
     if texts:
         ctx.embedder.prepare(texts)
     for place in new:
         ctx.once.remember(keys[place], True)
 
 
-class _SearchedPassage(NamedTuple):
-    """A passage of a message."""
-
-    passage: Passage
-    chars: int
-    total: int
-    """Characters of the whole message."""
-    asks: bool
-
-
 class _Indexed(NamedTuple):
     """A message, ready to be searched."""
 
-    entries: tuple[_SearchedPassage, ...]
+    is_user: bool
+    length: int
+    """Characters of its text."""
+    passages: tuple[Passage, ...]
+    ask: tuple[bool, ...]
     terms: Index
-    """Of the texts of the entries."""
+    """Of the texts of the passages."""
 
 
 class _SearchedMessages(NamedTuple):
     """Messages, ready to be searched."""
 
-    parts: tuple[tuple[_SearchedPassage, ...], ...] = ()
-    terms: Index = Index((), {})
+    read: int
+    """How many."""
+    places: tuple[Place, ...]
+    passages: tuple[Passage, ...]
+    table: Array
+    """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
+    it is the user's, and whether he asks something in it."""
+    terms: Index
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
         """These and further messages."""
         if not messages:
             return self
-        parts = (*self.parts, *(each.entries for each in messages))
-        return _SearchedMessages(parts, joined(self.terms, [each.terms for each in messages]))
+        numbered = list(enumerate(messages, self.read))
+        columns = [
+            (place, passage.end - passage.start, each.length, each.is_user, each.is_user and asks)
+            for place, each in numbered
+            for passage, asks in zip(each.passages, each.ask, strict=True)
+        ]
+        numpy = arrays.numpy()
+        return _SearchedMessages(
+            self.read + len(messages),
+            (*self.places, *((place, part) for place, each in numbered for part in range(len(each.passages)))),
+            (*self.passages, *(passage for each in messages for passage in each.passages)),
+            numpy.hstack((self.table, numpy.array(columns, int).reshape(-1, _ROWS).T)),
+            joined(self.terms, [each.terms for each in messages]),
+        )
+
+    def candidates(self, sizes: Array) -> Candidates:
+        """The passages, where these are the sizes of the messages in tokens."""
+        messages, chars, of, are_user, ask = self.table
+        return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
+
+
+def _nothing() -> _SearchedMessages:
+    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), Index((), {}))
 
 
 def _indexed(message: Message) -> _Indexed:
     text = message.text
     parts = passages(text)
-    entries = tuple(_SearchedPassage(part, part.end - part.start, len(text), _asks(part.of(text))) for part in parts)
-    return _Indexed(entries, index(part.of(text) for part in parts))
+    texts = [part.of(text) for part in parts]
+    return _Indexed(message.get("role") == "user", len(text), parts, tuple(map(_asks, texts)), index(texts))
 
 
 def _asks(text: str) -> bool:
     return "?" in unicodedata.normalize("NFKC", text)
 
 
-def _is_asked(words: Sequence[Fit], nearest: float | None, *, is_question: bool, is_partial: bool) -> bool:
+def _is_asked(nearest: float | None, *, is_question: bool, is_partial: bool, has_rare: bool) -> bool:
     """Whether a message asks for what left.
 
     It does if its meaning is nearer to a passage than to small talk; `nearest` is the difference, None without vectors.
     A question also does if a passage has its rare words, unless its meaning is far from all passages. `is_partial`: a
     passage with its words has no vector yet. Without any vectors rare words decide alone.
     """
-    if nearest is not None and nearest > 0:
-        return True
-    if nearest is not None and not (is_question and (is_partial or nearest >= _FARTHEST)):
-        return False
-    return any(_is_covering(word) and word.telling for word in words)
+    if nearest is None:
+        return has_rare
+    return nearest > 0 or (has_rare and is_question and (is_partial or nearest >= _FARTHEST))
 
 
-def _is_about(words: Fit, cosine: float | None, floor: float | None) -> bool:
-    return _is_covering(words) or (cosine is not None and floor is not None and cosine > floor)
+def _covering(words: Fits) -> Array:
+    """Of each passage whether it has enough of the question's words to be about it."""
+    is_much = (words.terms >= _TERMS) & (words.shares >= _COVERED)
+    return is_much | ((words.terms > 0) & (words.terms >= _MOST * words.wanted))
 
 
-def _is_covering(words: Fit) -> bool:
-    return (words.terms >= _TERMS and words.share >= _COVERED) or (
-        words.terms > 0 and words.terms >= _MOST * words.wanted
-    )
-
-
-def _how(meaning: Sequence[float | None]) -> str:
-    known = sum(cosine is not None for cosine in meaning)
+def _how(known: int, count: int) -> str:
     if not known:
         return "by their words"
-    return "by words and meaning" + (
-        "" if known == len(meaning) else f" ({known} of {len(meaning)} vectors were there)"
-    )
+    return "by words and meaning" + ("" if known == count else f" ({known} of {count} vectors were there)")

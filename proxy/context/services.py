@@ -124,11 +124,13 @@ class Embedder(Protocol):
         What was decided without them is worth deciding again.
         """
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+    async def similarities(
+        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
+    ) -> Sequence[float | None]:
         """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet.
 
-        What is missing is being made, in the order of the texts; after `wait` seconds the answer is what there is. It
-        never raises: with a model that is still loading, or broken, all are None.
+        What is missing is being made, in the order of the texts, or in this one of their places; after `wait` seconds
+        the answer is what there is. It never raises: with a model that is still loading, or broken, all are None.
         """
 
     async def floor(self, query: str, *, wait: float) -> float | None:

@@ -58,8 +58,8 @@ def figure(cosine: float, base: float, share: float) -> float:
 
 
 WORDS = ScoreCurve(0.2, 6.0)
-"""For the share of a question's words that a memory has (`proxy.text.bm25.Fit.share`): 0.34 scores 0.7. By words alone
-half of what helps is not found at all, so there is no curve that fits them better."""
+"""For the share of a question's words that a memory has (`proxy.text.bm25.Fits.shares`): 0.34 scores 0.7. By words
+alone half of what helps is not found at all, so there is no curve that fits them better."""
 
 
 def calibrated(helping: Sequence[float], *others: Sequence[float]) -> ScoreCurve | None:

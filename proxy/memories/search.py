@@ -107,4 +107,5 @@ def _shares(words: dict[str, Index], some: Sequence[Memory], query: str) -> list
     for each in some:
         if each.id not in words:
             words[each.id] = index([each.text], known)
-    return [fit.share for fit in fits(query, [words[each.id] for each in some])]
+    shares: list[float] = fits(query, [words[each.id] for each in some]).shares.tolist()
+    return shares

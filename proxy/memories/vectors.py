@@ -190,9 +190,10 @@ def _calibration(queries: Sequence[bytes], memories: Sequence[bytes]) -> ScoreCu
     for place, (pair, query) in enumerate(zip(pairs(), queries, strict=True)):
         found = [each or 0.0 for each in vectors.similarities(query, memories)]
         base = unrelated([*found[: 2 * place], *found[2 * place + 2 :]])
-        for at, (cosine, fit) in enumerate(zip(found, fits(pair.query, [words]), strict=True)):
+        shares = fits(pair.query, [words]).shares.tolist()
+        for at, (cosine, share) in enumerate(zip(found, shares, strict=True)):
             group = groups[2 if at // 2 != place else at % 2]
-            group.append((cosine, figure(cosine, base, fit.share)))
+            group.append((cosine, figure(cosine, base, share)))
     calibration = calibrated(*([said for _, said in group] for group in groups))
     if calibrated(*([cosine for cosine, _ in group] for group in groups)) is None:
         calibration = None  # words alone told them apart

@@ -61,6 +61,7 @@ from proxy.state.counters import Counters
 from proxy.state.store import Store
 from proxy.state.workers import Peers
 from proxy.telemetry import Telemetry, logs
+from proxy.text import arrays
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.base import IndexFailed
@@ -208,8 +209,10 @@ def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starti
 
 
 async def _load(settings: Settings, services: Services, encodings: Iterable[str]) -> None:
-    """Load what requests count with, and with `server.warm` all that the chains need."""
+    """Load what requests count with and texts are ranked with, and with `server.warm` all that the chains need."""
     await services.tokens.warm(encodings)
+    if any(settings.chains.values()):
+        await asyncio.to_thread(arrays.numpy)
     if settings.server.warm:
         chains = [chain for chain in settings.chains.values() if chain]
         needs_embedding = any(step.needs_embedding for chain in chains for _, step in chain)

@@ -16,6 +16,7 @@ _EXACT = 3
 _SHORT = 5
 _WORD = re.compile(r"[^\W\d_]+")
 _SPANISH, _ENGLISH = STOP_WORDS["es"], STOP_WORDS["en"]
+_ENGLISH_ALONE = _ENGLISH - _SPANISH
 _BOTH = _SPANISH & _ENGLISH
 """Words of both languages: they tell nothing."""
 
@@ -27,21 +28,20 @@ WORDS = MappingProxyType(dict(pair.split(maxsplit=1) for pair in " ".join(lines(
 def english(text: str) -> str | None:
     """A text's English gloss, word by word, words without one as they are; None for a text that is not Spanish."""
     words = [unaccented(word).lower() for word in _WORD.findall(text)]
-    glossed = [(word, _meaning(word)) for word in words if word not in _SPANISH]
-    telling = [word for word in words if word not in _BOTH and _meaning(word) != word]
-    spanish = sum(word in _SPANISH or _meaning(word) is not None for word in telling)
-    foreign = sum(word in _ENGLISH - _BOTH for word in words)
+    meanings = {word: _meaning(word) for word in words}
+    telling = [word for word in words if word not in _BOTH and meanings[word] != word]
+    spanish = sum(word in _SPANISH or meanings[word] is not None for word in telling)
+    foreign = sum(word in _ENGLISH_ALONE for word in words)
     if not spanish or spanish * 2 < len(telling) or foreign * 3 > spanish:
         return None
-    return " ".join(meaning or word for word, meaning in glossed) or None
+    return " ".join(meanings[word] or word for word in words if word not in _SPANISH) or None
 
 
 def _meaning(word: str) -> str | None:
     shortest = 0 if len(word) <= _SHORT else _EXACT
-    lengths = range(min(len(word), _LONGEST), shortest, -1)
-    return next((WORDS[word[:length]] for length in lengths if _is_key(word, length)), None)
-
-
-def _is_key(word: str, length: int) -> bool:
-    # two letters begin too much
-    return word[:length] in WORDS and (length >= _EXACT or length == len(word))
+    for length in range(min(len(word), _LONGEST), shortest, -1):
+        meaning = WORDS.get(word[:length])
+        # two letters begin too much
+        if meaning is not None and (length >= _EXACT or length == len(word)):
+            return meaning
+    return None

@@ -73,7 +73,7 @@ def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapp
     A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
     """
     known = [origins.get(handle, "") for handle, _ in contents]
-    shares = [fit.share for fit in fits(query, [index(known)])]
+    shares: list[float] = fits(query, [index(known)]).shares.tolist()
     passages: list[FoundPassage] = []
     weights: list[float] = []
     firsts: set[int] = set()

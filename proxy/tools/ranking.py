@@ -7,7 +7,7 @@ one of eight.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from proxy.chat import JsonObject, Tool
 from proxy.chat import raws as all_raws
 from proxy.context import Context
-from proxy.text.bm25 import Fit, Index, ends, fits, index
+from proxy.text.bm25 import Index, ends, fits, index
 from proxy.text.glossary import english
 from proxy.tools.groups import grouped, matches
 from proxy.tools.texts import told
@@ -89,7 +89,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     by_words = [await _by_words(each, pool, ctx) for each in asked]
     cosines = _nearest(by_meaning)
     is_complete = ctx.embedder is None or not any(None in each for each in by_meaning)
-    shares = [max([fit.share for fit in each]) for each in zip(*by_words, strict=True)]
+    shares = map(max, zip(*by_words, strict=True))
     scores = _with_groups(list(map(_score, shares, cosines)), pool.groups)
     found = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
     if is_complete:
@@ -97,9 +97,11 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     return found
 
 
-async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[Fit]:
+async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[float]:
+    """The share of the query's words that each tool has."""
     size = _EACH * len(pool.words.lengths)
-    return await ctx.once.of_key(("tool words", pool.digest, query), size, lambda: tuple(fits(query, [pool.words])))
+    work: Callable[[], tuple[float, ...]] = lambda: tuple(fits(query, [pool.words]).shares.tolist())  # noqa: E731
+    return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
 
 
 async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequence[float | None]:

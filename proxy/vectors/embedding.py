@@ -107,7 +107,7 @@ class EmbeddingService:
         await self._remembered.aclose()
 
     async def similarities(
-        self, tenant: str, query: str, texts: Sequence[str], *, wait: float
+        self, tenant: str, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
     ) -> Sequence[float | None]:
         """How near each text is to a query, on the scale of the reference, after at most `wait` seconds; None where
         there is no vector yet."""
@@ -115,24 +115,27 @@ class EmbeddingService:
             return []
         until = time.monotonic() + wait
         self._begin_measuring()
-        cosines = await self._cosines(tenant, query, texts, wait)
+        cosines = await self._cosines(tenant, query, texts, order or range(len(texts)), wait)
         scale = await self._measured(until - time.monotonic())
         if scale is REFERENCE:
             return cosines
         return [None if scale is None or each is None else scale.of(each) for each in cosines]
 
-    async def _cosines(self, tenant: str, query: str, texts: Sequence[str], wait: float) -> Sequence[float | None]:
+    async def _cosines(
+        self, tenant: str, query: str, texts: Sequence[str], order: Sequence[int], wait: float
+    ) -> Sequence[float | None]:
         key = (tenant, tuple(texts))  # strings know their hash
         stack = self._stacks.get(key)
         if stack is not None:
             (asked,) = await self._made_of(tenant, [query], [], wait)
             if not asked or stack.fits(asked):
                 return stack.similarities(asked) if asked else [None] * len(texts)
-        asked, *others = await self._made_of(tenant, [query], texts, wait)
-        if not asked or not any(others):
+        asked, *ordered = await self._made_of(tenant, [query], [texts[place] for place in order], wait)
+        if not asked or not any(ordered):
             return [None] * len(texts)
-        made = await self._stacked(others, asked)
-        if made.holds == sum(each != b"" for each in others):
+        by_place = dict(zip(order, ordered, strict=True))
+        made = await self._stacked([by_place[place] for place in range(len(texts))], asked)
+        if made.holds == sum(each != b"" for each in ordered):
             self._stacks.put(key, made, ENTRY + made.size + 2 * sum(map(len, texts)))
         return made.similarities(asked)
 

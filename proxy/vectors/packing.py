@@ -1,33 +1,20 @@
-"""Vectors as bytes, and how near they are. numpy is imported where it is used: 0.1 s the first time.
+"""Vectors as bytes, and how near they are.
 
 A text has one vector, or several if it is longer than the model reads at once. Packed, that is a byte with their
 number, then each as half-precision numbers of unit length: 769 bytes for one of MiniLM's. Half precision moves a cosine
 by less than 0.001.
 """
 
-import os
 import struct
 from collections.abc import Sequence
-from importlib import import_module
 from math import isnan
 from typing import Any
+
+from proxy.text import arrays
 
 MOST = 255
 """Vectors that one text may have."""
 _BLOCK = 512
-_LIBRARIES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""What numpy's libraries for matrices read, once, when they are loaded."""
-
-
-def one_thread() -> None:
-    """Have matrices computed in the thread that asks, before numpy is imported; the operator's own values win.
-
-    By itself numpy uses all processors. They wait for each other busily: beside other work, the cosines of 10,000
-    vectors took four times the computing and eight times as long.
-    """
-    if "OMP_NUM_THREADS" not in os.environ:
-        for name in _LIBRARIES:
-            os.environ.setdefault(name, "1")
 
 
 def dimension(packed: bytes) -> int:
@@ -53,7 +40,7 @@ def joined(vectors: Sequence[Sequence[float]]) -> bytes:
 
 def pack(vectors: Any) -> bytes:
     """The rows of a matrix, or of a list of lists, as bytes. Raises `ValueError` for what is no matrix of numbers."""
-    numpy = _numpy()
+    numpy = arrays.numpy()
     try:
         rows = numpy.asarray(vectors, dtype=numpy.float32)
     except TypeError as error:
@@ -84,7 +71,7 @@ class Stack:
         self._near = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
         if not self._near:
             return
-        numpy = _numpy()
+        numpy = arrays.numpy()
         chosen = [texts[place] or b"" for place in self._near]
         self._rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
         self._starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
@@ -107,17 +94,12 @@ class Stack:
         found: list[float | None] = [None] * self._count
         if self._rows is None or not self.fits(query):
             return found
-        numpy = _numpy()
+        numpy = arrays.numpy()
         asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
         nearest = numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
         for place, cosine in zip(self._near, nearest.tolist(), strict=True):
             found[place] = None if isnan(cosine) else cosine
         return found
-
-
-def _numpy() -> Any:
-    one_thread()
-    return import_module("numpy")
 
 
 def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:
@@ -131,7 +113,7 @@ def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = No
     known = [place for place in known if dimension(texts[place] or b"") == width]
     if len(known) < 2:
         return []
-    numpy = _numpy()
+    numpy = arrays.numpy()
     packed = b"".join((texts[place] or b"")[1 : 1 + 2 * width] for place in known)
     rows = numpy.frombuffer(packed, "<f2").astype("f4").reshape(-1, width)
     found: list[tuple[float, int, int]] = []

@@ -16,8 +16,9 @@ from time import time
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
+from proxy.text.arrays import one_thread
 from proxy.vectors.base import IndexBounds, IndexFailed, Near, Point, Scope, tenant_digest
-from proxy.vectors.packing import dimension, joined, one_thread, rows
+from proxy.vectors.packing import dimension, joined, rows
 
 T = TypeVar("T")
 

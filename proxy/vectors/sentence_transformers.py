@@ -22,8 +22,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.text.arrays import one_thread
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import one_thread, pack
+from proxy.vectors.packing import pack
 from proxy.vectors.scale import REFERENCE
 
 logger = logging.getLogger("penstock.embedding")

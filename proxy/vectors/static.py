@@ -6,13 +6,12 @@ It needs numpy only, loads in 30 ms and takes 0.1 ms for a passage. `benchmarks/
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
+from proxy.text import arrays
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import one_thread, pack
+from proxy.vectors.packing import pack
 from proxy.vectors.wordpiece import WordPiece
 
 NAME = "static-all-MiniLM-L6-v2"
@@ -64,8 +63,7 @@ class TokenTable:
 
     def __init__(self, directory: Path) -> None:
         """Raises `OSError` or `ValueError` for what is no such directory."""
-        one_thread()
-        self._numpy: Any = import_module("numpy")
+        self._numpy = arrays.numpy()
         self._rows = self._numpy.load(directory / "vectors.npy", mmap_mode="r", allow_pickle=False)
         self._scales = self._numpy.load(directory / "scales.npy", allow_pickle=False).astype("f4")
         self._tokens = WordPiece((directory / "tokens.txt").read_text(encoding="utf-8").split("\n")[:-1])

@@ -34,9 +34,11 @@ class Meaning(ToldEmbedder):
     def near(self, query: str, text: str) -> float | None:
         return None if self.missing and self.missing in text else super().near(query, text)
 
-    async def similarities(self, query: str, texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+    async def similarities(
+        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
+    ) -> Sequence[float | None]:
         self.asked += 1
-        return await super().similarities(query, texts, wait=wait)
+        return await super().similarities(query, texts, wait=wait, order=order)
 
 
 async def ranked(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.vectors.packing import dimension, one_thread, pack, similarities
+from proxy.text.arrays import one_thread
+from proxy.vectors.packing import dimension, pack, similarities
 
 NUMBERS = st.floats(-100, 100, allow_subnormal=False).filter(lambda number: abs(number) > 1e-3)
 ROWS = st.integers(1, 5).flatmap(

@@ -1,16 +1,29 @@
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from policies.recall_history.relevance import Candidate
+from policies.recall_history.relevance import Candidates
 from policies.recall_history.relevance import ranked as ranked_with_shares
+from proxy.text import arrays
+
+
+class Candidate(NamedTuple):
+    message: int
+    is_user: bool
+    tokens: int
+    asks: bool = False
 
 
 def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
     # two messages lie between any two of them, so that no one is another's neighbour
-    return [Candidate(3 * place, 0, place in users, size) for place, size in enumerate(tokens)]
+    return [Candidate(3 * place, place in users, size) for place, size in enumerate(tokens)]
 
 
 def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float | None], least: float) -> list[int]:
-    found = ranked_with_shares(given_, words, meaning, least)
+    array = arrays.numpy().array
+    columns = (
+        Candidates(*(array(column) for column in zip(*given_, strict=True))) if given_ else Candidates(*[array([])] * 4)
+    )
+    found = ranked_with_shares(columns, array(words, float), array(meaning, float), least)
     shares = [each.share for each in found if each.bears == each.place]
     assert shares == sorted(shares, reverse=True)
     assert shares[:1] in ([], [1.0])
@@ -36,7 +49,7 @@ def test_nothing_is_chosen_where_nothing_fits() -> None:
 
 def test_what_stands_beside_the_best_gains() -> None:
     for beside in (4, 6):
-        best, near, far = (Candidate(message, 0, False, 100) for message in (5, beside, 9))
+        best, near, far = (Candidate(message, False, 100) for message in (5, beside, 9))
         assert ranked([best, near, far], [3.0, 1.0, 1.2], [None] * 3, 0.0) == [0, 1, 2]
 
 
@@ -53,10 +66,10 @@ def test_what_is_far_below_the_best_stays_out() -> None:
 
 
 def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() -> None:
-    asked = Candidate(5, 0, True, 60, asks=True)
-    answer = [Candidate(6, part, False, 400) for part in range(3)]
-    other = Candidate(9, 0, True, 60)
+    asked = Candidate(5, True, 60, asks=True)
+    answer = [Candidate(6, False, 400) for part in range(3)]
+    other = Candidate(9, True, 60)
     given_ = [asked, *answer, other]
     assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4, 2]
     assert ranked([asked._replace(asks=False), *given_[1:]], [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4]
-    assert ranked([asked, Candidate(6, 0, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on
+    assert ranked([asked, Candidate(6, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on

@@ -72,10 +72,6 @@ _CLOCK = re.compile(
 )
 _ENDS = r"(?=\s*(?:$|[.,;!]|o['’]clock|h\b|on\b|in\b|until\b|to\b|and\b|de\b|hasta\b|los\b|y\b))"
 _AT = re.compile(rf"\b(?:at|until|till|las?)\s(?P<hour>\d{{1,2}}){_ENDS}", re.IGNORECASE)
-_FROM_TO = re.compile(
-    rf"\b(?:from|between|de|entre)\s(?:las\s)?(?P<opens>\d{{1,2}})\s?(?:to|until|and|a|y|-|–)\s?(?:las\s)?(?P<hour>\d{{1,2}}){_ENDS}",
-    re.IGNORECASE,
-)
 _NUMBER = re.compile(
     rf"(?:\b{_BOUND})?(?<![\w.,:])(?P<sign>[$€£]\s?)?(?P<n>{_N})(?![\w:]|[.,]\d)"
     rf"(?:\s?(?P<unit>%|°C?|€|\$|£)|(?P<nouns>(?:\s(?!{_STOP})[^\W\d_]+\b){{1,2}}))?",
@@ -140,8 +136,8 @@ def _at_clock(found: re.Match[str]) -> tuple[list[Measure], int]:
 
 
 def _at_hour(found: re.Match[str]) -> tuple[list[Measure], int]:
-    hours = [int(each) for each in found.groups()]
-    return ([_clock(hour, 0) for hour in hours] if max(hours) <= 24 else []), found.end()
+    hour = int(found["hour"])
+    return ([_clock(hour, 0)] if hour <= 24 else []), found.end()
 
 
 def _clock(hour: int, minute: int, *, is_known: bool = False) -> Measure:
@@ -188,7 +184,6 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], tuple[list[Meas
     (_IN_YEAR, _in_year),
     (_WEEKDAY, _on_weekday),
     (_CLOCK, _at_clock),
-    (_FROM_TO, _at_hour),
     (_AT, _at_hour),
     (_NUMBER, _counted),
     (_CODE, _coded),

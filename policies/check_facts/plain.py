@@ -27,7 +27,7 @@ from proxy.text.fold import folded, stem
 from proxy.text.sentences import LEAD
 from proxy.text.vocabulary import INNER, NATIONS, word_set
 
-PlainVerdict = Literal["agrees", "contradicts", "apart", "unclear"]
+PlainVerdict = Literal["agrees", "contradicts", "unclear"]
 
 TIMES = frozenset(["date", "weekday", "clock", "year"])
 """Kinds of values that say when."""
@@ -56,20 +56,17 @@ class Plain(NamedTuple):
 
 
 def compare(said: Plain, fact: Plain) -> PlainVerdict:
-    """How what a sentence says stands to a fact; `apart` if it says something else of the same thing."""
+    """How what a sentence says stands to a fact."""
     if _is_swapped(said, fact):
         return "contradicts"
     verb = _common_verb(said, fact)
-    if said.subject != fact.subject or verb is None:
+    if said.subject != fact.subject or verb is None or said.is_past != fact.is_past:
         return "unclear"
-    if said.is_past != fact.is_past:
-        is_over = said.is_past and verb in IN_PLACES and any(each.kind == "year" for each in said.measures)
-        return "apart" if is_over else "unclear"
     is_turned = (said.is_denied != fact.is_denied) != (said.verb != fact.verb and verb in _OPENING)
     if verb in IN_PLACES:
         return _places(said, fact, is_turned)
     if is_turned:
-        return _denial(said, fact)
+        return "contradicts" if _is_same(said, fact) or _is_listed(said, fact) else "unclear"
     if said.is_denied:
         return "agrees" if _is_same(said, fact) else "unclear"
     return _values(said, fact, verb)
@@ -102,24 +99,6 @@ def _is_swapped(said: Plain, fact: Plain) -> bool:
     return one != other and (one,) == fact.items and (other,) == said.items
 
 
-def _denial(said: Plain, fact: Plain) -> PlainVerdict:
-    if _is_same(said, fact) or _is_listed(said, fact):
-        return "contradicts"
-    one, other = _all_words(said), _all_words(fact)
-    is_elsewhere = fact.verb != "be" and bool(one) and bool(other) and not one & other
-    return "apart" if other < one or is_elsewhere else "unclear"  # phone support is a part of the support
-
-
-def _is_more(said: Plain, fact: Plain) -> bool:
-    """Whether one says all words of the other and more."""
-    one, other = _all_words(said), _all_words(fact)
-    return one < other or other < one
-
-
-def _all_words(of: Plain) -> frozenset[str]:
-    return frozenset[str]().union(*of.items)
-
-
 def _is_same(said: Plain, fact: Plain) -> bool:
     """Whether both say the same but for a denial."""
     if said.words != fact.words or frozenset(said.names) != frozenset(fact.names):
@@ -145,9 +124,7 @@ def _values(said: Plain, fact: Plain, verb: str) -> PlainVerdict:
     same_names = _same_names(said.names, fact.names)
     if said.measures and fact.measures:
         is_same = same_names is not False or (verb == "due" and not said.names)
-        if said.words == fact.words and is_same:
-            return _measures(said.measures, fact.measures)
-        return "apart" if len(fact.subject) == 1 and _is_more(said, fact) else "unclear"
+        return _measures(said.measures, fact.measures) if said.words == fact.words and is_same else "unclear"
     if said.words != fact.words or said.measures or fact.measures:
         return "unclear"
     if same_names is False and _is_of_one(said, fact, verb):
@@ -201,7 +178,7 @@ _MOST_READ = 13
 """Words in which the verb is looked for."""
 _WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _NO_PLAIN = re.compile(r"[();\x00]")
-_WHICH = re.compile(r"^(?P<who>[^,]{3,60}), (?:which|who|que) (?P<what>[^,]{3,60}),")
+_FEMALE = re.compile(r"ora$")
 _POSSESSIVE = re.compile(r"(?:['’]s|(?<=s)['’])(?= |$)")
 _ASIDE = word_set("the a an of to in on at by for with from el la los las un una de del en a al por para con se lo as")
 """Words that are not compared."""
@@ -217,17 +194,12 @@ _LEFT_OUT = re.compile(
 )
 """What a sentence says besides, without changing what it says: `is in London, not in Paris`."""
 _SPACES = re.compile(r"\s+")
-_FEMALE = re.compile(r"ora$")
 _SPLIT = re.compile(r",\s|\s(?:and|or|y|o|e|u|as well as|así como)\s")
 _NAME = re.compile(
     r"(?<![\w'’])(?:[A-ZÀ-Þ][\w'’.&-]*)(?:\s(?:(?:of|de|del|da|di|van|von)\s(?:la\s|los\s)?)?[A-ZÀ-Þ][\w'’.&-]*)*"
 )
-_TITLE = re.compile(
-    rf"(?:[Tt]he |[Ll]a |[Ee]l )?(?P<who>{_NAME.pattern}) (?:in|en) (?P<where>{_NAME.pattern}(?:, {_NAME.pattern})?)"
-)
 _ONE = re.compile(r"(?:the|el|la)\s|[A-ZÀ-Þ][^,]{0,50}?(?:['’]s|s['’])\s", re.IGNORECASE)
 """With what a description begins that is of one: `the CEO of`."""
-_CHIEF = re.compile(r"\bchief executive(?: officer)?\b", re.IGNORECASE)
 
 
 class _Cut(NamedTuple):
@@ -258,13 +230,8 @@ def plain(sentence: str, language: str) -> Plain | None:
     text = LEAD.sub("", sentence).strip(" \t\n-*•").rstrip(".!… ")
     if len(text) > LONGEST or _NO_PLAIN.search(text):
         return None
-    aside = _WHICH.match(text)
-    text = f"{aside['who']} {aside['what']}" if aside else text
     cut = _cut(text)
-    if cut is None:
-        title = _TITLE.fullmatch(text)
-        return _read(title["who"], "locate", title["where"], ())._replace(language=language) if title else None
-    return _said(text, cut)._replace(language=language)
+    return None if cut is None else _said(text, cut)._replace(language=language)
 
 
 def _cut(text: str) -> _Cut | None:
@@ -345,7 +312,7 @@ def _read(ahead: str, verb: str, rest: str, valued: tuple[Measure, ...]) -> Plai
 
 def _subject(text: str) -> tuple[frozenset[str], str]:
     """The stems of a subject, and the longest of its words."""
-    words = [folded(each) for each in _WORD.findall(_POSSESSIVE.sub("", _CHIEF.sub("CEO", text)))]
+    words = [folded(each) for each in _WORD.findall(_POSSESSIVE.sub("", text))]
     words = words[1:] if words and words[0] in DEFINITE else words
     words = [_FEMALE.sub("or", word) for word in words if word not in _INNER]
     words = [word for word in words if word not in ADDED] or words

@@ -11,7 +11,6 @@ from proxy.text.tables import sections
 from proxy.text.vocabulary import (
     AT,
     FINDS,
-    HOLDS,
     INNER,
     LAID,
     LIES,
@@ -35,8 +34,6 @@ def lies(tokens: Sequence[str], inner: tuple[int, int], outer: tuple[int, int]) 
 
     Both are where a name begins and what is behind it.
     """
-    if outer[1] <= inner[0]:
-        return _holds(tokens[outer[1] : inner[0]], tokens[: outer[0]])
     gap = tokens[inner[1] : outer[0]]
     if len(gap) > _LONGEST_GAP or set(gap) & NEAR:
         return False
@@ -51,22 +48,6 @@ def _ends_in_place(rest: Sequence[str], is_aside: bool) -> bool:
     if rest[-1] not in AT:
         return False
     return rest[-2] in PLACES if is_aside or rest[-1] in _OF else True
-
-
-def _holds(gap: Sequence[str], before: Sequence[str]) -> bool:
-    """`Norway contains the city of Oslo`, `Norway is home to Oslo`, `En Noruega se encuentra Oslo`."""
-    rest = [token for token in gap if token not in _ARTICLES]
-    while rest and rest[-1] in _OF | PLACES:
-        rest.pop()
-    if len(rest) == 1 and rest[0] in HOLDS:
-        return True
-    if rest in (["is", "home", "to"], ["is", "where"], ["es", "donde", "esta"], ["es", "donde", "se", "encuentra"]):
-        return True
-    is_inside = bool(before) and [each for each in before if each not in _ARTICLES][-1:] in (["in"], ["en"])
-    return is_inside and rest in (
-        ["se", "encuentra"], ["se", "halla"], ["esta"], ["queda"], ["lies"], ["you", "find"], ["you", "can", "find"],
-        ["one", "finds"], ["one", "can", "find"], ["you", "will", "find"],
-    )  # fmt: skip
 
 
 def _without_kind(gap: Sequence[str]) -> list[str]:

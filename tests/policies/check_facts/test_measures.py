@@ -35,10 +35,6 @@ def test_a_value_is_read_and_taken_out(text: str, kind: str, number: float, rest
     assert " ".join(left.split()) == rest
 
 
-def test_a_span_of_hours_has_two_values() -> None:
-    assert [each.number for each in measures("open from 9 to 18")[0]] == [540, 1080]
-
-
 @pytest.mark.parametrize("text", ["is open", "is a May tree of 40 leaves", "is in room B4 of 3"])
 def test_a_date_is_none_without_a_month(text: str) -> None:
     assert all(each.kind != "clock" for each in measures(text)[0])

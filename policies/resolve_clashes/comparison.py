@@ -13,18 +13,11 @@ _ALIKE = 0.5
 """The same where something else, such as a word of change, says that they belong together."""
 _RARE = 0.25
 """The same of what was never done, where more than one term is shared."""
-_MANY = 4
-"""Shared terms with which it does not matter what the two statements begin with."""
 _PAIR = 2
-_FEW = 3
 _NAMING = 4
 """Words of a statement up to which it says what it is about."""
-LONG = 200
-"""Characters of a clause that is more than a request for something."""
 TYPED = NUMBERS | {"date", "time", "place", "email", "rate"}
 """Kinds of values that are no members of a group."""
-_EXCLUSIVE = frozenset({"place in a row", "cabin", "theme", "degrees"})
-"""Groups of which one asks for a member only to have it, whatever else is said."""
 _OF_ONESELF = frozenset({"diet"})
 """Groups of which one is a member: `I'm vegan`, `I eat meat`."""
 _NUMBERED = re.compile(r"(?:m\d+)?d(\d+)")
@@ -68,8 +61,6 @@ def _value(old: Statement, new: Statement) -> bool:
     """Both give a value of the same thing, and not the same value."""
     if old.slots.isdisjoint(new.slots) or new.another or old.refused != new.refused or _about_others(old, new):
         return False
-    if "request" in (old.kind, new.kind) and max(old.end - old.start, new.end - new.start) > LONG:
-        return False  # what is to be worked out with a value is no choice of it
     if not (new.correcting or new.updated) and at_other_times(old, new):
         return False
     if narrower(old, new) or parallel(old, new):
@@ -79,35 +70,21 @@ def _value(old: Statement, new: Statement) -> bool:
 
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     """Whether both are about the same, the unit of the value aside."""
-    if value.kind in _EXCLUSIVE and old.first and new.first and max(len(old.about), len(new.about)) <= _FEW:
-        return True
     if value.kind not in TYPED and (old.likes or new.likes):
         return False  # one may like many things
     unit = unit_terms(value) if value.unit else frozenset()
     mine, theirs = old.about - unit, new.about - unit
-    changed = new.correcting or new.updated
-    if not mine and not theirs:
-        if value.kind in _OF_ONESELF:
-            return old.first and new.first
-        return bool(value.unit) and not (old.about or new.about).isdisjoint(unit)
-    if mine.isdisjoint(theirs):
-        return changed and bool(value.unit) and not (mine and theirs)
-    return _alike(old, new, value, mine, theirs)
-
-
-def _alike(old: Statement, new: Statement, value: Value, mine: frozenset[str], theirs: frozenset[str]) -> bool:
-    """Whether what both are about, which overlaps, is near enough to each other."""
     shared, changed = mine & theirs, new.correcting or new.updated
+    if not mine and not theirs:
+        return bool(unit & (old.about or new.about)) or (value.kind in _OF_ONESELF and old.first and new.first)
+    if not shared:
+        return changed and bool(value.unit) and not (mine and theirs)
     alike = len(shared) / min(len(mine), len(theirs))
     if value.kind not in NUMBERS and len(shared) * 3 < max(len(mine), len(theirs)):
         return False
     if not (changed or old.first or new.first) and alike < 1:
         return False
-    if old.first != new.first and not new.correcting and alike < _ALIKE:
-        return False
-    if value.kind == "place" and mine == theirs:
-        return changed or (old.first and new.first)
-    return _telling_enough(value, alike, len(shared), changed, old.first and new.first)
+    return _telling_enough(value, alike, len(shared), changed)
 
 
 def _overtaken(old: Statement, new: Statement, value: Value) -> bool:
@@ -122,17 +99,11 @@ def _overtaken(old: Statement, new: Statement, value: Value) -> bool:
     return mine.isdisjoint(each.value for each in held)
 
 
-def _telling_enough(value: Value, alike: float, shared: int, changed: bool, said: bool) -> bool:
-    if value.kind == "percent" and (shared < _PAIR or alike < _ALIKE):
-        return False
+def _telling_enough(value: Value, alike: float, shared: int, changed: bool) -> bool:
+    if value.kind == "count" and not value.unit:
+        return changed and alike >= _SAME and shared >= _PAIR
     if value.kind in NUMBERS:
-        if value.kind == "count" and not value.unit:
-            return changed and alike >= _SAME and shared >= _PAIR
-        return (
-            alike >= _SAME
-            or (changed and (alike >= 0.2 or shared >= _PAIR))
-            or (said and shared > _PAIR and alike >= 0.4)
-        )
+        return alike >= _SAME or (changed and (alike >= 0.2 or shared >= _PAIR))
     if value.kind == "place":
         return changed and alike >= _ALIKE
     return alike >= (_ALIKE if changed else _SAME)
@@ -196,12 +167,10 @@ def _of_others(denied: Statement, told: Statement) -> bool:
 
 def _negation(old: Statement, new: Statement) -> bool:
     """The same of who says it, denied. What is denied says no more: `not in August` leaves the rest of the year."""
-    if old.negative == new.negative or new.following or not (old.first or new.first) or told_apart(old, new):
+    if old.negative == new.negative or not (old.first or new.first) or told_apart(old, new):
         return False
     denied, told = (old, new) if old.negative else (new, old)
-    if denied.once or old.restricted or new.restricted or _days(denied) - _days(told):
-        return False
-    if told.learning and not told.done:
+    if denied.once or old.restricted or new.restricted:
         return False
     return _says_no_more(denied.telling, told.telling) and bool(denied.scope & told.terms)
 
@@ -227,8 +196,6 @@ def _others(old: Statement, new: Statement) -> bool:
 
 def told_apart(old: Statement, new: Statement) -> bool:
     """Return whether both name somebody or something, and not the same."""
-    if new.correcting:
-        return False
     if _others(old, new):
         return True
     return bool(old.names) and bool(new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
@@ -238,7 +205,7 @@ def _about_others(old: Statement, new: Statement) -> bool:
     """The same, or what both speak of stands in the other one nowhere."""
     if told_apart(old, new):
         return True
-    if old.first or new.first or len(old.telling & new.telling) >= _MANY:
+    if old.first or new.first:
         return False
     heads = {old.head, new.head} - {""}
     return len(heads) == 2 and not heads <= old.terms & new.terms

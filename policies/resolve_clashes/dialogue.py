@@ -4,16 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from policies.resolve_clashes.comparison import (
-    LONG,
-    TYPED,
-    at_other_times,
-    clash,
-    differ,
-    narrower,
-    parallel,
-    told_apart,
-)
+from policies.resolve_clashes.comparison import TYPED, at_other_times, clash, differ, narrower, parallel, told_apart
 from policies.resolve_clashes.statements import Said, Statement
 from policies.resolve_clashes.terms import terms
 from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
@@ -24,11 +15,10 @@ _AT_ONCE = 3
 """Messages of which a new one is said to overtake something."""
 _SHORT = 40
 """Characters of a clause that says hardly more than a value."""
-_BRIEF = 80
-"""Characters of a clause that asks for what there is at a place, and no more."""
+_LONG = 200
+"""Characters of a clause that is more than a request for something."""
 _WEATHER = "weather"
 _WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast rain raining tiempo temperatura lluvia")
-_LOOKED_UP = frozenset({"place", "account"})
 _NEXT = 2
 """User messages within which one member of a group takes the place of another without further signs."""
 _OF_GREETINGS = frozenset({"date", "time", "part of the day"})
@@ -91,7 +81,7 @@ def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[
     index.add_before(turns[:first])
     for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
         if each is None:
-            each = _first_only(_of_turn(turns, at, index, gone), gone)
+            each = _first_only(_of_turn(turns, at, index), gone)
             done.append(each)
         elif at > first:
             index.add_all(turn)
@@ -145,12 +135,10 @@ class _Index:
         return [found[number][1:] for number in sorted(found)]
 
 
-def _of_turn(turns: Sequence[Turn], last: int, index: _Index, gone: Collection[tuple[int, int]]) -> list[Clash]:
+def _of_turn(turns: Sequence[Turn], last: int, index: _Index) -> list[Clash]:
     turn, found = turns[last], list[Clash]()
     for new in turn.said.statements:
         for where, old in index.near(new):
-            if (where.place, old.start) in gone:
-                continue
             reason = clash(old, new)
             if reason is not None:
                 found.append(_clash(where, old, turn, new, reason))
@@ -175,12 +163,10 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
     turn, found = turns[last], list[Clash]()
     tone = _Tone.of(turn)
     for new in turn.said.statements:
-        if _asks(new) or new.another or new.negative or new.end - new.start > LONG:
+        if new.another or not _may_give(new):
             continue
         short = new.end - new.start <= _SHORT
         for value in new.values:
-            if new.kind == "question" and not _asked_with(new, value):
-                continue
             if (
                 value.kind == "count"
                 and value.unit not in SLOT_UNITS
@@ -195,18 +181,9 @@ def _slots(turns: Sequence[Turn], last: int) -> list[Clash]:
     return found
 
 
-def _asks(statement: Statement) -> bool:
-    """Whether it asks, other than to look something up: `what is the weather in Rome` is a request."""
-    if statement.kind != "question":
-        return False
-    return statement.end - statement.start > _BRIEF or not any(
-        _asked_with(statement, each) for each in statement.values
-    )
-
-
-def _asked_with(statement: Statement, value: Value) -> bool:
-    """Whether one asks with a value as one requests: what there is at a place or in an account, the weather."""
-    return value.kind in _LOOKED_UP or (value.kind == "date" and not _WEATHER_TERMS.isdisjoint(statement.about))
+def _may_give(statement: Statement) -> bool:
+    """Whether a statement may give a task's value."""
+    return statement.kind != "question" and not statement.negative and statement.end - statement.start <= _LONG
 
 
 class _LatestStatement(NamedTuple):
@@ -236,7 +213,7 @@ class _Tone(NamedTuple):
 def _held(turns: Sequence[Turn], last: int, value: Value) -> _LatestStatement | None:
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in reversed(turns[at].said.statements):
-            if _asks(old) or old.negative or old.end - old.start > LONG:
+            if not _may_give(old):
                 continue
             for held in reversed(old.values):
                 if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
@@ -299,7 +276,7 @@ def _goes_on(held: _LatestStatement, new: Statement, value: Value, tone: _Tone) 
     if value.kind in TYPED:
         bare = not new.about or (held.distance == 1 and not held.statement.about and new.wanting)
         if _WEATHER in _topic(held.statement, value) & _topic(new, value):
-            return held.distance <= _NEAR and new.end - new.start <= _BRIEF
+            return held.distance <= _NEAR
         elliptic = bare and value.kind not in tone.heard.asked
         return held.distance <= _NEAR and (elliptic or (bool(value.unit) and value.unit == held.value.unit))
     lately = held.distance <= (_NEAR if _wanted(new, tone) else _NEXT)

@@ -17,8 +17,8 @@ from proxy.text.fold import stem
 _NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _YEAR = re.compile(r"(?:1\d|20)\d\d")
-_SCOPE = 3
-"""Telling words behind a negation that it is taken to be about."""
+_SCOPE = 80
+"""Characters behind a negation that it is taken to be about."""
 _DENIED = 12
 """Words behind a `never` that it is taken to be about."""
 _HEARD = 1500
@@ -27,26 +27,12 @@ _BEFORE = 50
 _SHORT = 4
 """Words of a clause that says no more than a value."""
 
-_LIKED = re.compile(r"(?:is|are|es|son) (?:one of|my|mi|not|disgusting|gross)\b")
-"""A part of what stands behind something liked or not that is found at less cost."""
-
 _NOTHING = Said()
 _MARKS = (
-    ("first", CUES["first"]),
-    ("correcting", CUES["correcting"]),
-    ("updated", CUES["updated"]),
-    ("following", CUES["following"]),
-    ("another", CUES["another"]),
-    ("wanting", CUES["wanting"]),
-    ("hedged", CUES["hedged"]),
-    ("done", CUES["done"]),
-    ("learning", CUES["learning"]),
-    ("past", CUES["past"]),
-    ("former", CUES["former"]),
-    ("once", CUES["then"]),
-    ("restricted", CUES["restricted"]),
-)
-"""What a statement has where a pattern is found in it."""
+    "first", "correcting", "updated", "following", "another", "wanting", "hedged", "done", "learning", "past", "former",
+    "once", "restricted",
+)  # fmt: skip
+"""What a statement has where the cue of that name is found in it."""
 
 
 def read(message: Message) -> Said:
@@ -114,7 +100,7 @@ def _statement(text: str, clause: Clause) -> Statement:
             str(match["x"] or match["y"] or match["z"]).removesuffix("s") for match in CUES["people"].finditer(folded)
         ),
         refused=_refused(folded, found, negative),
-        **{name: bool(pattern.search(folded)) for name, pattern in _MARKS},
+        **{name: bool(CUES[name].search(folded)) for name in _MARKS},
     )
 
 
@@ -158,13 +144,9 @@ def _denied(folded: str) -> tuple[bool, frozenset[str]]:
     """Whether a clause denies something, and what."""
     if not CUES["negation"].search(folded):
         return False, frozenset()
-    bare = CUES["affirmed"].sub(" ", CUES["emphasis"].sub(" ", folded))
-    scope, negative = set[str](), False
-    for match in CUES["negation"].finditer(bare):
-        following = [term for word in words(bare[match.end() : match.end() + 80]) for term in terms(word)]
-        scope |= set([term for term in following if telling(frozenset({term}))][:_SCOPE])
-        negative = True
-    return negative, frozenset(scope)
+    bare = CUES["affirmed"].sub(" ", folded)
+    scopes = [telling(terms(bare[match.end() : match.end() + _SCOPE])) for match in CUES["negation"].finditer(bare)]
+    return bool(scopes), frozenset[str]().union(*scopes)
 
 
 def _attitudes(folded: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -176,8 +158,6 @@ def _attitudes(folded: str) -> tuple[frozenset[str], frozenset[str]]:
         following = CUES["attitude"].search(target)
         target = target[: following.start()] if following else target
         (dislikes if match["no"] else likes).update(telling(terms(target)))
-    for match in CUES["liked"].finditer(folded) if _LIKED.search(folded) else ():
-        (dislikes if match["no"] else likes).update(telling(terms(match["x"])))
     return frozenset(likes), frozenset(dislikes)
 
 

@@ -33,6 +33,8 @@ LEASE = 30.0
 """Seconds after which the lease of a worker that died ends."""
 _PATIENCE = 10.0
 _AT_ONCE = 8
+_KNOWN = 50_000
+"""Memories that this process remembers."""
 _TOUCHED = 3600.0
 
 _pages = msgspec.json.Decoder(dict[str, str])
@@ -94,15 +96,14 @@ class Shelves:
         store: Store,
         *,
         ttl: float,
-        most: int = 50_000,
         max_users: int = 10_000,
         clock: Callable[[], float] = time.time,
         told: MemoryObserver | None = None,
     ) -> None:
-        """`ttl` is in seconds from the last use, `most` bounds the memories in this process, `clock` is in seconds."""
+        """`ttl` is in seconds from the last use, `clock` in seconds."""
         self._told = told or Untold()
         self._store, self._ttl, self._max_users, self._clock = store, ttl, max_users, clock
-        self._known: Cache[Owner, tuple[Shelf, float]] = Cache(most)
+        self._known: Cache[Owner, tuple[Shelf, float]] = Cache(_KNOWN)
         self._locks: WeakValueDictionary[tuple[str, Owner], asyncio.Lock] = WeakValueDictionary()
 
     async def current(self, owner: Owner) -> Shelf:

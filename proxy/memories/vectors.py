@@ -6,7 +6,6 @@ background, and ranked by its words meanwhile.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -43,16 +42,15 @@ class MemoryVectors:
         index: IndexService | None,
         *,
         known: ScoreCurve | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without an embedding service or an index, everything is ranked by words. `clock` is in seconds.
+        """Without an embedding service or an index, everything is ranked by words.
 
         A calibration that is `known` is not measured.
         """
         self._known = known
         self._is_measured = known is not None
         self._both = None if embedding is None or index is None else (embedding, index)
-        self._checked: Cache[Owner, Mapping[str, Memory]] = Cache(1000, age=_CHECKED, clock=clock)
+        self._checked: Cache[Owner, Mapping[str, Memory]] = Cache(1000, age=_CHECKED)
         self._work = BackgroundWork[Owner]()
         self._missing: dict[Owner, frozenset[str]] = {}
 

@@ -23,7 +23,7 @@ from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Embedder, Identity
 from proxy.policy import Rewrite
 from proxy.testing import context, profile
-from proxy.tools.search_tools import FURTHER, MOST, by_relevance, by_words, left_out
+from proxy.tools.search_tools import FURTHER, MOST, by_relevance, left_out
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 
@@ -53,7 +53,7 @@ async def within_reach(
     ctx = context(request, model=profile(10**6), embedder=embedder)
     decision = await policy.apply(request, ctx)
     offered = (decision.request if isinstance(decision, Rewrite) else request).tools
-    rank = by_words() if embedder is None else by_relevance(request.tools, ctx, {}, {})
+    rank = by_relevance(request.tools, ctx, {}, {})
     last = next(message.text for message in reversed(request.messages) if message.get("role") == "user")
     found = await rank(query or last, left_out(request.tools, offered))
     wanted = next(tool for tool in request.tools if tool.name == gold)

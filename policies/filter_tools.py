@@ -203,7 +203,7 @@ class FilterTools(Policy):
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
         sent = made.ctx.incoming
-        rank = by_relevance(sent.tools, made.ctx, self._examples, self._groups, made.threads)
+        rank = by_relevance(sent.tools, made.ctx, self._examples, self._groups)
         return [searching(sent, made.request, rank), CallTool(sent.tools, made.threads)]
 
     @property

@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from itertools import accumulate
 from typing import Any
 
 from proxy.chat import Message, Tool, called_name, encode
 from proxy.context import Context
 from proxy.policy import InternalTool
-from proxy.text.bm25 import Lexical
 from proxy.tools.ranking import pooled, relevance
 from proxy.tools.slicing import text_in
 
@@ -41,9 +38,7 @@ _MOST_NAMES = 200
 _PATIENCE = 2.0
 """Seconds that a search waits for vectors: far less than the model needs to ask for it."""
 _FITS = 0.2
-"""The relevance of the best tool below which none is found. Who searches wants something: it is low."""
-
-_log = logging.getLogger("penstock.tools")
+"""The least relevance of the best tool, where there are vectors: low, because who searches wants something."""
 
 Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
 """The tools that fit a query, the best first; none where nothing fits."""
@@ -115,53 +110,19 @@ def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, 
 
 
 def by_relevance(
-    tools: Sequence[Tool],
-    ctx: Context,
-    examples: Mapping[str, Sequence[str]],
-    groups: Mapping[str, Sequence[str]],
-    threads: Executor | None = None,
+    tools: Sequence[Tool], ctx: Context, examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> Rank:
-    """Ranks by words and meaning among all of a client's `tools`, as the choice of what is offered does.
-
-    Where there are no vectors, or ranking fails, words alone decide (`by_words`).
-    """
-    words = by_words(threads)
+    """Ranks by words and meaning among all of a client's `tools`, as the choice of what is offered does."""
 
     async def rank(query: str, wanted: Sequence[Tool]) -> Sequence[Tool]:
-        try:
-            found = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
-        except Exception as error:
-            _log.warning("tools are searched by words alone", extra={"fields": {"error": type(error).__name__}})
-            return await words(query, wanted)
-        if not found.has_meaning:
-            return await words(query, wanted)
+        found = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
         names = {tool.name for tool in wanted}
-        order = sorted(range(len(tools)), key=lambda place: (-found.scores[place], place))
-        fitting = [place for place in order if tools[place].name in names]
-        return [tools[place] for place in fitting] if fitting and found.scores[fitting[0]] >= _FITS else []
+        fitting = [place for place, tool in enumerate(tools) if tool.name in names and found.scores[place] > 0]
+        fitting.sort(key=lambda place: (-found.scores[place], place))
+        lowest = _FITS if found.has_meaning else 0.0
+        return [tools[place] for place in fitting] if fitting and found.scores[fitting[0]] >= lowest else []
 
     return rank
-
-
-def by_words(threads: Executor | None = None) -> Rank:
-    """Ranks tools by the words of their names, descriptions and parameters, in `threads`, or the loop's default."""
-
-    async def rank(query: str, tools: Sequence[Tool]) -> Sequence[Tool]:
-        return await asyncio.get_running_loop().run_in_executor(threads, _ranked, query, tools)
-
-    return rank
-
-
-def _ranked(query: str, tools: Sequence[Tool]) -> list[Tool]:
-    scores = Lexical([_text(tool) for tool in tools]).scores(query)
-    places = sorted((place for place, score in enumerate(scores) if score > 0), key=lambda place: -scores[place])
-    return [tools[place] for place in places]
-
-
-def _text(tool: Tool) -> str:
-    function = _inner(tool)
-    parameters = encode(function.get("parameters") or {}).decode()
-    return f"{tool.name} {function.get('description') or ''} {parameters}"
 
 
 def _inner(tool: Tool) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Tool
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import Loop
-from proxy.testing import chat, tool
+from proxy.testing import chat, context, tool
 from proxy.tools.call_tool import CallTool
 from proxy.tools.deferral import deferred
-from proxy.tools.search_tools import SearchTools, by_words
+from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.upstreams.base import Call, Reply
 from tests.scripted import Scripted, answer, assembled, call_of, events, payloads, read, reply, streaming
 
@@ -41,7 +41,7 @@ LIMA = '{"city":"Lima"}'
 
 
 def searcher() -> SearchTools:
-    return SearchTools((WEATHER, MAIL), by_words(), how="-")
+    return SearchTools((WEATHER, MAIL), by_relevance((WEATHER, MAIL), context(), {}, {}), how="-")
 
 
 def asking(sent: ChatRequest) -> Call:

@@ -57,9 +57,6 @@ class _Loaded(NamedTuple):
 class Embedded:
     """Keeps points in a directory, or without one in memory. Blocking; any thread may call."""
 
-    needs_library = False
-    """Whether nothing works before `warm`: importing takes a second, which is not the server's fault."""
-
     def __init__(
         self,
         directory: Path | None,
@@ -85,12 +82,6 @@ class Embedded:
     def repaired(self) -> int:
         """How often a broken file was set aside."""
         return self._file.repaired
-
-    def warm(self) -> None:
-        """There is no library to load."""
-
-    def look(self) -> None:
-        """There is no server."""
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points, in one transaction. What was used longest ago leaves where there are too many."""

@@ -50,6 +50,7 @@ class IndexService:
     ) -> None:
         """`timeout` is in seconds, for all but searches; `failed` is told of each failure: operation and cause."""
         self._index = index
+        self._server = index if isinstance(index, PointServer) else None
         self._timeouts = {"nearest": search_timeout, "warm": _SEARCH}
         self._timeout = timeout
         self._failed = failed
@@ -72,13 +73,14 @@ class IndexService:
         return self._cause
 
     async def warm(self) -> None:
-        await self._run("warm", self._index.warm)
+        if self._server is not None:
+            await self._run("warm", self._server.warm)
 
     async def look(self) -> None:
         """Find out whether a server is there, where no call would; of one that is not, also whether it is back."""
-        if self._index.needs_library:
+        if self._server is not None:
             with suppress(IndexFailed):
-                await self._run("look", self._index.look)
+                await self._run("look", self._server.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points: all of them or none. When it returns they survive the end of the process."""
@@ -124,7 +126,7 @@ class IndexService:
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         self._check()
-        if self._index.needs_library and operation != "warm":
+        if self._server is not None and operation != "warm":
             await self._warmed()
         threads = self._searching if operation in self._timeouts else self._threads
         self._waiting += 1

@@ -96,7 +96,6 @@ class PointServer:
     """Keeps points on a server. Blocking; any thread may call."""
 
     repaired = 0
-    needs_library = True
 
     def __init__(
         self,
@@ -119,6 +118,7 @@ class PointServer:
         self._unchecked = _CHECKED
 
     def warm(self) -> None:
+        """Import the library, which takes a second: not the server's fault."""
         self._client()
 
     def look(self) -> None:

@@ -29,9 +29,6 @@ class QdrantServer:
         self.connections: list[socket.socket] = []
         self.status = 200
         """Another one is the answer to everything."""
-        self.free = threading.Event()
-        """While it is not set, nothing is answered."""
-        self.free.set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,7 +41,6 @@ class QdrantServer:
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                outer.free.wait()
                 status, result = outer.answer(self.command, self.path, body, self.headers.get("api-key"))
                 data = json.dumps({"result": result, "status": "ok", "time": 0.0}).encode()
                 try:
@@ -79,7 +75,6 @@ class QdrantServer:
 
     def close(self) -> None:
         """End it; the port refuses connections from now on."""
-        self.free.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -133,16 +134,13 @@ async def test_without_the_library_there_is_no_server(monkeypatch: pytest.Monkey
     await index.aclose()
 
 
-async def test_a_broken_file_is_told_once(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
-    from pathlib import Path
-
-    directory = Path(str(tmp_path))
-    (directory / "points.db").write_bytes(b"no database " * 1000)
-    index = IndexService(Embedded(directory, BOUNDS), timeout=LONG)
+async def test_a_broken_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "points.db").write_bytes(b"no database " * 1000)
+    index = IndexService(Embedded(tmp_path, BOUNDS), timeout=LONG)
     for _ in range(3):
         await index.put(T, points(3))
     assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["corrupted"]
-    assert str(directory) not in caplog.text
+    assert str(tmp_path) not in caplog.text
     await index.aclose()
 
 

@@ -54,9 +54,32 @@ async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[
     return [each.name for each, _ in await ranked(query, tools, **more)]
 
 
-async def test_words_rank() -> None:
-    assert await names("set the alarm to seven") == ["set_alarm", "turn_on", "sendEmail"]
-    assert await names("send an email") == ["sendEmail", "set_alarm", "turn_on"]
+@pytest.mark.parametrize(
+    ("query", "more", "first"),
+    [
+        pytest.param("set the alarm to seven", {}, CLOCK, id="words"),
+        pytest.param("send an email", {}, MAIL, id="other words"),
+        pytest.param("pon la alarma a las siete", {}, CLOCK, id="Spanish"),
+        pytest.param("enciende la luz", {}, LIGHT, id="more Spanish"),
+        pytest.param("envía un correo a mi madre", {}, MAIL, id="and more"),
+        pytest.param("wake up call", {"examples": {"sendE*": ["wake up call please"]}}, MAIL, id="an example"),
+        pytest.param(
+            "despiértame",
+            {"examples": {"set_alarm": ["levántame pronto"]}, "embedder": Meaning({"despiértame": {"levántame": 0.8}})},
+            CLOCK,
+            id="an example's vector",
+        ),
+        pytest.param(
+            "alarm",
+            {"embedder": Meaning({"alarm": {"turn on": 0.3}}, missing="set alarm")},
+            CLOCK,
+            id="by words beside others with a vector",
+        ),
+        pytest.param("zzz " * 1000 + "send an email", {}, MAIL, id="both ends of a long query"),
+    ],
+)
+async def test_the_tool_that_fits_is_first(query: str, more: dict[str, Any], first: Tool) -> None:
+    assert (await ranked(query, **more))[0][0] is first
 
 
 async def test_meaning_ranks_what_shares_no_word() -> None:
@@ -68,33 +91,6 @@ async def test_meaning_ranks_what_shares_no_word() -> None:
 
 async def test_nothing_fits_what_has_nothing_to_do_with_any_tool() -> None:
     assert max(score for _, score in await ranked("who wrote Don Quixote?", embedder=Meaning())) < NOTHING
-
-
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("pon la alarma a las siete", "set_alarm"),
-        ("enciende la luz", "turn_on"),
-        ("envía un correo a mi madre", "sendEmail"),
-    ],
-)
-async def test_spanish_finds_english_tools(query: str, first: str) -> None:
-    assert (await names(query))[0] == first
-
-
-async def test_examples_speak_for_a_tool() -> None:
-    assert (await names("wake up call", examples={"sendE*": ["wake up call please"]}))[0] == MAIL.name
-
-
-async def test_an_examples_vector_counts_for_its_tool() -> None:
-    near = Meaning({"despiértame": {"levántame": 0.8}})
-    found = await names("despiértame", examples={"set_alarm": ["levántame pronto"]}, embedder=near)
-    assert found[0] == CLOCK.name
-
-
-async def test_a_tool_without_its_vector_still_ranks_by_words() -> None:
-    near = Meaning({"alarm": {"turn on": 0.3}}, missing="set alarm")
-    assert (await names("alarm", embedder=near))[0] == "set_alarm"
 
 
 async def test_a_tool_gains_by_the_company_of_the_best() -> None:
@@ -121,10 +117,6 @@ async def test_tenants_share_nothing() -> None:
         await relevance("alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
     once.close()
     assert near.asked == 2
-
-
-async def test_long_queries_are_read_from_both_ends() -> None:
-    assert (await names("zzz " * 1000 + "send an email"))[0] == "sendEmail"
 
 
 def odd(**inner: Any) -> Tool:

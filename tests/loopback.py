@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiohttp import web
 from yarl import URL
 
 from proxy.http.client import Timeouts, Transport
@@ -96,6 +97,20 @@ async def transport(timeouts: Timeouts = PLENTY) -> AsyncIterator[Transport]:
         yield made
     finally:
         await made.aclose()
+
+
+@asynccontextmanager
+async def serving(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """A server of HTTP on a free port, with one handler for all paths; its address."""
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 def answering(*answers: bytes) -> tuple[Handler, list[bytes]]:

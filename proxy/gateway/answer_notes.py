@@ -16,7 +16,7 @@ import orjson
 from proxy.chat import ChatRequest
 from proxy.chat.answer import read_answer
 from proxy.context import Correction, Identity, Outage
-from proxy.gateway.relay import Observer
+from proxy.gateway.relay import Copying
 from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
 from proxy.state.background import BackgroundWork
@@ -110,27 +110,16 @@ class BoundCorrections:
         return AnswerWatch(self._service, self, sent)
 
 
-class AnswerWatch(Observer):
-    """Takes a bounded copy of an answer as it passes by."""
-
-    reads = True
+class AnswerWatch(Copying):
+    """Has an answer looked at once it has ended."""
 
     def __init__(self, service: CorrectionService, notes: BoundCorrections, sent: ChatRequest) -> None:
+        super().__init__(LARGEST)
         self._service, self._notes, self._sent = service, notes, sent
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size <= LARGEST:
-            self._parts.append(chunk)
-        else:
-            self._parts.clear()
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        if reply.status == 200 and 0 < self._size <= LARGEST:
-            streamed = reply.chunks is not None
-            self._service.look(self._notes, self._sent, b"".join(self._parts), streamed=streamed)
+        if reply.status == 200 and (answer := self.copy):
+            self._service.look(self._notes, self._sent, answer, streamed=reply.chunks is not None)
 
 
 def _found(

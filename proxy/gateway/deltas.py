@@ -26,15 +26,6 @@ class _Call:
         self.held: list[Any] = []
         self.whole: dict[str, Any] = {}
 
-    def add(self, entry: Mapping[str, Any]) -> None:
-        """Put a delta to the rest of its call."""
-        for key, value in entry.items():
-            if isinstance(value, Mapping):
-                inner = self.whole.get(key)
-                self.whole[key] = _merged(inner if isinstance(inner, dict) else {}, value)
-            elif value is not None and not (key in ("id", "type") and self.whole.get(key)):
-                self.whole[key] = value
-
 
 class Calls:
     """Sorts deltas: those of internal calls are kept back, the client's are shown under contiguous indexes.
@@ -76,7 +67,7 @@ class Calls:
                 shown.append(entry)
                 continue
             call = self._call(entry)
-            call.add(entry)
+            _merge(call.whole, entry, once=_NAMING)
             call.held.append(entry)
             if call.internal is None and (name := _name(entry)):
                 call.internal = name in self._names
@@ -133,16 +124,6 @@ def _name(entry: Mapping[str, Any]) -> str:
         if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
             return str(inner["name"])
     return ""
-
-
-def _merged(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(known)
-    for key, value in more.items():
-        if key in ("arguments", "input") and isinstance(value, str) and isinstance(merged.get(key), str):
-            merged[key] += value
-        elif value is not None and not (key == "name" and merged.get(key)):
-            merged[key] = value
-    return merged
 
 
 _HEAD = ("id", "created", "model")
@@ -229,7 +210,9 @@ class Deltas:
             for choice in _choices(chunk):
                 whole = whole and _place(choice) in self._calls
                 finish = choice.get("finish_reason") or finish
-                _merge(message, choice.get("delta"))
+                delta = choice.get("delta")
+                said = delta.items() if isinstance(delta, dict) else ()
+                _merge(message, {key: part for key, part in said if key not in ("role", "tool_calls")})
         calls = [call for each in self._calls.values() for call in each.whole]
         round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self._names)
         return round_, usage
@@ -367,25 +350,25 @@ def _written(event: bytes, chunk: Mapping[str, Any]) -> bytes:
     return b"\n".join([*others, b"data: " + orjson.dumps(chunk)])
 
 
-def _merge(message: dict[str, Any], delta: Any) -> None:
-    """Put a delta to the message, its tool calls and role left out."""
-    for key, value in delta.items() if isinstance(delta, dict) else ():
-        known = message.get(key)
-        if key in ("role", "tool_calls") or value is None:
+_NAMING = frozenset({"index", "type", "id", "name", "format"})
+"""Keys that pieces may repeat; all other texts are put together."""
+
+
+def _merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[str] = frozenset()) -> None:
+    """Put a piece to what is known. Keys of `once` keep their first value."""
+    for key, value in more.items():
+        before = known.get(key)
+        if value is None or (key in once and before):
             continue
         if isinstance(value, dict):
-            message[key] = dict(known) if isinstance(known, dict) else {}
-            _merge(message[key], value)
+            known[key] = dict(before) if isinstance(before, dict) else {}
+            _merge(known[key], value, once=once)
         elif isinstance(value, list):
-            message[key] = _added(known if isinstance(known, list) else [], value)
-        elif isinstance(value, str) and isinstance(known, str):
-            message[key] = known + value
+            known[key] = _added(before if isinstance(before, list) else [], value)
+        elif isinstance(value, str) and isinstance(before, str):
+            known[key] = before + value
         else:
-            message[key] = value
-
-
-_ONCE = frozenset({"index", "type", "id", "format"})
-"""Keys of an entry that its pieces may repeat; those of all other texts are put together."""
+            known[key] = value
 
 
 def _added(known: list[Any], entries: list[Any]) -> list[Any]:
@@ -397,5 +380,5 @@ def _added(known: list[Any], entries: list[Any]) -> list[Any]:
         if index is None or begun is None:
             made.append(dict(entry) if isinstance(entry, dict) else entry)
         else:
-            _merge(begun, {key: value for key, value in entry.items() if not (key in _ONCE and begun.get(key))})
+            _merge(begun, entry, once=_NAMING)
     return made

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import orjson
@@ -266,7 +267,8 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
         await chunks.aclose()
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
         return Reply(refusal[0], [*headers, _JSON], refusal[1], facts=reply.facts)
-    reply.chunks = _Begun(chunks, first, flowing)
+    reply.chunks = resumed = _resumed(first, flowing, chunks)
+    await anext(resumed)  # a generator that was never begun ignores its closing
     return reply
 
 
@@ -284,20 +286,10 @@ def _refusal(said: bytes) -> tuple[int, bytes] | None:
     return (int(code), orjson.dumps({"error": error})) if _FAILED.fullmatch(code) else None
 
 
-class _Begun:
-    def __init__(self, chunks: ByteStream, first: bytes, flowing: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-        self._flow = self._go_on(first, flowing)
-
-    def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        return self._flow
-
-    async def aclose(self) -> None:
-        await self._flow.aclose()
-        await self._chunks.aclose()
-
-    @staticmethod
-    async def _go_on(first: bytes, flowing: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _resumed(first: bytes, flowing: AsyncIterator[bytes], chunks: ByteStream) -> AsyncGenerator[bytes, None]:
+    """The stream again from its first bytes on, behind an empty chunk."""
+    async with aclosing(chunks):
+        yield b""
         if first:
             yield first
         async for chunk in flowing:

@@ -87,7 +87,7 @@ class HiddenParts:
         try:
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
-            keys = {place: _key(scope, each) for place, each in answer_keys(request, scope) if place >= checked}
+            keys = {place: _key(scope, each) for place, each in _answers(request, scope).keys if place >= checked}
             async with asyncio.timeout(_PATIENCE):
                 found = await self._found([key for key in keys.values() if key not in self._absent])
             hidden = {
@@ -122,8 +122,8 @@ class Recorder:
         """Remember what was hidden; whether that worked."""
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
-            key = _key(self._scope, next_key(self._request.messages, self._scope, hidden.shown))
-            await self._parts.keep(key, encode(kept))
+            key = _answers(self._request, self._scope).trail.key(hidden.shown)
+            await self._parts.keep(_key(self._scope, key), encode(kept))
         except Exception as error:
             _log.warning("what the client does not see is not remembered", extra=_fields(error))
             return False
@@ -251,7 +251,7 @@ class Trail:
 
 
 class _AnswersSoFar(NamedTuple):
-    """The answers up to a message."""
+    """The answers up to a message, and the trail to it."""
 
     trail: Trail
     keys: tuple[tuple[int, str], ...] = ()
@@ -260,10 +260,9 @@ class _AnswersSoFar(NamedTuple):
     """How many messages there are."""
 
 
-def answer_keys(request: ChatRequest, scope: str) -> Sequence[tuple[int, str]]:
-    """The places and keys of the answers in a conversation."""
-    form = request.form
-    return form.fold(("answers", scope), _AnswersSoFar(Trail(scope)), _walked).keys
+def _answers(request: ChatRequest, scope: str) -> _AnswersSoFar:
+    """The answers in a conversation."""
+    return request.form.fold(("answers", scope), _AnswersSoFar(Trail(scope)), _walked)
 
 
 def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar:
@@ -273,14 +272,6 @@ def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar
             keys.append((place, trail.key(message)))
         trail.add(message)
     return _AnswersSoFar(trail, tuple(keys), before.end + len(messages))
-
-
-def next_key(messages: Sequence[Message], scope: str, answer: Message) -> str:
-    """The key of the answer to a conversation."""
-    trail = Trail(scope)
-    for message in messages:
-        trail.add(message)
-    return trail.key(answer)
 
 
 def _framed(texts: Sequence[str]) -> bytes:

@@ -15,6 +15,7 @@ from proxy.gateway.dialogue import Dialogue, Round, heard, joined, messages_of, 
 from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
+from proxy.upstreams.refusal import advice
 
 
 class Loop:
@@ -50,7 +51,9 @@ class Loop:
         if reply.chunks is None:
             return await _whole(dialogue, reply)
         dialogue.facts |= reply.facts
-        return Reply(reply.status, reply.headers, chunks=Continuation(dialogue, reply), facts=dialogue.facts)
+        chunks = _continued(dialogue, reply)
+        await anext(chunks)  # a generator that was never begun ignores its closing
+        return Reply(reply.status, reply.headers, chunks=chunks, facts=dialogue.facts)
 
 
 def _offers(request: ChatRequest, tool: InternalTool) -> bool:
@@ -132,55 +135,37 @@ def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
         message[key] = whole
 
 
-_PASSED_ON = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
-"""Headers of an error that tell SDKs what to do."""
+async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:
+    """The rounds of a dialogue as the chunks of one answer, behind an empty one. Raises what a later round fails with.
 
-
-class Continuation:
-    """The rounds of a dialogue as the chunks of one answer. Closing it drops the round that is under way."""
-
-    def __init__(self, dialogue: Dialogue, reply: Reply) -> None:
-        self._dialogue = dialogue
-        self._chunks = reply.chunks
-        self._flowing = self._flow(reply)
-
-    def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """The chunks; what a later round fails with is raised."""
-        return self._flowing
-
-    async def aclose(self) -> None:
-        await self._flowing.aclose()
-        if self._chunks is not None:
-            await self._chunks.aclose()
-
-    async def _flow(self, reply: Reply) -> AsyncGenerator[bytes, None]:
-        dialogue = self._dialogue
-        head: Mapping[str, Any] | None = None
-        while True:
-            self._chunks = reply.chunks
-            thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
-            deltas = Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
-            try:
-                async with aclosing(await _events(reply)) as chunks:
-                    async for chunk in chunks:
-                        if shown := deltas.feed(chunk):
-                            yield shown
-            finally:
-                dialogue.note(reply.facts)
-            if shown := await _end(deltas, dialogue):
-                yield shown
-            if head is None and not deltas.hidden:
-                return
-            round_, usage = deltas.heard()
-            results = await dialogue.run(round_) if dialogue.runs(round_) else ()
-            if not results or round_.client:
-                break
-            head = deltas.head
-            reply = await dialogue.next(round_, results, usage)
-        dialogue.check(round_)
-        await dialogue.keep(round_, results)
-        if tail := deltas.tail():
-            yield tail
+    Closing it drops the round that is under way.
+    """
+    head: Mapping[str, Any] | None = None
+    while True:
+        thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
+        deltas = Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
+        try:
+            async with aclosing(await _events(reply)) as chunks:
+                if head is None:
+                    yield b""
+                async for chunk in chunks:
+                    if shown := deltas.feed(chunk):
+                        yield shown
+        finally:
+            dialogue.note(reply.facts)
+        if shown := await _end(deltas, dialogue):
+            yield shown
+        if head is None and not deltas.hidden:
+            return
+        round_, usage = deltas.heard()
+        results = await dialogue.run(round_) if dialogue.runs(round_) else ()
+        if not results or round_.client:
+            break
+        head = deltas.head
+        reply = await dialogue.next(round_, results, usage)
+    dialogue.check(round_)
+    await dialogue.keep(round_, results)
+    yield deltas.tail()
 
 
 async def _end(deltas: Deltas, dialogue: Dialogue) -> bytes:
@@ -210,13 +195,12 @@ def _failure(reply: Reply, body: bytes) -> UpstreamFailed:
         answer = None
     told = answer.get("error") if isinstance(answer, dict) and reply.status != 200 else None
     said: Mapping[str, Any] = told if isinstance(told, dict) else {}
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers if name in _PASSED_ON}
     failure = UpstreamFailed(
         _text(said.get("message")) or "the upstream did not go on with its answer",
         param=_text(said.get("param")),
         code=_text(said.get("code")) or "upstream_broke_off",
         status=reply.status if reply.status >= 400 else None,
-        headers=headers,
+        headers=advice(reply.headers),
     )
     failure.type = _text(said.get("type")) or failure.type
     return failure

@@ -7,14 +7,13 @@ from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
-from proxy.config.settings import Chain, Settings
+from proxy.config.settings import Settings
 from proxy.gateway.chain import Outcome
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
-from proxy.gateway.saving import Saving
-from proxy.gateway.wire import Wire
+from proxy.gateway.saving import SavedRequest, Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import context_header, findings_header, server_timing
@@ -36,12 +35,12 @@ class Pipeline:
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
-    async def serve(self, wire: Wire, http: Exchange, seen: Observation) -> None:
+    async def serve(self, http: Exchange, seen: Observation) -> None:
         """Read a request, run its chain, send what that gave, and relay the answer; with another model where one fails.
 
         Raises `PenstockError` where nothing could be answered.
         """
-        body = wire.read(await http.read(self._limit))
+        body = Body(await http.read(self._limit))
         async with http.watch():
             attempts = Attempts(self._routes, self._routes.of(body.model, http.caller), http, seen)
             for route in attempts:
@@ -52,7 +51,7 @@ class Pipeline:
                         attempts.sending(observers.call)
                         reply = await self._send(prepared, observers.call, http.caller)
                         observers.facts = reply.facts
-                        await relay(http, await attempts.check(reply), observers, wire)
+                        await relay(http, await attempts.check(reply), observers)
                     return
                 except PenstockError as error:
                     attempts.failed(error)
@@ -73,8 +72,9 @@ class Pipeline:
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer | None]:
-        saving = None if self._saving is None else self._saving.observer(prepared, body, http.headers, http.caller)
-        return (prepared.watch, saving)
+        if self._saving is None:
+            return (prepared.watch,)
+        return (prepared.watch, SavedRequest(self._saving, prepared, body, http.headers, http.caller))
 
     async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""
@@ -97,10 +97,6 @@ class Pipeline:
         done = await self._preparation.rewrite(body, route, chosen, asked, sends=False)
         _tell(done, http, seen)
         return chosen.name, done
-
-    def guards_of(self, route: Route) -> Chain:
-        """The steps of a model's own chain that no request may skip."""
-        return self._preparation.guards_of(route)
 
     def _choose(self, route: Route, asked: Asked, seen: Observation) -> Chosen:
         chosen = self._preparation.chain_of(route, asked)

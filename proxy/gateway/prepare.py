@@ -26,7 +26,6 @@ from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, Correction
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import HiddenParts, Recorder
 from proxy.gateway.signed import Prefixes
-from proxy.gateway.wire import CHAT
 from proxy.http.headers import forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
@@ -42,7 +41,7 @@ from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads
-from proxy.upstreams.base import Call
+from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
 
@@ -190,10 +189,6 @@ class Preparation:
         chosen, skips = self._chosen(asked), self._skips(asked)
         name = None if skips else chosen or route.chain
         return Chosen(name, with_guards(() if name is None else self._chains[name], self._chains[route.chain]))
-
-    def guards_of(self, route: Route) -> Chain:
-        """The steps of a model's own chain that no request may skip."""
-        return guards(self._chains[route.chain])
 
     def _chosen(self, asked: Asked) -> str | None:
         """The chain that a request names, if it names one."""

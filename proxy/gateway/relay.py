@@ -11,9 +11,8 @@ from proxy.access.limits import Admission
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
-from proxy.gateway.wire import Wire
 from proxy.http.headers import relayed
-from proxy.models.usage import Usage, UsageReader
+from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
@@ -105,22 +104,37 @@ class _Telling(Observer):
         self._observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
 
 
-class _Keeping(Observer):
-    """Keeps a bounded copy of an answer for its record."""
+class Copying(Observer):
+    """Copies an answer as it passes by, unless it is larger than `most` bytes."""
 
     reads = True
 
-    def __init__(self, seen: Observation) -> None:
-        self._seen, self._parts, self._size = seen, list[bytes](), 0
+    def __init__(self, most: int) -> None:
+        self._most, self._parts, self._size = most, list[bytes](), 0
 
     def feed(self, chunk: bytes) -> None:
         self._size += len(chunk)
-        if self._size <= _KEPT:
+        if self._size <= self._most:
             self._parts.append(chunk)
+        else:
+            self._parts.clear()
+
+    @property
+    def copy(self) -> bytes | None:
+        """All of it; None where it is too large."""
+        return b"".join(self._parts) if self._size <= self._most else None
+
+
+class _Keeping(Copying):
+    """Keeps an answer for its record."""
+
+    def __init__(self, seen: Observation) -> None:
+        super().__init__(_KEPT)
+        self._seen = seen
 
     def ended(self, reply: Reply, usage: Usage) -> None:
-        if self._size <= _KEPT:
-            self._seen.said(b"".join(self._parts), streamed=reply.chunks is not None)
+        if (answer := self.copy) is not None:
+            self._seen.said(answer, streamed=reply.chunks is not None)
 
 
 class _Metering(Observer):
@@ -152,8 +166,8 @@ class Learning(Observer):
             call.tokens.observe(call.request, call.counted, reported)
 
 
-async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) -> None:
-    """Give the client an answer, as its wire writes it. Errors of a stream pass through."""
+async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
+    """Give the client an answer, without usage that it did not ask for. Errors of a stream pass through."""
     for name in ("ignored", "unkept", "truncated"):  # of a stream, the last is known at its end only
         if told := reply.facts.get(name):
             value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
@@ -168,15 +182,13 @@ async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) 
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
             http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
-        shown = wire.write(observers.call, reply)
-        await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
+        await http.respond(reply.status, relayed(reply.headers, stream=False), body)
         for feed in feeds:
             feed(body)
     else:
-        passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
-        shown = wire.write(observers.call, passing)
-        headers = relayed(shown.headers, stream=True)
-        await http.relay(shown.status, headers, shown.chunks or reply.chunks, observers.observed.first_chunk)
+        passing = noted(reply.chunks, [reader.feed, *feeds])
+        passing = without_usage(passing) if observers.call.hide_usage else passing
+        await http.relay(reply.status, relayed(reply.headers, stream=True), passing, observers.observed.first_chunk)
         usage = reader.of_stream().completed(reply.facts)
     for observer in observers.all:
         observer.ended(reply, usage)

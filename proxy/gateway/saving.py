@@ -8,7 +8,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -60,50 +61,27 @@ class Saving:
         path = os.environ.get(SAVE_VARIABLE)
         return cls(Path(path), json.loads(os.environ.get(REDACT_VARIABLE, "[]"))) if path else None
 
-    def observer(self, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None) -> Observer:
-        """What saves a request once it is answered."""
-        return _Saved(self, prepared, body, headers, caller)
-
-    def save(
-        self, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None, usage: Usage
-    ) -> None:
+    def save(self, line: Callable[[], bytes]) -> None:
+        """Append a line, which is made in the thread."""
         if self._waiting >= _MOST:
             self._warnings.warn(cause="the disk is behind")
             return
         self._waiting += 1
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._threads.submit(partial(self._write, prepared, body, headers, caller, usage, at))
+        self._threads.submit(partial(self._write, line))
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
         os.close(self._file)
 
-    def _write(
-        self,
-        prepared: Prepared,
-        body: Body,
-        headers: Mapping[str, str],
-        caller: Caller | None,
-        usage: Usage,
-        at: str,
-    ) -> None:
+    def _write(self, line: Callable[[], bytes]) -> None:
         try:
-            done = prepared.rewritten
-            came = body.parse() if done is None else done.sent
-            who = identify(headers, came, None if caller is None else caller.tenant)
-            if done is not None and done.is_guarded:
-                came = done.ctx.incoming
-            row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}
-            line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self._shown(came)
-            if done is not None and done.outcome.request is not came:
-                line += b',"sent":' + self._shown(done.outcome.request)
-            os.write(self._file, line + b"}\n")  # at once, so that lines of several workers do not mix
+            os.write(self._file, line())  # at once, so that lines of several workers do not mix
         except Exception as error:  # saving is an extra: what fails here stops no request
             self._warnings.warn(cause=type(error).__name__)
         finally:
             self._waiting -= 1
 
-    def _shown(self, request: ChatRequest) -> bytes:
+    def shown(self, request: ChatRequest) -> bytes:
         """A request in one line. Where nothing is left out it has the client's own bytes: handles are made of them."""
         request = request.without(*_NAMING)
         if self._patterns:
@@ -117,17 +95,31 @@ class Saving:
         return text
 
 
-class _Saved(Observer):
-    """One request on its way into the file."""
+@dataclass(slots=True)
+class SavedRequest(Observer):
+    """Saves one request once it is answered."""
 
-    def __init__(
-        self, saving: Saving, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None
-    ) -> None:
-        self._saving, self._known = saving, (prepared, body, headers, caller)
+    saving: Saving
+    prepared: Prepared
+    body: Body
+    headers: Mapping[str, str]
+    caller: Caller | None
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if reply.status == 200:
-            self._saving.save(*self._known, usage)
+            self.saving.save(partial(self._line, usage, datetime.now(UTC).isoformat(timespec="milliseconds")))
+
+    def _line(self, usage: Usage, at: str) -> bytes:
+        done = self.prepared.rewritten
+        came = self.body.parse() if done is None else done.sent
+        who = identify(self.headers, came, None if self.caller is None else self.caller.tenant)
+        if done is not None and done.is_guarded:
+            came = done.ctx.incoming
+        row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}
+        line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self.saving.shown(came)
+        if done is not None and done.outcome.request is not came:
+            line += b',"sent":' + self.saving.shown(done.outcome.request)
+        return line + b"}\n"
 
 
 def _names(who: Identity) -> dict[str, str]:

@@ -10,6 +10,9 @@ from proxy.config.upstream_settings import Connected
 from proxy.context import ModelProfile, TokenCount, Tokens
 from proxy.http.client import Response, Timeouts, Transport
 
+CHAT = "/chat/completions"
+"""The path below `/v1` of all calls that a chain has seen."""
+
 
 class Counter(Tokens, Protocol):
     """Counts tokens and learns from what upstreams report."""

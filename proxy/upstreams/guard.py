@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,64 +12,13 @@ from proxy.config.upstream_settings import Guarded
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.masking import Mask, keys_of
+from proxy.upstreams.refusal import advice
 
 _BROKEN = frozenset({"upstream_broke_off", "upstream_timeout"})
 """What an upstream that ends its own streams notes where it had to."""
 
 _STUMBLED = frozenset({500, 501, 505})
 """Statuses from 500 on that are about one request."""
-
-
-class Slots:
-    """So many at once; so many more wait for a while, in order."""
-
-    def __init__(self, most: int, most_waiting: int, patience: float) -> None:
-        """`patience` is in seconds."""
-        self._free = most
-        self._most_waiting = most_waiting
-        self._patience = patience
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def taken(self) -> bool:
-        """Take a slot, if one is free."""
-        if self._free <= 0:
-            return False
-        self._free -= 1
-        return True
-
-    async def wait(self) -> bool:
-        """Wait for a slot; whether one came."""
-        if len(self._waiting) >= self._most_waiting:
-            return False
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(self._patience):
-                await turn
-        except TimeoutError:
-            return self._came(turn)
-        except asyncio.CancelledError:
-            if self._came(turn):
-                self.free()
-            raise
-        return True
-
-    def _came(self, turn: asyncio.Future[None]) -> bool:
-        """Whether a slot was handed over all the same; if not, the turn is given up."""
-        if turn.done() and not turn.cancelled():
-            return True
-        if turn in self._waiting:
-            self._waiting.remove(turn)
-        return False
-
-    def free(self) -> None:
-        """Give a slot back, or rather on to who waits longest."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
 
 class GuardedUpstream:
@@ -80,7 +28,8 @@ class GuardedUpstream:
         self._upstream = upstream
         self._breaker = breaker
         self._mask = Mask(keys_of(settings))
-        self._slots = Slots(settings.max_connections, settings.max_waiting, settings.max_wait)
+        self._slots = asyncio.Semaphore(settings.max_connections)
+        self._waiting, self._most_waiting, self._patience = 0, settings.max_waiting, settings.max_wait
         self.name, self.address = upstream.name, upstream.address
         self.provider, self.translates = upstream.provider, upstream.translates
         self.signs, self.ask_usage = upstream.signs, upstream.ask_usage
@@ -90,20 +39,25 @@ class GuardedUpstream:
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamUnavailable` where it may not be, else what the upstream raises."""
         self._check()
-        if not self._slots.taken():
-            await self._wait()
+        if not await self._take_slot():
+            raise UpstreamUnavailable(
+                f"the upstream {self.name!r} has too many requests under way",
+                code="server_is_overloaded",
+                headers=_after(1),
+            )
         try:
+            self._check()  # it may have failed while this one waited
             ticket = self._breaker.admit()
             reply = await self._ask(call, ticket)
         except BaseException:
-            self._slots.free()
+            self._slots.release()
             raise
         self._mask.head(reply)
         if reply.chunks is None:
-            self._slots.free()
+            self._slots.release()
         else:
             broken = partial(self._breaker.broke_off, ticket)
-            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.free, broken, self._mask)
+            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.release, broken, self._mask)
         return reply
 
     async def _ask(self, call: Call, ticket: int) -> Reply:
@@ -123,7 +77,7 @@ class GuardedUpstream:
         except Exception:
             breaker.failed(ticket)
             raise
-        if reply.status >= 500 and is_down(reply.status, _advice(reply)):
+        if reply.status >= 500 and is_down(reply.status, advice(reply.headers).get("x-should-retry")):
             breaker.failed(ticket)
         else:
             breaker.succeeded(ticket)
@@ -137,28 +91,23 @@ class GuardedUpstream:
                 headers=_after(seconds),
             )
 
-    async def _wait(self) -> None:
-        """Wait for a slot. Raises `UpstreamUnavailable` where none comes, or the upstream failed in the meantime."""
-        if not await self._slots.wait():
-            raise UpstreamUnavailable(
-                f"the upstream {self.name!r} has too many requests under way",
-                code="server_is_overloaded",
-                headers=_after(1),
-            )
+    async def _take_slot(self) -> bool:
+        """Wait for a slot, in order; whether one came in time."""
+        if self._slots.locked() and self._waiting >= self._most_waiting:
+            return False
+        self._waiting += 1
         try:
-            self._check()
-        except UpstreamUnavailable:
-            self._slots.free()
-            raise
+            async with asyncio.timeout(self._patience):
+                return await self._slots.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
 
 
-def is_down(status: int, advice: str | None = None) -> bool:
+def is_down(status: int, should_retry: str | None = None) -> bool:
     """Whether a status says that the server cannot work; with the advice not to try again, it is about one request."""
-    return status >= 500 and status not in _STUMBLED and (advice or "").lower() != "false"
-
-
-def _advice(reply: Reply) -> str | None:
-    return next((value.decode("latin-1") for name, value in reply.headers if name == b"x-should-retry"), None)
+    return status >= 500 and status not in _STUMBLED and (should_retry or "").lower() != "false"
 
 
 def _after(seconds: float) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from proxy.chat import ROLES
 from proxy.chat.errors import BadRequest
 
 _INT64 = range(-(2**63), 2**63)
@@ -71,6 +72,25 @@ def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]
     except ValueError:
         parsed = None
     return parsed if isinstance(parsed, dict) else {otherwise: text}
+
+
+def called_function(call: Mapping[str, Any], place: str, otherwise: str) -> tuple[str, dict[str, Any]]:
+    """The name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
+    if "function" not in call and "custom" in call:
+        called = mapping(call["custom"], f"{place}.custom")
+        given: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
+    else:
+        called = mapping(call.get("function"), f"{place}.function")
+        given = parsed_arguments(called.get("arguments"), f"{place}.function.arguments", otherwise)
+    return string(called.get("name"), f"{place}.name"), given
+
+
+def role_of(message: Mapping[str, Any], place: str) -> str:
+    """The role of a message, which is one of OpenAI's."""
+    role = string(message.get("role"), f"{place}.role")
+    if role not in ROLES:
+        wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
+    return role
 
 
 def wrong(place: str, must: str) -> NoReturn:

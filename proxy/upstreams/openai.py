@@ -12,10 +12,8 @@ from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
 from proxy.http.headers import CREDENTIALS, without_credentials
 from proxy.models import with_window
-from proxy.upstreams.base import Call, Reply, connect, relay
+from proxy.upstreams.base import CHAT, Call, Reply, connect, relay
 from proxy.upstreams.overflow import openai_body, read_refusal
-
-_CHAT = "/chat/completions"
 
 _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""
@@ -39,7 +37,7 @@ class OpenAI:
         own = CREDENTIALS - {"authorization"} if settings.api_key is not None else frozenset[str]()
         self._withheld = CREDENTIALS if settings.keyless else own
         self._transport = connect(name, settings)
-        self._chat = URL(f"{self.address}{_CHAT}")
+        self._chat = URL(f"{self.address}{CHAT}")
         self._windows: dict[str, int] = {}
         """What refusals told of windows that are smaller than known, by model."""
 
@@ -57,13 +55,13 @@ class OpenAI:
         return self._told(call, reply) if reply.chunks is None else reply
 
     def _url(self, call: Call) -> URL:
-        if call.path == _CHAT and not call.query:
+        if call.path == CHAT and not call.query:
             return self._chat
         return URL(f"{self.address}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
     def _told(self, call: Call, reply: Reply) -> Reply:
         """The answer; where it refuses a chat that does not fit, with the status and code that clients know."""
-        if reply.status < 400 or call.path != _CHAT:
+        if reply.status < 400 or call.path != CHAT:
             return reply
         overflow = read_refusal(reply.status, reply.body or b"")
         if overflow is None:

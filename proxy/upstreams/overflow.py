@@ -18,8 +18,8 @@ _STATUSES = frozenset({400, 413, 422, 500})
 _LONGEST_BODY, _LONGEST_TEXT = 2**18, 4000
 """Bytes of a body that is read, characters of its texts."""
 
-_LONGEST_MESSAGE = 2000
-"""Characters of the server's words that are passed on."""
+LONGEST_MESSAGE = 2000
+"""Characters of a server's words that are passed on."""
 
 _ECHOED = frozenset({"input", "request_id"})
 """Fields of an error that may repeat what the client sent."""
@@ -89,7 +89,7 @@ def sentence(text: str, prompt: int | None, window: int | None) -> str:
     limit = f"{window} tokens" if window else "exceeded"
     counted = f" However, your messages resulted in {prompt} tokens." if prompt else ""
     advice = "Please reduce the length of the messages."
-    return f"This model's maximum context length is {limit}.{counted} {advice} {text[:_LONGEST_MESSAGE]} ({CODE})"
+    return f"This model's maximum context length is {limit}.{counted} {advice} {text[:LONGEST_MESSAGE]} ({CODE})"
 
 
 def _texts(value: Any, name: str = "", depth: int = 4) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What an upstream refused, in OpenAI's terms."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from proxy.chat.errors import PenstockError
 from proxy.upstreams.base import Call
@@ -15,8 +15,14 @@ _BY_STATUS = {
 }
 """OpenAI's type and code; other statuses have a type of their hundred and no code."""
 
-LONGEST_MESSAGE = 2000
-"""Characters of a server's text that are passed on."""
+RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
+"""Headers of an error that tell SDKs when to try again."""
+
+
+def advice(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """What the headers of an error tell SDKs."""
+    told = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    return {name: told[name] for name in RETRY_HEADERS if name in told}
 
 
 class Refused(PenstockError):
@@ -26,14 +32,13 @@ class Refused(PenstockError):
         self,
         message: str,
         status: int,
-        kind: str,
         *,
         code: str | None = None,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message, status=status, code=code, param=param, headers=headers)
-        self.type = kind
+        self.type = kind_of(status)[0]
 
 
 def kind_of(status: int) -> tuple[str, str | None]:
@@ -45,15 +50,14 @@ def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
     """Return the refusal of a prompt that does not fit; what the server did not tell is filled in, in tokens."""
     prompt = overflow.prompt or (call.counted.total if call.counted else None)
     window = overflow.window or (call.profile.window if call.profile else None)
-    return Refused(sentence(text, prompt, window), 400, "invalid_request_error", code=CODE, param="messages")
+    return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
 
 
 def answered_with(
     status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None
 ) -> Refused:
     """Return the error for a status, with what the server said; what is not its own comes from something in front."""
-    kind, code = kind_of(status)
     if status == 404 and is_own:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
     told = text or f"The upstream answered with status {status}."
-    return Refused(told, status, kind, code=code if is_own else None, headers=headers)
+    return Refused(told, status, code=kind_of(status)[1] if is_own else None, headers=headers)

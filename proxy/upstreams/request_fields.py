@@ -85,6 +85,17 @@ NEUTRAL: Mapping[str, Any] = {
 """Values that ask for what an answer is without the field (OpenAI's defaults)."""
 
 
+BOOKKEEPING = frozenset({
+    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store",
+})  # fmt: skip
+"""Fields that do not concern the answer, so that nothing is lost without them."""
+
+
 def is_neutral(name: str, value: Any) -> bool:
     """Whether leaving a field out changes nothing: it is null or has OpenAI's default."""
     return value is None or (name in NEUTRAL and value == NEUTRAL[name])
+
+
+def asks(name: str, value: Any) -> bool:
+    """Whether a field of any name asks for something; of those without a known default, empty ones do not."""
+    return not is_neutral(name, value) and (bool(value) or name in NEUTRAL or name == "seed")

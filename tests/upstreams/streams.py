@@ -1,14 +1,10 @@
-"""What an upstream has streamed: its bytes, and the events in them."""
+"""The events that an upstream has streamed."""
 
 import json
 from typing import Any
 
 from proxy.upstreams.base import Reply
-
-
-async def read(reply: Reply) -> bytes:
-    assert reply.chunks is not None
-    return b"".join([chunk async for chunk in reply.chunks])
+from tests.scripted import read
 
 
 async def events(reply: Reply) -> list[Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.testing import CharTokens, chat, profile, tool
+from proxy.testing import CharTokens, chat, tool
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS
 from proxy.upstreams.echo import Echo
@@ -97,12 +97,3 @@ async def test_a_request_without_messages_is_refused() -> None:
         await asked(chat(""))
 
     assert (caught.value.param, caught.value.code) == ("messages", "empty_array")
-
-
-async def test_it_is_an_upstream_without_an_address_models_or_connections() -> None:
-    known = profile()
-
-    assert (ECHO.name, ECHO.provider, ECHO.address, ECHO.translates) == ("echo", "penstock.echo", None, True)
-    assert await ECHO.profile(known) is known
-    assert await ECHO.models({}) == []
-    await ECHO.aclose()

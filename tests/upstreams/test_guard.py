@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -13,18 +13,16 @@ from pydantic import SecretStr
 from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
 from proxy.config.settings import OpenAIUpstream
 from proxy.config.upstream_settings import BreakerSettings, Guarded
-from proxy.context import ModelProfile
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.breaker import Breaker
-from proxy.upstreams.guard import GuardedUpstream, Slots, is_down
+from proxy.upstreams.guard import GuardedUpstream, is_down
+from tests.scripted import Scripted as Behind
 
 CALL = Call("/chat/completions", "m", b"{}", {})
 
 
-class Scripted:
+class Scripted(Behind):
     """Answers with what it is given: a status, an error, a stream, or nothing until it is told."""
-
-    name, provider, translates, signs, ask_usage, address = "main", "p", False, False, False, None
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
@@ -42,18 +40,6 @@ class Scripted:
         if isinstance(answer, int):
             return Reply(answer, [(b"x-should-retry", b"false")] if answer == 599 else [], b"")
         return Reply(200, chunks=Stream(answer))
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return ()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
-    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        return []
-
-    async def aclose(self) -> None:
-        pass
 
 
 class Stream:
@@ -148,14 +134,15 @@ async def test_a_full_upstream_lets_a_few_wait_and_refuses_the_others_at_once() 
 
 
 async def test_a_place_that_came_too_late_is_given_back() -> None:
-    slots = Slots(1, 1, 60)
-    assert slots.taken()
-    waiting = asyncio.create_task(slots.wait())
+    upstream = guarded(Scripted([b"a"]), max_connections=1, max_wait=60)
+    reply = await upstream.send(CALL)
+    waiting = asyncio.create_task(outcome(upstream))
     await asyncio.sleep(0)
-    slots.free()  # the place is handed over, and the client leaves before it hears of it
+    assert reply.chunks is not None
+    await reply.chunks.aclose()  # the place is handed over, and the client leaves before it hears of it
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert slots.taken()
+    assert await outcome(upstream) == 200
 
 
 async def test_a_key_is_masked_wherever_a_stream_breaks_it_in_two() -> None:

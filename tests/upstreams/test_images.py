@@ -10,6 +10,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import BadRequest
 from proxy.config.settings import OllamaUpstream
 from proxy.upstreams.images import Images
+from tests.loopback import serving
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 DATA = f"data:image/png;base64,{b64encode(PNG).decode()}"
@@ -22,13 +23,8 @@ async def host() -> AsyncIterator[str]:
     async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(body=PNG if request.path == "/cat.png" else b"<html>")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with serving(answer) as url:
+        yield url.removeprefix("http://")
 
 
 def asking(*urls: str) -> ChatRequest:

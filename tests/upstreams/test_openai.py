@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from proxy.chat.errors import UpstreamFailed
@@ -16,6 +15,7 @@ from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
 from proxy.upstreams.base import Call
 from proxy.upstreams.openai import OpenAI
+from tests.loopback import serving
 
 SOON = 60.0
 """Seconds after which a test gives up that waits for what may never happen."""
@@ -28,16 +28,10 @@ BODY = b'{ "model" :"m",\n\t"messages":[ ], "x":1.0 , "y":"\\u00e9 \xc3\xa9" }\r
 @asynccontextmanager
 async def upstream(handle: Handler, **settings: Any) -> AsyncIterator[OpenAI]:
     """An upstream of a server with one handler for all paths."""
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", handle)
-    server = TestServer(app, host="127.0.0.1")
-    await server.start_server()
-    made = OpenAI("main", OpenAIUpstream(kind="openai", base_url=str(server.make_url("/v1/")), **settings))
-    try:
+    async with serving(handle) as url:
+        made = OpenAI("main", OpenAIUpstream(kind="openai", base_url=f"{url}/v1/", **settings))
         yield made
-    finally:
         await made.aclose()
-        await server.close()
 
 
 def recording(answer: Callable[[], web.StreamResponse]) -> tuple[Handler, list[tuple[web.Request, bytes]]]:

@@ -14,17 +14,14 @@ from proxy.context import ModelProfile
 from proxy.gateway.chain import guards
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
-from proxy.gateway.wire import CHAT, ChatWire
 from proxy.http.headers import forwarded
 from proxy.server.api.models import Catalogue
 from proxy.telemetry.observation import Observation
-from proxy.upstreams.base import Call, Upstream
+from proxy.upstreams.base import CHAT, Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
 
 _JSON = (b"content-type", b"application/json")
-
-_WIRE = ChatWire()
 
 _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
@@ -40,7 +37,7 @@ class Api:
     """The endpoints, and what they share."""
 
     def __init__(self, settings: Settings, routes: Routes, pipeline: Pipeline) -> None:
-        self._auth = settings.auth
+        self._auth, self._chains = settings.auth, settings.chains
         self._keyed = {name for name, each in settings.upstreams.items() if keys_of(each)}
         """The upstreams that have a key of the operator's."""
         self._guards = {
@@ -54,7 +51,7 @@ class Api:
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/chat/completions`."""
-        await self._pipeline.serve(_WIRE, http, seen)
+        await self._pipeline.serve(http, seen)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
@@ -72,7 +69,7 @@ class Api:
                 raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             async with Observers(call, upstream, http, seen) as observers:
-                await relay(http, await upstream.send(observers.call), observers, _WIRE)
+                await relay(http, await upstream.send(observers.call), observers)
 
     def _upstream_of(
         self, raw: bytes, http: Exchange, seen: Observation
@@ -85,7 +82,7 @@ class Api:
         seen.routed(
             model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
         )
-        if found := self._pipeline.guards_of(route):
+        if found := guards(self._chains[route.chain]):
             told = f"{found[0][0]!r} guards this model and reads only /v1{CHAT}"
             raise Rejected(told, code="guarded", status=403)
         if body is not None and route.model != named:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from proxy.upstreams.json_types import mapping, parsed_arguments, sequence, string, unsupported, wrong
+from proxy.upstreams.json_types import called_function, mapping, sequence, string, unsupported, wrong
 
 Block = dict[str, Any]
 
@@ -106,13 +106,7 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
 def call_block(call: Any, place: str) -> Block:
     """A tool call as a block. What a model wrote that is no JSON object becomes one that says so."""
     fields = mapping(call, place)
-    if "function" not in fields and "custom" in fields:
-        called = mapping(fields["custom"], f"{place}.custom")
-        given: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
-    else:
-        called = mapping(fields.get("function"), f"{place}.function")
-        given = parsed_arguments(called.get("arguments"), f"{place}.function.arguments", "malformed_arguments")
-    name = string(called.get("name"), f"{place}.name")
+    name, given = called_function(fields, place, "malformed_arguments")
     made = {"type": "tool_use", "id": wire_id(fields.get("id"), place), "name": name, "input": given}
     return marked([made], fields)[0]
 

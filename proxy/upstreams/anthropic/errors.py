@@ -7,8 +7,8 @@ import orjson
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.upstreams.base import Call
-from proxy.upstreams.overflow import Overflow, find_overflow
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, overflowed
+from proxy.upstreams.overflow import LONGEST_MESSAGE, Overflow, find_overflow
+from proxy.upstreams.refusal import Refused, advice, answered_with, overflowed
 
 OVERLOADED = 529
 """Anthropic's status for an overload of all; no client of OpenAI's knows it."""
@@ -27,8 +27,6 @@ STATUSES = {
 }
 """The statuses of errors, for those that come in a stream."""
 
-RETRY_HEADERS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
-
 USUAL_WAIT = "2"
 """Seconds until another try, where an overloaded server does not say."""
 
@@ -41,8 +39,7 @@ def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], ca
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
         said = None
-    again = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in RETRY_HEADERS}
-    return _explained(said if isinstance(said, dict) else {}, status, again, call)
+    return _explained(said if isinstance(said, dict) else {}, status, advice(headers), call)
 
 
 def broken(event: Mapping[str, Any], call: Call) -> PenstockError:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.chat import ROLES, SYSTEM_ROLES, Message, split_head
+from proxy.chat import SYSTEM_ROLES, Message, split_head
 from proxy.upstreams.anthropic.content import THOUGHTS, Block, blocks_of, call_block, marked, text_blocks, wire_id
-from proxy.upstreams.json_types import sequence, string, wrong
+from proxy.upstreams.json_types import role_of, sequence, string
 
 _OWN = frozenset({"index"})
 """What stands in `thinking_blocks` for accumulators of streams, and is none of Anthropic's."""
@@ -56,9 +56,7 @@ class AnthropicMessages:
         return turns[0][0]["type"] in THOUGHTS
 
     def _add(self, message: Message, place: str) -> None:
-        role = string(message.get("role"), f"{place}.role")
-        if role not in ROLES:
-            wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
+        role = role_of(message, place)
         if role == "assistant":
             blocks = self._assistant(message, place)
             if blocks:

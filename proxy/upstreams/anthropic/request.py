@@ -11,6 +11,7 @@ from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.anthropic.abilities import Abilities, abilities_of
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
+from proxy.upstreams.request_fields import BOOKKEEPING, asks
 
 NATIVE = frozenset({
     "cache_control", "compaction", "container", "context_management", "diagnostics", "fallbacks", "inference_geo",
@@ -18,19 +19,11 @@ NATIVE = frozenset({
 })  # fmt: skip
 """Anthropic's own fields, which a client may send beside OpenAI's (`extra_body` of the SDKs)."""
 
-BOOKKEEPING = frozenset({
-    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store",
-})  # fmt: skip
-"""Fields that do not concern the answer, so that nothing is lost without them."""
-
 READ = NATIVE | BOOKKEEPING | {
     "max_tokens", "max_completion_tokens", "stop", "stream", "stream_options", "temperature", "top_p", "tool_choice",
     "parallel_tool_calls", "reasoning_effort", "reasoning", "response_format", "service_tier", "user",
 }  # fmt: skip
 """The fields that the translation reads; each of its functions names what it cannot use."""
-
-NEUTRAL: Mapping[str, Any] = {"modalities": ["text"], "n": 1, "verbosity": "medium"}
-"""Values that ask for what happens anyway."""
 
 TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only", "standard_only": "standard_only"}
 
@@ -101,7 +94,7 @@ class _Fields:
         body |= {"tools": tools or None, "tool_choice": choice}
         self._think(body)
         self._sample(body)
-        self._ignored |= {name for name, value in rest.items() if name not in READ and _asks(name, value)}
+        self._ignored |= {name for name, value in rest.items() if name not in READ and asks(name, value)}
         if "n" in rest:
             integer(rest["n"], "n")
         kept = {name: value for name, value in body.items() if value is not None and value != {}}
@@ -296,8 +289,3 @@ def _closed(schema: Any) -> Any:
     if made.get("type") == "object" and "additionalProperties" not in made:
         made["additionalProperties"] = False
     return made
-
-
-def _asks(name: str, value: Any) -> bool:
-    """Whether a value asks for anything that would not happen anyway."""
-    return bool(value != NEUTRAL[name]) if name in NEUTRAL else bool(value) or name == "seed"

@@ -9,8 +9,8 @@ from proxy.chat import encode
 from proxy.chat.errors import NotFound, PenstockError, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.models.price_list import PriceList
-from proxy.upstreams.base import Call, Reply, Translator
-from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, wants_usage
+from proxy.upstreams.base import CHAT, Call, Reply, Translator
+from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
 from proxy.upstreams.foreign.answer import ForeignStream, counts, whole
 from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.ending import Ending
@@ -52,7 +52,7 @@ class Foreign(Translator):
 
     async def send(self, call: Call) -> Reply:
         """Ask the provider. A stream's reply is held back until its first chunk, so that errors keep their status."""
-        if call.request is None or call.path != "/chat/completions":
+        if call.request is None or call.path != CHAT:
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
         check_fields(call.request.rest)
         request = await self._images.inlined(call.request)
@@ -75,9 +75,7 @@ class Foreign(Translator):
             async with asyncio.timeout_at(deadline):
                 source = await library.acompletion(**asked, **options)
             chunks = ForeignStream(show_usage=wants_usage(call.request.rest) and not call.hide_usage)
-            events = self._events(source, chunks, facts, deadline, asked)
-            # A generator that was never begun ignores its closing: the first step waits for the first chunk.
-            await anext(events)
+            events = await hold_back(self._spoken(source, chunks, facts, deadline, asked), facts)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
         except Exception as error:
             refusal = self._explained(error, asked)
@@ -102,15 +100,14 @@ class Foreign(Translator):
         """Close what fetches images. The connections of litellm end with its process."""
         await self._images.aclose()
 
-    async def _events(
+    async def _spoken(
         self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
+        """The events that a client gets of a stream. Raises what went wrong, in OpenAI's terms."""
         begun, ending = False, Ending()
         try:
             while (chunk := await _next(source, ending, deadline)) is not None:
-                if not begun:
-                    begun = True
-                    yield b""
+                begun = True
                 for event in chunks.events(chunk):
                     yield event
             if not begun:
@@ -119,11 +116,7 @@ class Foreign(Translator):
                 yield event
             yield DONE
         except Exception as error:
-            if not begun:
-                raise
-            refusal = self._explained(error, asked)
-            facts["error"] = refusal.code or refusal.type
-            yield b"data: " + refusal.body() + b"\n\n"
+            raise self._explained(error, asked) from None
         finally:
             facts.update(counts(chunks.usage) if chunks.usage else {})
             await _close(source)

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamTimeout
-from proxy.upstreams.overflow import CODE, Overflow, find_overflow, sentence
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, kind_of
+from proxy.upstreams.overflow import CODE, LONGEST_MESSAGE, Overflow, find_overflow, sentence
+from proxy.upstreams.refusal import RETRY_HEADERS, Refused, kind_of
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"TransportError", "ClientConnectionError", "ConnectionError"})
@@ -29,7 +29,6 @@ EXTRAS = {"boto3": "bedrock", "botocore": "bedrock", "google": "vertex"}
 NO_FETCHING = "Image URL download is disabled"
 """litellm's words where an image is given by its address, and the provider takes only data."""
 
-RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 LONGEST_BODY = 100_000
 """Characters of an error that are read as a literal."""
 
@@ -91,7 +90,7 @@ def _refused(
     if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
         overflow = overflow or Overflow()
         message = sentence(text, overflow.prompt, overflow.window)
-        return Refused(message, 400, "invalid_request_error", code=CODE)
+        return Refused(message, 400, code=CODE)
     headers = _retry_headers(answer, error) or _retry_info(told)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
@@ -99,8 +98,7 @@ def _refused(
         headers["x-should-retry"] = "false"
         text = "The request could not be translated for this provider."
     status = 503 if status == 529 else status
-    kind, code = kind_of(status)
-    return Refused(text, status, kind, code=code, headers=headers)
+    return Refused(text, status, code=kind_of(status)[1], headers=headers)
 
 
 def _classes(error: BaseException) -> set[str]:

@@ -13,7 +13,7 @@ import orjson
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.base import Call, Reply, Translator
+from proxy.upstreams.base import CHAT, Call, Reply, Translator
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign.frames import CALL, ERROR, FACTS, LOG, read_frame, write_frame
 from proxy.upstreams.refusal import Refused
@@ -141,7 +141,7 @@ class SeparateForeign(Translator):
             writer.close()
 
     async def _ask(self, call: Call, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if call.request is None or call.path != "/chat/completions":
+        if call.request is None or call.path != CHAT:
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
         headers = {name: value for name, value in call.headers.items() if name == "authorization"}
         how = orjson.dumps({"what": what, "headers": headers, "hide_usage": call.hide_usage})
@@ -211,11 +211,11 @@ async def _chunks(
 
 
 def _error(
-    name: str, message: str, param: str | None, code: str | None, status: int, headers: dict[str, str], type_: str
+    name: str, message: str, param: str | None, code: str | None, status: int, headers: dict[str, str]
 ) -> PenstockError:
     kind = _ERRORS.get(name)
     if kind is None:
-        return Refused(message, status, type_, code=code, param=param, headers=headers)
+        return Refused(message, status, code=code, param=param, headers=headers)
     return kind(message, param=param, code=code, status=status, headers=headers)
 
 

@@ -18,7 +18,7 @@ import orjson
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.base import Call
+from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign.frames import CHUNK, ERROR, FACTS, LOG, REPLY, read_frame, write_frame
 
@@ -83,7 +83,7 @@ class Worker:
                     await reply.chunks.aclose()
             write_frame(writer, FACTS, orjson.dumps({**reply.facts, **self._cpu()}))
         except PenstockError as error:
-            fields = [error.message, error.param, error.code, error.status, error.headers, error.type]
+            fields = [error.message, error.param, error.code, error.status, error.headers]
             write_frame(writer, ERROR, orjson.dumps([type(error).__name__, *fields]))
         finally:
             await writer.drain()
@@ -97,7 +97,7 @@ class Worker:
         fields: dict[str, Any] = orjson.loads(how)
         request = Body(raw).parse()
         headers, hide_usage = fields["headers"], fields["hide_usage"]
-        call = Call("/chat/completions", request.model, b"", headers, request=request, hide_usage=hide_usage)
+        call = Call(CHAT, request.model, b"", headers, request=request, hide_usage=hide_usage)
         return self._upstream(key), call, fields["what"]
 
     def _upstream(self, key: bytes) -> Foreign:

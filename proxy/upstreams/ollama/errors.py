@@ -7,8 +7,8 @@ from typing import Any
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.upstreams.base import Call
 from proxy.upstreams.completion import parsed
-from proxy.upstreams.overflow import find_overflow
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, overflowed
+from proxy.upstreams.overflow import LONGEST_MESSAGE, find_overflow
+from proxy.upstreams.refusal import Refused, answered_with, overflowed
 
 LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 """The two of a model's abilities that a request can do without."""
@@ -43,9 +43,7 @@ def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
         return overflowed(text, overflow, call)
     lacking = LACKING.search(text)
     if lacking:
-        return Refused(
-            text, 400, "invalid_request_error", code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call)
-        )
+        return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
     return answered_with(status, text, call, is_own=known)
 
 

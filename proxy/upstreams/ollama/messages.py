@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.chat import ROLES, Message
-from proxy.upstreams.json_types import mapping, parsed_arguments, sequence, string, unsupported, wrong
+from proxy.chat import Message
+from proxy.upstreams.json_types import called_function, mapping, role_of, sequence, string, unsupported, wrong
 
 ROLE = {"developer": "system", "function": "tool"}
 """Ollama's roles for those that its templates do not know; they would leave such messages out."""
@@ -32,9 +32,7 @@ class OllamaMessages:
             self._add(message, f"messages[{index}]")
 
     def _add(self, message: Message, place: str) -> None:
-        role = string(message.get("role"), f"{place}.role")
-        if role not in ROLES:
-            wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
+        role = role_of(message, place)
         text, media = _content(message.get("content"), f"{place}.content")
         said: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
         if media:
@@ -70,13 +68,7 @@ class OllamaMessages:
         made: dict[str, Any] = {}
         if fields.get("id") is not None:
             made["id"] = string(fields["id"], f"{place}.id")
-        if "function" not in fields and "custom" in fields:
-            called = mapping(fields["custom"], f"{place}.custom")
-            arguments: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
-        else:
-            called = mapping(fields.get("function"), f"{place}.function")
-            arguments = parsed_arguments(called.get("arguments"), f"{place}.function.arguments", "arguments")
-        name = string(called.get("name"), f"{place}.name")
+        name, arguments = called_function(fields, place, "arguments")
         if "id" in made:
             self._names[made["id"]] = name
         return {**made, "function": {"index": index, "name": name, "arguments": arguments}}

@@ -10,7 +10,7 @@ from typing import Any
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
 from proxy.upstreams.ollama.messages import OllamaMessages
-from proxy.upstreams.request_fields import NEUTRAL, is_neutral
+from proxy.upstreams.request_fields import BOOKKEEPING, asks
 
 OPTIONS = {
     "temperature": number, "top_p": number, "min_p": number, "typical_p": number, "repeat_penalty": number,
@@ -31,17 +31,11 @@ it, and models that take levels read it as `high`."""
 
 LEVELS = frozenset({"low", "medium", "high", "max"})
 
-READ = DIRECT | {
+READ = DIRECT | BOOKKEEPING | {
     "stop", "max_tokens", "max_completion_tokens", "options", "stream", "stream_options", "response_format", "think",
-    "reasoning_effort", "reasoning", "logprobs", "top_logprobs",
+    "reasoning_effort", "reasoning", "logprobs", "top_logprobs", "service_tier", "user",
 }  # fmt: skip
-"""The fields that the translation reads."""
-
-BOOKKEEPING = frozenset({
-    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
-    "service_tier", "store", "user",
-})  # fmt: skip
-"""Fields that do not concern the answer, so that nothing is lost without them."""
+"""The fields that the translation reads, or that do not concern the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +188,7 @@ def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
 def _ignored(rest: Mapping[str, Any]) -> set[str]:
     if "n" in rest:
         integer(rest["n"], "n")
-    asked = {name for name, value in rest.items() if (value or name in NEUTRAL) and not is_neutral(name, value)}
-    fields = asked - READ - BOOKKEEPING
+    fields = {name for name, value in rest.items() if name not in READ and asks(name, value)}
     if rest.get("tool_choice") == "none":
         fields.discard("tool_choice")
     own = {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS and name != "stop"}

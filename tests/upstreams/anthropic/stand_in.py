@@ -12,6 +12,7 @@ from anthropic.types import Message as AnthropicMessage
 from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
+from tests.loopback import serving
 from tests.upstreams.anthropic.prompt_cache import PromptCache
 from tests.upstreams.anthropic.rules import Block, Body, Refusal, blocks, check, content, signature, tokens
 
@@ -179,14 +180,5 @@ def _halves(kind: str, key: str, text: str) -> list[dict[str, Any]]:
 async def stand_in() -> AsyncIterator[StandIn]:
     """Serve on a free port of the loopback interface."""
     made = StandIn()
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", made.answer)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"http://{host}:{port}"
-    try:
+    async with serving(made.answer) as made.url:
         yield made
-    finally:
-        await runner.cleanup()

@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.loopback import serving
+
 USAGE = {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 7}
 
 Event = tuple[str, dict[str, Any]]
@@ -115,14 +117,5 @@ def _block(index: int, block: dict[str, Any]) -> list[Event]:
 async def fake_anthropic() -> AsyncIterator[FakeAnthropic]:
     """Serve on a free port of the loopback interface."""
     fake = FakeAnthropic()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", fake.answer)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    fake.url = f"http://{host}:{port}"
-    try:
+    async with serving(fake.answer) as fake.url:
         yield fake
-    finally:
-        await runner.cleanup()

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign import Foreign
+from tests.loopback import serving
 from tests.upstreams.foreign.calls import ask, call, error
 from tests.upstreams.streams import events
 
@@ -30,19 +31,10 @@ async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200
             await response.write(f"data: {data}\n\n".encode())
         return response
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", serve)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    settings = ForeignUpstream(kind="foreign", provider=name, base_url=f"http://{host}:{port}")
-    upstream = Foreign(name, settings)
-    try:
+    async with serving(serve) as url:
+        upstream = Foreign(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
         yield upstream
-    finally:
         await upstream.aclose()
-        await runner.cleanup()
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.loopback import serving
+
 Said = dict[str, Any]
 
 
@@ -152,14 +154,5 @@ def size_of(messages: list[Said]) -> int:
 async def fake_ollama() -> AsyncIterator[FakeOllama]:
     """Serve on a free port of the loopback interface."""
     fake = FakeOllama()
-    app = web.Application(client_max_size=2**25)
-    app.router.add_route("*", "/{path:.*}", fake.serve)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with serving(fake.serve) as fake.url:
         yield fake
-    finally:
-        await runner.cleanup()

@@ -6,9 +6,10 @@ import pytest
 
 from proxy.testing import tool
 from proxy.upstreams.ollama import Ollama
+from tests.scripted import read
 from tests.upstreams.ollama.calls import MODEL, ask, body, call, counted, deltas, streamed
 from tests.upstreams.ollama.fake_ollama import FakeOllama, say
-from tests.upstreams.streams import events, read
+from tests.upstreams.streams import events
 
 # --- whole answers ----------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from pydantic import SecretStr
 
 from proxy.upstreams.base import Call
 from proxy.upstreams.ollama import Ollama
+from tests.scripted import read
 from tests.upstreams.ollama.calls import KEY, ask, body, call, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama
-from tests.upstreams.streams import read
 
 
 async def test_the_clients_key_stays_here(fake: FakeOllama, upstream: Ollama) -> None:

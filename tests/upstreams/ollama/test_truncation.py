@@ -11,9 +11,9 @@ from proxy.context import TokenCount
 from proxy.testing import CharTokens, profile
 from proxy.upstreams.ollama import Ollama
 from tests.e2e.servers import proxy
+from tests.scripted import read
 from tests.upstreams.ollama.calls import MODEL, ask, call, counted, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama, size_of
-from tests.upstreams.streams import read
 
 LONG = " ".join(f"u{'x' * 400}" for _ in range(40))
 """About 4000 of the fake's tokens."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from proxy.context.services import Pair
+from proxy.context import Pair
 
 
 class SureJudge:

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 from policies.resolve_clashes.dialogue import Clash
 from proxy.chat import Message
-from proxy.context import Context
-from proxy.context.services import Pair
+from proxy.context import Context, Pair
 
 _MOST = 16
 """Pairs of one request that a judge is asked about, the latest; of the others the rules' word stands."""

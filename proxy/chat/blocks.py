@@ -47,13 +47,9 @@ _FEWEST = 40
 
 
 def build(tag: str, about: str, lines: Iterable[str]) -> Message:
-    """A block: a line that says what it is, then its content."""
-    return Message({"role": "user", "content": wrap(tag, about, lines)})
-
-
-def wrap(tag: str, about: str, lines: Iterable[str]) -> str:
-    """The text of a block. No content can end it or begin another one."""
-    return "\n".join([f"<{tag}>", escaped(about), *map(escaped, lines), f"</{tag}>"])
+    """A block: a line that says what it is, then its content, which can neither end it nor begin another one."""
+    text = "\n".join([f"<{tag}>", escaped(about), *map(escaped, lines), f"</{tag}>"])
+    return Message({"role": "user", "content": text})
 
 
 def items(texts: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from proxy.chat import Message, raws
 from proxy.chat.folds import Folds
-from proxy.context.services import Once
+from proxy.context import Once
 
 Found = TypeVar("Found")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from proxy.config.judge_settings import JudgeSettings
-from proxy.context.services import Pair, Question
+from proxy.context import Pair, Question
 from proxy.llm.client import SmallModel
 from proxy.llm.judgement import prompt, verdict
 from proxy.llm.verdicts import Asker, VerdictService

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.context.services import Question
+from proxy.context import Question
 
 UNCLEAR = 0.5
 """How sure an answer is that it cannot tell."""

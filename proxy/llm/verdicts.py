@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from proxy.context import Identity
-from proxy.context.services import Pair, Question
+from proxy.context import Identity, Pair, Question
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream

@@ -9,20 +9,13 @@ from proxy.policy import AnswerObserver
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat
 from proxy.upstreams.base import Reply
+from tests.clock import Clock
 
 EMPTY = b'{"choices":[{"index":0,"message":{"content":""},"finish_reason":"stop"}]}'
 KINDS = ("empty", "json")
 OBSERVER = AnswerObserver(
     lambda sent, answer: {"empty": "It was empty."} if answer.is_empty else {}, cooldown=7200, expiry=86400
 )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

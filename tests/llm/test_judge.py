@@ -9,8 +9,7 @@ import pytest
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.judge_settings import JudgeSettings
 from proxy.config.settings import Settings
-from proxy.context import Identity
-from proxy.context.services import Pair
+from proxy.context import Identity, Pair
 from proxy.llm.judge import UpstreamJudge
 from proxy.telemetry.metrics import Metrics
 from proxy.testing import profile

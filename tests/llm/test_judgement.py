@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.context.services import Question
+from proxy.context import Question
 from proxy.llm.judgement import prompt, verdict
 
 

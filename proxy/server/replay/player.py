@@ -22,8 +22,7 @@ from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
 from proxy.config.settings import Chain, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
-from proxy.context import Identity, Material, ModelProfile, TokenCount
-from proxy.context.services import Pair, Question
+from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
 from proxy.gateway.relay import Learning

@@ -114,7 +114,7 @@ class StandIn:
         )
         await response.prepare(request)
         try:
-            for event in _events(message, scripted.ending):
+            for event in stream_events(message, scripted.ending):
                 if event["type"] == "cut":
                     assert request.transport is not None
                     request.transport.close()
@@ -136,7 +136,8 @@ def _error(status: int, kind: str, message: str, headers: dict[str, str] | None 
     return web.json_response(body, status=status, headers=headers)
 
 
-def _events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
+def stream_events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
+    """The events of a stream that says a message; a `cut` is where the connection breaks."""
     head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     made: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
     for index, block in enumerate(message["content"]):

@@ -10,10 +10,9 @@ from typing import Any
 from aiohttp import web
 
 from tests.loopback import serving
+from tests.upstreams.anthropic.stand_in import stream_events
 
 USAGE = {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 7}
-
-Event = tuple[str, dict[str, Any]]
 
 
 @dataclass
@@ -53,64 +52,33 @@ class FakeAnthropic:
         except (asyncio.CancelledError, ConnectionResetError):
             self.dropped.set()
             raise
-        return web.json_response({**self._message(), "content": self.content, "stop_reason": self.stop_reason})
+        return web.json_response(self._message())
 
     def _message(self) -> dict[str, Any]:
         fixed = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-test-20990101"}
-        return {**fixed, "stop_sequence": None, "usage": USAGE}
+        said = {"content": self.content, "stop_reason": self.stop_reason, "stop_sequence": None}
+        return {**fixed, **said, "usage": USAGE}
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        for kind, fields in self._events():
-            if kind == "pause":
-                await asyncio.sleep(0.05)
-                continue
-            if kind == "cut":
+        for event in self._events():
+            if event["type"] == "cut":
                 assert request.transport is not None
                 request.transport.close()
                 return response
-            await response.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
+            await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            await asyncio.sleep(0.05 if self.ending == "never" else 0)
         return response
 
-    def _events(self) -> list[Event]:
-        if self.ending == "empty":
-            return []
-        events: list[Event] = [("message_start", {"message": {**self._message(), "content": []}})]
-        for index, block in enumerate(self.content):
-            events += _block(index, block)
+    def _events(self) -> list[dict[str, Any]]:
+        events = stream_events(self._message(), self.ending)
         match self.ending:
+            case "empty":
+                return []
             case "never":
-                return [*events[:3], *([("pause", {}), events[2]] * 500)]
-            case "cut":
-                return [*events[:3], ("pause", {}), ("cut", {})]
-            case "error":
-                return [*events[:3], ("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})]
-        delta = {"stop_reason": self.stop_reason, "stop_sequence": None}
-        return [*events, ("message_delta", {"delta": delta, "usage": {"output_tokens": 7}}), ("message_stop", {})]
-
-
-def _block(index: int, block: dict[str, Any]) -> list[Event]:
-    start: dict[str, Any]
-    match block["type"]:
-        case "text":
-            start = {"type": "text", "text": ""}
-            half = len(block["text"]) // 2
-            parts = [block["text"][:half], block["text"][half:]]
-            deltas = [{"type": "text_delta", "text": part} for part in parts]
-        case "thinking":
-            start = {"type": "thinking", "thinking": ""}
-            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
-            deltas += [{"type": "signature_delta", "signature": block["signature"]}]
-        case _:
-            start = {**block, "input": {}}
-            text = json.dumps(block["input"])
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in (text[:4], text[4:])]
-    return [
-        ("content_block_start", {"index": index, "content_block": start}),
-        *[("content_block_delta", {"index": index, "delta": delta}) for delta in deltas],
-        ("content_block_stop", {"index": index}),
-    ]
+                return [*events[:4], *[events[3]] * 500]
+        return events
 
 
 @asynccontextmanager

@@ -66,9 +66,10 @@ async def test_a_stream_says_everything_once(fake: FakeAnthropic, upstream: Fore
     assert not any("usage" in chunk for chunk in chunks)
     assert not any(set(chunk["choices"][0]) - {"index", "delta", "logprobs", "finish_reason"} for chunk in chunks)
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert deltas[0] == {"role": "assistant", "content": "", "refusal": None, "reasoning_content": "hm"}
+    assert deltas[0] == {"role": "assistant", "content": "", "refusal": None, "reasoning_content": "h"}
+    assert deltas[1] == {"reasoning_content": "m"}
     assert deltas[-1] == {}
-    assert all(set(delta) in ({"content"}, {"tool_calls"}) for delta in deltas[1:-1])
+    assert all(set(delta) in ({"content"}, {"tool_calls"}) for delta in deltas[2:-1])
     assert "".join(delta.get("content", "") for delta in deltas) == "hello"
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["tool_calls"]
     parts = [part for delta in deltas for part in delta.get("tool_calls", ())]

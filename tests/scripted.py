@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from proxy.chat import ChatRequest, Tool, encode
+from proxy.chat import ChatRequest, Tool
 from proxy.context import ModelProfile
 from proxy.policy import InternalTool
 from proxy.state.store import MemoryStore, StoreError
@@ -258,7 +258,3 @@ class Kept:
 
 def raws(request: ChatRequest) -> list[bytes]:
     return [message.raw for message in request.messages]
-
-
-def raw(value: Any) -> bytes:
-    return encode(value)

@@ -4,7 +4,6 @@ Everything here is immutable and needs nothing but the standard library. A messa
 the client sent for it, so that a request in which one message changed re-sends all others byte for byte.
 """
 
-import copy
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,13 +62,7 @@ class JsonObject(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is not pickled: send its raw bytes")
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return type(self)(copy.deepcopy(dict(self), memo), self._raw)
+        raise TypeError(f"{type(self).__name__} is not copied or pickled: use with_changes(), or send its raw bytes")
 
 
 class Message(JsonObject):

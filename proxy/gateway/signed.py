@@ -40,7 +40,7 @@ _WORTH = 0.75
 """A new beginning that leaves more than this share of the prompt waits until the window is nearly full."""
 
 
-async def run(steps: Steps, ctx: Context, settled: "Settled | None" = None) -> Outcome:
+async def run(steps: Steps, ctx: Context, settled: "Settled") -> Outcome:
     """Run a chain over `ctx.incoming`, and keep what it made of it for the requests that follow."""
     if not ctx.model.binds_reasoning:
         return await chain.run(steps, ctx)
@@ -50,7 +50,7 @@ async def run(steps: Steps, ctx: Context, settled: "Settled | None" = None) -> O
         return first
     sent = first.request
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
-    if settled is not None and outcome.rejected is None:
+    if outcome.rejected is None:
         settled.keep(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
     given = first.given if outcome.given is sent else None
@@ -60,7 +60,7 @@ async def run(steps: Steps, ctx: Context, settled: "Settled | None" = None) -> O
 class _Conversation:
     """The work on one request."""
 
-    def __init__(self, steps: Steps, ctx: Context, settled: "Settled | None") -> None:
+    def __init__(self, steps: Steps, ctx: Context, settled: "Settled") -> None:
         self._steps, self._ctx, self._settled = steps, ctx, settled
         self._sent = ctx.incoming
         shares = [policy.cuts_over for _, policy in steps if policy.mode == "enforce" and policy.cuts_over is not None]
@@ -92,7 +92,7 @@ class _Conversation:
 
     async def _found(self, signed: Sequence[int]) -> tuple[int, ChatRequest]:
         """The beginning as it was sent, and its end; worked out again where that is not known any more."""
-        found = None if self._settled is None else await self._settled.find(self._sent, signed)
+        found = await self._settled.find(self._sent, signed)
         if found is None:
             return signed[0], (await self._begun(signed[0])).request
         archive = self._ctx.archive
@@ -186,9 +186,9 @@ class Prefixes:
         self._waiting: dict[str, bytes] = {}
         self._work = BackgroundWork[str]()
 
-    def bound(self, tenant: str, scope: str, outage: Outage | None = None) -> "Settled":
+    def bound(self, tenant: str, scope: str, outage: Outage) -> "Settled":
         """Those of one conversation of a tenant, for one request."""
-        return Settled(self, tenant, scope, outage or Outage())
+        return Settled(self, tenant, scope, outage)
 
     async def get(self, key: str) -> bytes | None:
         """What was kept, also where it is not in the store yet."""

@@ -8,6 +8,7 @@ from typing import Any
 from proxy.chat import ChatRequest, Tool
 from proxy.context import ModelProfile
 from proxy.policy import InternalTool
+from proxy.state.decisions import StoredMemory
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat, tool
 from proxy.upstreams.base import Call, Reply
@@ -236,7 +237,7 @@ class Away(MemoryStore):
         return await super().get(key, ttl=ttl)
 
 
-class Kept:
+class Kept(StoredMemory):
     """A memory that can lose or refuse everything."""
 
     def __init__(self) -> None:

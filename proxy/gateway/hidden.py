@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -21,21 +21,12 @@ from proxy.chat import ChatRequest, Message, called_name, encode
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.context import Outage
 from proxy.state.cache import Cache
+from proxy.state.decisions import StoredMemory
 
 _log = logging.getLogger("penstock.hidden")
 
 _PATIENCE = 1.0
 """Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
-
-
-class ByteStore(Protocol):
-    """Keeps bytes under a key. It may lose them."""
-
-    async def get(self, key: str) -> bytes | None:
-        """What was kept; None where there is nothing, or no longer. Raises where that cannot be told."""
-
-    async def put(self, key: str, value: bytes) -> None:
-        """Keep it for as long as conversations last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,7 @@ class HiddenParts:
     `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
     """
 
-    def __init__(self, memory: ByteStore, most: int = 50_000) -> None:
+    def __init__(self, memory: StoredMemory, most: int = 50_000) -> None:
         """`most` bounds the answers of which it is known that nothing was added to them."""
         self._memory = memory
         self._absent: Cache[str, None] = Cache(most)

@@ -27,10 +27,11 @@ from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.chain import Outcome
-from proxy.gateway.hidden import ByteStore, Trail
+from proxy.gateway.hidden import Trail
 from proxy.history.cuts import Marks, Room
 from proxy.policy import Guard, Policy
 from proxy.state.background import BackgroundWork
+from proxy.state.decisions import StoredMemory
 from proxy.state.store import StoreError
 from proxy.tools.deferral import CALL_TOOL, through_call_tool
 
@@ -181,7 +182,7 @@ class Prefix(NamedTuple):
 class Prefixes:
     """Keeps prefixes in a store, in the background: no request waits for it."""
 
-    def __init__(self, memory: ByteStore) -> None:
+    def __init__(self, memory: StoredMemory) -> None:
         self._memory = memory
         self._waiting: dict[str, bytes] = {}
         self._work = BackgroundWork[str]()

@@ -1,68 +1,76 @@
-"""The rows of the embedded store. Every value is a row of one SQLite file, so a write is one transaction: whole or
-absent whenever the process dies."""
+"""The rows of the embedded store: diskcache's table, without its pickles, its files and its eviction.
+
+Every value is a row of one SQLite file, none is a file of its own: so a write is one transaction, whole or absent
+whenever the process dies, and no row can name a path. Nothing is ever unpickled.
+"""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from threading import RLock, local
+from threading import RLock
+from typing import Any
+
+import diskcache  # type: ignore[import-untyped]
 
 from proxy.state.store import FULL, StoreError
-from proxy.state.wal import connect
 
-DATABASE = "cache.db"
+DATABASE: str = diskcache.core.DBNAME
 """The name of the file that holds everything."""
 
+_RAW = 1
+"""diskcache's mode of a value that is in the row itself, as it is."""
 _PAGES = 3 * 4096
 """Bytes that a row takes at most besides its value: parts of pages, and its place in the indices."""
 _AT_ONCE = 64
 """Expired rows that one write removes."""
 _MEASURES = ("page_count", "freelist_count", "page_size")
-_NEW = "PRAGMA auto_vacuum = FULL"
-"""For a file that is not there yet: what is removed leaves the file, too."""
-_SCHEMA = """
-PRAGMA journal_size_limit = 16777216;
-CREATE TABLE IF NOT EXISTS Cache (
-  rowid INTEGER PRIMARY KEY, key BLOB, raw INTEGER, store_time REAL, expire_time REAL, access_time REAL,
-  access_count INTEGER DEFAULT 0, tag BLOB, size INTEGER DEFAULT 0, mode INTEGER DEFAULT 0, filename TEXT, value BLOB
-);
-CREATE UNIQUE INDEX IF NOT EXISTS Cache_key_raw ON Cache (key, raw);
-CREATE INDEX IF NOT EXISTS Cache_expire_time ON Cache (expire_time);
-CREATE INDEX IF NOT EXISTS Cache_access_time ON Cache (access_time);
-"""
-"""The table of diskcache, which earlier versions used: `raw` and `mode` are 1 in every row of theirs and ours."""
+_OPTIONS: dict[str, Any] = {
+    "eviction_policy": "least-recently-used",  # makes the index; the eviction is ours
+    "cull_limit": 0,
+    "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
+    "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
+    "sqlite_journal_size_limit": 2**24,
+}
 
 
-class Rows:
-    """The rows of one file. Any thread may call; each has a connection of its own."""
+class BytesDisk(diskcache.Disk):  # type: ignore[misc]
+    """Text as keys, bytes as values, both as they are. Any other row is refused, whoever wrote it."""
 
-    def __init__(self, file: Path, busy: float) -> None:
-        """Open or make the file, waiting for others who do so; `busy` is in seconds. Raises as `connect` does."""
-        self._file, self._busy = file, busy
-        self._of_thread = local()
-        self._connections: list[sqlite3.Connection] = []
+    def put(self, key: object) -> tuple[str, bool]:
+        if type(key) is not str:
+            raise TypeError("a key is text")
+        return key, True
+
+    def get(self, key: object, raw: object) -> str:
+        if raw != 1 or type(key) is not str:
+            raise StoreError("corrupted")
+        return key
+
+    def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, bytes]:
+        if read or type(value) is not bytes:
+            raise TypeError("a value is bytes")
+        return 0, _RAW, None, value
+
+    def fetch(self, mode: object, filename: object, value: object, read: bool) -> bytes:
+        if mode != _RAW or filename is not None or read or type(value) is not bytes:
+            raise StoreError("corrupted")
+        return value
+
+    def remove(self, file_path: object) -> None:
+        """Remove no file: no value has one."""
+
+
+class Rows(diskcache.Cache):  # type: ignore[misc]
+    """The rows of diskcache's table, in transactions of ours.
+
+    diskcache's own eviction may take the row that was just written, and its `touch` does not count as a use.
+    """
+
+    def __init__(self, directory: str, max_bytes: int, busy: float) -> None:
+        """Open or make the database, waiting up to a minute for others who do so. `busy` is in seconds."""
+        super().__init__(directory, timeout=busy, disk=BytesDisk, size_limit=max_bytes, **_OPTIONS)
         # SQLite's lock is asked for again and again: of two busy threads one may never be lucky
         self._one_thread = RLock()
-        self._sql("SELECT 1")
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The connection of this thread."""
-        found: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
-        if found is None:
-            new = "" if self._file.exists() and self._file.stat().st_size else _NEW
-            found = connect(self._file, busy=self._busy, synchronous="FULL", schema=_SCHEMA, new=new)
-            self._of_thread.connection = found
-            self._connections.append(found)
-        return found
-
-    def close(self) -> None:
-        """Close all connections, which no thread may use any more."""
-        for each in self._connections:
-            each.close()
-
-    def _sql(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        return self.connection.execute(statement, values)
 
     @contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
@@ -70,7 +78,7 @@ class Rows:
 
         Unless it is `synced`, a loss of power may undo it, and nothing else; what is synced later takes it along.
         """
-        connection = self.connection
+        connection: sqlite3.Connection = self._con
         with self._one_thread:
             connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -85,13 +93,13 @@ class Rows:
     def read(self, key: str, now: float, ttl: float | None) -> bytes | None:
         """A value, used if `ttl` says so and its last use is not of this very moment."""
         row = self._sql(
-            "SELECT value, access_time FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?", (key, now)
+            "SELECT mode, filename, value, access_time FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?",
+            (key, now),
         ).fetchone()
         if row is None:
             return None
-        value, used = row
-        if not isinstance(value, bytes):
-            raise StoreError("corrupted")
+        mode, filename, stored, used = row
+        value: bytes = self.disk.fetch(mode, filename, stored, read=False)
         if ttl is not None and now - used > min(60.0, ttl / 10):
             self._use_at_once(key, now, ttl)
         return value
@@ -105,7 +113,7 @@ class Rows:
             with suppress(sqlite3.OperationalError):
                 self.use((key,), now, ttl)
         finally:
-            self._sql(f"PRAGMA busy_timeout = {int(self._busy * 1000)}")
+            self._sql(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
             self._one_thread.release()
 
     def write(self, values: Mapping[str, bytes], now: float, ttl: float, room: tuple[int, float]) -> None:
@@ -134,16 +142,19 @@ class Rows:
         ttl: float,
         room: tuple[int, float],
     ) -> None:
+        size, mode, filename, stored = self.disk.store(value, False)
         connection.execute(
             "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)",
             (now, _AT_ONCE),
         )
         self._make_room(connection, key, len(value) + _PAGES, now, room)
         connection.execute(
-            "INSERT INTO Cache (key, raw, mode, expire_time, access_time, value) VALUES (?, 1, 1, ?, ?, ?)"
-            " ON CONFLICT (key, raw) DO UPDATE SET"
-            " expire_time = excluded.expire_time, access_time = excluded.access_time, value = excluded.value",
-            (key, now + ttl, now, value),
+            "INSERT INTO Cache (key, raw, store_time, expire_time, access_time, size, mode, filename, value)"
+            " VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, raw) DO UPDATE SET"
+            " store_time = excluded.store_time, expire_time = excluded.expire_time,"
+            " access_time = excluded.access_time, size = excluded.size, mode = excluded.mode,"
+            " filename = excluded.filename, value = excluded.value",
+            (key, now, now + ttl, now, size, mode, filename, stored),
         )
 
     def _make_room(
@@ -189,8 +200,7 @@ class Rows:
         # the sign keeps the planner on the keys: by time it would read the whole table
         order = "+access_time DESC" if latest else "key"
         rows = self._sql(
-            f"SELECT key FROM Cache WHERE raw = 1 AND key >= ? AND key < ? AND expire_time > ? "  # noqa: S608
-            f"ORDER BY {order} LIMIT ?",
+            f"SELECT key, raw FROM Cache WHERE key >= ? AND key < ? AND expire_time > ? ORDER BY {order} LIMIT ?",  # noqa: S608
             (prefix, prefix + chr(0x10FFFF), now, limit),
         )
-        return tuple(key for (key,) in rows)
+        return tuple(self.disk.get(key, raw) for key, raw in rows)

@@ -4,18 +4,20 @@ The directory must be on a local disk: SQLite's locks do not hold on a network's
 """
 
 import asyncio
+import errno
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
 from proxy.state.rows import DATABASE, Rows
 from proxy.state.store import LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, StoreError
-from proxy.state.wal import cause_of, identity
 from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.state")
@@ -30,6 +32,23 @@ MOST_WAITING = 512
 
 _LOOK = 10.0
 """Seconds that a look may take."""
+
+_SQLITE: dict[int, Cause] = {
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_CORRUPT: "corrupted",
+    sqlite3.SQLITE_NOTADB: "corrupted",
+    sqlite3.SQLITE_FORMAT: "corrupted",
+}
+_SYSTEM: dict[int, Cause] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "read_only",
+    errno.EPERM: "read_only",
+}
 
 
 class DiskStore:
@@ -115,9 +134,7 @@ class DiskStore:
         """End the threads, and with them the connections; what is being written is finished first."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        if self._rows is not None:
-            await asyncio.to_thread(self._rows.close)
-            self._rows = None
+        self._rows = None
 
     async def _run(self, work: Callable[[Rows], T]) -> T:
         if self._closed:
@@ -149,16 +166,48 @@ class DiskStore:
             raise StoreError(cause) from error
 
     def _opened(self) -> Rows:
-        file = self._directory / DATABASE
         with self._opening:
             # a database whose file was removed or replaced takes writes as before, and loses them
-            if self._rows is None or self._doubtful or identity(file) != self._file:
+            if self._rows is None or self._doubtful or identity(self._directory / DATABASE) != self._file:
                 try:
-                    self._rows = Rows(file, self._busy)
-                    before, self._file, self._doubtful = self._file, identity(file), False
+                    self._rows = _open(self._directory, self._room[0], self._busy)
+                    before, self._file, self._doubtful = self._file, identity(self._directory / DATABASE), False
                     self.losses += before not in (None, self._file)
                 except (sqlite3.Error, OSError):
-                    if self._rows is None or identity(file) != self._file:
+                    if self._rows is None or identity(self._directory / DATABASE) != self._file:
                         raise
             # where it cannot be opened again, what was open may still be read
             return self._rows
+
+
+def identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory where it is missing, and close it to other users (0700)."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
+
+
+def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
+    make_private(directory)
+    database = directory / DATABASE
+    if database.exists():  # opening repeats itself for a minute where another process holds the lock
+        with closing(sqlite3.connect(database, timeout=busy, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    return Rows(os.fspath(directory.absolute()), max_bytes, busy)
+
+
+def cause_of(error: Exception) -> Cause:
+    """Why a database or its directory did not do what was asked, in a word."""
+    if isinstance(error, OSError):
+        return _SYSTEM.get(error.errno or 0, "unreachable")
+    return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")

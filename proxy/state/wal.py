@@ -2,7 +2,6 @@
 each other, and begun anew by one of them where they are broken."""
 
 import asyncio
-import errno
 import fcntl
 import os
 import sqlite3
@@ -15,29 +14,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeVar
 
-from proxy.state.store import Cause, StoreError
+from proxy.state.sqlite import cause_of, identity, make_private
+from proxy.state.store import StoreError
 
 T = TypeVar("T")
 
 BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 """SQLite's codes for a file that is no database, or no whole one."""
-
-_SQLITE: dict[int, Cause] = {
-    sqlite3.SQLITE_BUSY: "locked",
-    sqlite3.SQLITE_LOCKED: "locked",
-    sqlite3.SQLITE_READONLY: "read_only",
-    sqlite3.SQLITE_FULL: "full",
-    sqlite3.SQLITE_CORRUPT: "corrupted",
-    sqlite3.SQLITE_NOTADB: "corrupted",
-    sqlite3.SQLITE_FORMAT: "corrupted",
-}
-_SYSTEM: dict[int, Cause] = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EROFS: "read_only",
-    errno.EACCES: "read_only",
-    errno.EPERM: "read_only",
-}
 
 _AGAIN = 0.005
 """Seconds between two tries."""
@@ -171,17 +154,14 @@ class Database:
             self._thread.shutdown(wait=False)
 
 
-def connect(
-    file: Path, *, busy: float, synchronous: Literal["OFF", "NORMAL", "FULL"], schema: str = "", new: str = ""
-) -> sqlite3.Connection:
+def connect(file: Path, *, busy: float, synchronous: Literal["OFF", "NORMAL"], schema: str = "") -> sqlite3.Connection:
     """Return a connection in autocommit mode that any thread may use; directory and `schema` are made where missing.
 
-    `new` is run before there is anything in the file. Statements wait `busy` seconds for another process's lock. Raises
-    `sqlite3.Error` and `OSError`.
+    Statements wait `busy` seconds for another process's lock. Raises `sqlite3.Error` and `OSError`.
     """
     make_private(file.parent)
     with _held(file, fcntl.LOCK_SH):
-        return _connect(os.fspath(file), busy, synchronous, schema, new)
+        return _connect(os.fspath(file), busy, synchronous, schema)
 
 
 def set_aside(file: Path, *, busy: float) -> bool:
@@ -214,10 +194,10 @@ def _held(file: Path, kind: int) -> Iterator[None]:
         yield
 
 
-def _connect(name: str, busy: float, synchronous: str, schema: str, new: str = "") -> sqlite3.Connection:
+def _connect(name: str, busy: float, synchronous: str, schema: str) -> sqlite3.Connection:
     database = sqlite3.connect(name, timeout=busy, isolation_level=None, check_same_thread=False)
     try:
-        _turn(database, busy, new)
+        _turn(database, busy)
         database.execute(f"PRAGMA synchronous = {synchronous}")
         database.executescript(schema)
     except BaseException:
@@ -226,38 +206,15 @@ def _connect(name: str, busy: float, synchronous: str, schema: str, new: str = "
     return database
 
 
-def _turn(database: sqlite3.Connection, busy: float, new: str) -> None:
+def _turn(database: sqlite3.Connection, busy: float) -> None:
     # Two that open a new file at once may each hold what the other needs: SQLite then refuses one of them without
     # waiting (https://www.sqlite.org/c3ref/busy_handler.html), so the wait is here.
     until = time.monotonic() + busy
     while True:
         try:
-            database.executescript(f"{new}; PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
             if (error.sqlite_errorcode & 0xFF) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
             time.sleep(_AGAIN)
-
-
-def identity(file: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of the same name; None where there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def make_private(directory: Path) -> None:
-    """Make a directory where it is missing, and close it to other users (0700)."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_mode & 0o077:
-        directory.chmod(0o700)
-
-
-def cause_of(error: Exception) -> Cause:
-    """Why a database or its directory did not do what was asked, in a word."""
-    if isinstance(error, OSError):
-        return _SYSTEM.get(error.errno or 0, "unreachable")
-    return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")

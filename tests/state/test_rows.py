@@ -1,65 +1,83 @@
-"""The rows of the embedded store: read from older files, refused where they are not ours, written by threads in turn."""
+"""No row that somebody else wrote is unpickled, read from a file or removes one; threads write in turn."""
 
+import os
+import pickle
 import sqlite3
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from proxy.state.rows import DATABASE, Rows
+from proxy.state.rows import DATABASE, BytesDisk, Rows
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 
-OLD = """
-PRAGMA auto_vacuum = 1; PRAGMA journal_mode = WAL;
-CREATE TABLE Settings (key TEXT NOT NULL UNIQUE, value);
-CREATE TABLE Cache (rowid INTEGER PRIMARY KEY, key BLOB, raw INTEGER, store_time REAL, expire_time REAL,
-  access_time REAL, access_count INTEGER DEFAULT 0, tag BLOB, size INTEGER DEFAULT 0, mode INTEGER DEFAULT 0,
-  filename TEXT, value BLOB);
-CREATE UNIQUE INDEX Cache_key_raw ON Cache (key, raw);
-INSERT INTO Settings VALUES ('count', 0), ('size', 0);
-CREATE TRIGGER Settings_size_insert AFTER INSERT ON Cache FOR EACH ROW
-  BEGIN UPDATE Settings SET value = value + NEW.size WHERE key = 'size'; END;
-INSERT INTO Cache (key, raw, store_time, expire_time, access_time, mode, value) VALUES ('a', 1, 0, 1e12, 0, 1, X'00FF');
-"""
-"""A file as diskcache made it for earlier versions."""
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[DiskStore]:
+    made = DiskStore(tmp_path / "state", 2**20)
+    yield made
+    await made.aclose()
 
 
-async def test_a_file_of_an_earlier_version_is_read_and_written(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as old:
-        old.executescript(OLD)
-    store = DiskStore(tmp_path, 2**20)
-    assert await store.get("a", ttl=1000) == b"\0\xff"
-    await store.put_all({"a": b"2", "b": b"3"}, ttl=1000)
-    assert await store.keys("") == ("a", "b")
-    assert await store.get("a") == b"2"
-    await store.aclose()
+class Bomb:
+    fired = False
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str, bool]]:
+        return _fire, ("fired", True)
 
 
-async def test_what_was_removed_leaves_the_file(tmp_path: Path) -> None:
-    store = DiskStore(tmp_path, 2**24)
-    await store.put("a", b"secret" * 200_000, ttl=1000)
-    await store.delete(["a"])
-    await store.aclose()
-    assert (tmp_path / DATABASE).stat().st_size < 100_000
+def _fire(name: str, value: bool) -> None:
+    setattr(Bomb, name, value)
 
 
-async def test_a_row_whose_value_is_not_ours_is_refused(tmp_path: Path) -> None:
-    store = DiskStore(tmp_path, 2**20)
+@pytest.mark.parametrize("mode", [0, 2, 3, 4])
+@pytest.mark.parametrize("filename", [None, "planted.val", "../planted.val"])
+async def test_no_planted_row_is_unpickled_or_names_a_file(
+    store: DiskStore, tmp_path: Path, mode: int, filename: str | None
+) -> None:
     await store.put("a", b"1", ttl=1000)
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection, connection:
-        connection.execute("UPDATE Cache SET value = 'text'")
+    (tmp_path / "planted.val").write_bytes(pickle.dumps(Bomb()))
+    (tmp_path / "state" / "planted.val").write_bytes(pickle.dumps(Bomb()))
+    value = None if filename else pickle.dumps(Bomb())
+    with closing(sqlite3.connect(tmp_path / "state" / DATABASE)) as connection, connection:
+        connection.execute("UPDATE Cache SET mode = ?, filename = ?, value = ?", (mode, filename, value))
     with pytest.raises(StoreError, match="corrupted"):
         await store.get("a", ttl=1000)
+    await store.delete(["a"])
     await store.put("a", b"2", ttl=1000)
     assert await store.get("a") == b"2"
-    await store.aclose()
+    assert not Bomb.fired
+    assert (tmp_path / "planted.val").exists()
+    pickle.loads(pickle.dumps(Bomb()))
+    assert Bomb.fired, "the bomb would have worked"
+    Bomb.fired = False
+
+
+async def test_no_planted_key_is_unpickled(store: DiskStore, tmp_path: Path) -> None:
+    await store.put("a", b"1", ttl=1000)
+    with closing(sqlite3.connect(tmp_path / "state" / DATABASE)) as connection, connection:
+        connection.execute("UPDATE Cache SET raw = 0, key = CAST(? AS TEXT)", (pickle.dumps(Bomb(), 0),))
+    with pytest.raises(StoreError, match="corrupted"):
+        await store.keys("")
+    assert not Bomb.fired
+
+
+def test_only_text_and_bytes_are_stored(tmp_path: Path) -> None:
+    made = BytesDisk(os.fspath(tmp_path))
+    for key in (b"a", 1, 1.0, True, None, ("a",)):
+        with pytest.raises(TypeError):
+            made.put(key)
+    for value in ("a", 1, True, None, ("a",), bytearray(b"a")):
+        with pytest.raises(TypeError):
+            made.store(value, False)
 
 
 def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(tmp_path: Path) -> None:
-    rows, begun = Rows(tmp_path / DATABASE, busy=0.01), threading.Event()
+    rows, begun = Rows(str(tmp_path), 2**20, busy=0.01), threading.Event()
 
     def write_slowly() -> None:
         with rows.writing():

@@ -72,6 +72,11 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
         # SQLite's lock is asked for again and again: of two busy threads one may never be lucky
         self._one_thread = RLock()
 
+    def settle(self) -> None:
+        """Move to the file itself what is still in its log, unless another process is at it; for the end."""
+        self._sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.close()
+
     @contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """A transaction that no other writer interrupts; undone if anything is raised.

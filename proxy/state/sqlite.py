@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -131,9 +131,12 @@ class DiskStore:
             pass  # noted where it was raised
 
     async def aclose(self) -> None:
-        """End the threads, and with them the connections; what is being written is finished first."""
+        """End the threads; what is being written is finished first, and goes to the database file itself."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        if self._rows is not None:
+            with suppress(sqlite3.Error, OSError):
+                await asyncio.to_thread(self._rows.settle)
         self._rows = None
 
     async def _run(self, work: Callable[[Rows], T]) -> T:

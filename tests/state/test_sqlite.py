@@ -68,6 +68,7 @@ async def test_it_survives_a_restart_and_stays_within_its_bound(tmp_path: Path) 
         await first.put(str(number), os.urandom(20_000), ttl=1000)
     await first.aclose()
     assert (tmp_path / DATABASE).stat().st_size <= 2 * MIB
+    assert (tmp_path / f"{DATABASE}-wal").stat().st_size == 0, "a copy of the file has all"
     second = DiskStore(tmp_path, 2 * MIB)
     assert len(await second.keys("")) > 80
     assert await second.get("299")

@@ -84,6 +84,8 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
         return False
     if not (changed or old.first or new.first) and alike < 1:
         return False
+    if len(shared) == 1 and old.head != new.head and not changed:
+        return False  # `I weigh 82 kilos`, `my suitcase weighs 20 kilos`
     return _telling_enough(value, alike, len(shared), changed)
 
 

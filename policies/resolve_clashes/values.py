@@ -270,4 +270,4 @@ _OF_UNIT = {
 
 def unit_terms(value: Value) -> frozenset[str]:
     """The stems of the words that name the unit of a value."""
-    return _OF_UNIT.get(value.unit) or frozenset({value.unit})
+    return _OF_UNIT.get(value.unit) or frozenset({value.unit, stem(value.unit)})

@@ -11,6 +11,7 @@ from proxy.chat.errors import ConfigError
 from proxy.config.load import load
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, MemoryMemo, chat, context
+from tests.services import SureJudge
 
 FACT = "The capital of Australia is Canberra."
 FALSE = "The capital of Australia is Sydney."
@@ -227,16 +228,10 @@ BORN = "Ada Lovelace was an English mathematician."
 SAID = "Ada Lovelace wrote the first cookbook of Norwick."
 
 
-class Scripted:
+class Scripted(SureJudge):
     """A judge that is sure of what it is told to be, or late."""
 
-    def __init__(self, sure: float | None) -> None:
-        self.sure = sure
-        self.asked: list[tuple[str, str]] = []
-
-    async def contradictions(self, pairs: Sequence[tuple[str, str]], *, wait: float) -> Sequence[float | None]:
-        self.asked += pairs
-        return [self.sure] * len(pairs)
+    contradictions = SureJudge.replacements
 
 
 async def judged(request: ChatRequest, judge: Scripted | None, memo: MemoryMemo | None = None) -> Decision:

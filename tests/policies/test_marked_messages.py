@@ -1,6 +1,6 @@
 """Steps behind one that has marked a user's message, and in front of it: it is the client's all the same."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -18,10 +18,13 @@ from policies.self_correct import SelfCorrect
 from policies.validate_content import ValidateContent
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
-from proxy.context import CacheRules, Context, Correction, Remembered, RememberedItem, Share
+from proxy.context import CacheRules, Context
 from proxy.gateway.chain import run
 from proxy.policy import Policy
 from proxy.testing import MemoryMemo, context, profile
+from tests.policies.test_include_shared import Box
+from tests.policies.test_select_memories import Given, item
+from tests.policies.test_self_correct import EMPTY, Pending
 from tests.talk import assistant, user
 
 FACT = "The capital of Australia is Canberra."
@@ -104,14 +107,9 @@ async def test_a_marked_message_has_not_left() -> None:
     assert not any("Sydney" in text for text in await texts(talk, quarantined, pinned))
 
 
-class Notes:
-    async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
-        return [Correction("empty-1", "An answer was empty.")]
-
-
 async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
     talk, memo = [user("Hi."), assistant(""), user(FALSE)], MemoryMemo()
-    ctx = context(model=profile(10**6), memo=memo, corrections=Notes())
+    ctx = context(model=profile(10**6), memo=memo, corrections=Pending(EMPTY))
     first = await texts(talk, SelfCorrect(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, SelfCorrect(), ctx=ctx)
     assert first[2].startswith("<answer_notes>")
@@ -119,29 +117,14 @@ async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
     assert any(NOTE in text for text in later[3:])
 
 
-class Inbox:
-    async def received(self) -> Sequence[Share]:
-        return [Share("1", "bob", "", "The ship sails at nine.")]
-
-
 async def test_a_shared_text_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant("Ok."), user(FALSE)], MemoryMemo()
-    ctx = context(model=profile(10**6), memo=memo, inbox=Inbox())
+    talk, inbox = [user("Hi."), assistant("Ok."), user(FALSE)], Box()
+    inbox.gets("The ship sails at nine.")
+    ctx = context(model=profile(10**6), memo=inbox.memo, inbox=inbox)
     first = await texts(talk, IncludeShared(), ctx=ctx)
     later = await texts([*talk, assistant("Ok."), user("?")], CHECK, IncludeShared(), ctx=ctx)
     assert first[2].startswith("<shared_context>")
     assert later[:3] == first[:3]
-
-
-class Boats:
-    async def total(self) -> int:
-        return 1
-
-    async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
-        return Remembered((RememberedItem("1", "Likes boats.", "fact", 0.99, 86_400.0, 1.0, is_own=True),), "words")
-
-    async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
-        return ["Likes boats." for _ in ids]
 
 
 CACHED = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
@@ -149,7 +132,7 @@ CACHED = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=30
 
 async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
     talk, memo = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")], MemoryMemo()
-    ctx = context(model=CACHED, memo=memo, memories=Boats())
+    ctx = context(model=CACHED, memo=memo, memories=Given(item("1", 0.99, text="Likes boats.")))
     first = await texts(talk, SelectMemories(), ctx=ctx)
     later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, SelectMemories(), ctx=ctx)
     assert first[2].startswith("<relevant_context>")

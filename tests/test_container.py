@@ -12,10 +12,8 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from fnmatch import fnmatch
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
-from threading import Thread
 from types import MappingProxyType
 from unittest.mock import patch
 
@@ -28,6 +26,7 @@ from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.config.state_settings import StateSettings
 from tests.e2e import servers
+from tests.loopback import answering, free_port, listening
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -100,39 +99,18 @@ def test_only_what_the_image_needs_is_sent_to_the_build() -> None:
     assert not any(fnmatch(name, pattern) for name in (".git", ".env", "state", "tests", "docs") for pattern in sent)
 
 
-class Health(BaseHTTPRequestHandler):
-    status = 200
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (None, False)])
-def test_the_health_check_asks_for_health(status: int | None, healthy: bool) -> None:
+async def test_the_health_check_asks_for_health(status: int | None, healthy: bool) -> None:
     check = json.loads(instruction(r"HEALTHCHECK .* CMD"))
-    asked: list[str] = []
-    handler = type("Handler", (Health,), {"status": status, "asked": asked})
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    if status is None:
-        server.server_close()
-    else:
-        thread.start()
-    # a proxy for outgoing calls must not be asked about the container itself
-    environment = {"PENSTOCK_PORT": str(server.server_port), "http_proxy": "http://127.0.0.1:9"}
     assert check[0] == "python"
-    ran = subprocess.run([sys.executable, *check[1:]], env=environment, capture_output=True, timeout=180)
-    if status is not None:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        assert asked == ["/healthz"]
+    handle, got = answering(f"HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n".encode())
+    async with listening(handle) as url:
+        # a proxy for outgoing calls must not be asked about the container itself
+        port = str(url.port if status else free_port())
+        environment = {"PENSTOCK_PORT": port, "http_proxy": "http://127.0.0.1:9"}
+        command = [sys.executable, *check[1:]]
+        ran = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, timeout=180)
+    assert [head.split()[:2] for head in got] == [[b"GET", b"/healthz"]] * bool(status)
     assert (ran.returncode == 0) is healthy
 
 

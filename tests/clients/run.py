@@ -8,7 +8,6 @@ JavaScript; the network is only used to install packages.
 import argparse
 import json
 import os
-import queue
 import re
 import shutil
 import signal
@@ -148,7 +147,7 @@ def environment(penstock: str, scripted: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(command: list[str], log: Path, *, stop: int = signal.SIGTERM) -> Iterator[tuple[str, list[int]]]:
+def serving(command: list[str], log: Path) -> Iterator[tuple[str, list[int]]]:
     """A server that prints its address in its first line: the address, and after the end its exit code."""
     code: list[int] = []
     with log.open("w") as errors:
@@ -156,29 +155,18 @@ def serving(command: list[str], log: Path, *, stop: int = signal.SIGTERM) -> Ite
             command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=HERE.parents[1], start_new_session=True
         )
         try:
-            yield _address(server, log), code
+            assert server.stdout is not None
+            found = re.search(r"http://[\d.]+:\d+", server.stdout.readline())
+            if found is None:
+                raise SystemExit(f"it did not start: {' '.join(command)}\n{log.read_text()}")
+            yield found[0], code
         finally:
-            server.send_signal(stop)
+            server.terminate()
             try:
                 code.append(server.wait(_PATIENCE))
             except subprocess.TimeoutExpired:
                 os.killpg(server.pid, signal.SIGKILL)
                 code.append(server.wait())
-
-
-def _address(server: "subprocess.Popen[str]", log: Path) -> str:
-    assert server.stdout is not None
-    lines: queue.Queue[str] = queue.Queue()
-    stdout = server.stdout
-    threading.Thread(target=lambda: lines.put(stdout.readline()), daemon=True).start()
-    try:
-        found = re.search(r"http://[\d.]+:\d+", lines.get(timeout=_PATIENCE))
-    except queue.Empty:
-        found = None
-    if found is None:
-        server.kill()
-        raise SystemExit(f"it did not start: {' '.join(server.args)}\n{log.read_text()}")  # type: ignore[arg-type]
-    return found[0]
 
 
 def run_suite(suite: Suite, env: dict[str, str], tally: Tally) -> None:

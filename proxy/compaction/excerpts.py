@@ -25,6 +25,10 @@ _NEAR = 0.5
 """A passage is shown that has at least this share of the best one's score."""
 _LACKING = 0.2
 """And one that has this share of it for words that those before it lack."""
+_COMMON = 1 / 3
+"""The share of the passages above which a word in them picks none out, such as the articles of any language."""
+_FEW = 12
+"""Of fewer passages than these, any word does."""
 _HEADING = 80
 """Characters of a passage that is too short to stand alone."""
 _PIECE = 600
@@ -69,10 +73,11 @@ def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline:
 
 def _best(ranking: Lexical, pieces: Sequence[Piece], query: str) -> list[int]:
     """The places of the passages that fit a query, those first that have most of what the ones before them lack."""
-    scores = ranking.scores(query)
+    many = len(pieces) if len(pieces) < _FEW else len(pieces) * _COMMON
+    lacking = [term for term in dict.fromkeys(terms(query)) if sum(map(bool, ranking.scores(term))) <= many]
+    scores = ranking.scores(" ".join(lacking))
     most = max(scores, default=0.0)
     best: list[int] = []
-    lacking = terms(query)
     while lacking and len(best) < _MOST:
         rest = ranking.scores(" ".join(lacking))
         at = max(range(len(rest)), key=rest.__getitem__, default=0)

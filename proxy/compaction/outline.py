@@ -23,7 +23,7 @@ _ERRORS = 3
 """So many lines that report an error are wanted of each end of a text."""
 _TITLE = 70
 _HEADING = re.compile(
-    r"\s{0,3}(?:#{1,6}\s+\S|(?:\d{1,3}\.){1,5}\d{0,3}\)?\s+[^\W\d_]|=\s|(?:chapter|section|article|part|appendix|annex|"
+    r"\s{0,3}(?:#{1,6}\s+\S|§+\s?\d|(?:\d{1,3}\.){1,5}\d{0,3}\)?\s+[^\W\d_]|=\s|(?:chapter|section|article|part|appendix|annex|"
     r"cap[ií]tulo|secci[oó]n|art[ií]culo|anexo)\s+\w)",
     re.IGNORECASE,
 )
@@ -43,8 +43,11 @@ def outline(text: str, room: int | None = None) -> str:
     for level in _levels(lines):
         fresh = [place for place in level if not kept[place]]
         costs = sum(_cost(lines[place]) for place in fresh)
-        for place in fresh[:: max(1, -(-costs // max(1, room)))]:
-            kept[place] = room > 0
+        # where not all have room, as many of all parts of the text
+        room = max(0, room)
+        many = len(fresh) if costs <= room else len(fresh) * room // costs
+        for place in (fresh[at * len(fresh) // many] for at in range(many)):
+            kept[place] = True
             room -= _cost(lines[place])
     return sieved(lines, kept, limits)
 

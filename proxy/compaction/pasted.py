@@ -22,6 +22,8 @@ _LEAST = 300
 _THANKS = 30
 _BREAK = re.compile(r"\n[ \t]*\n")
 _ASKS = re.compile(r"[?？؟]\s*$", re.MULTILINE)
+_SAYS_ALL = re.compile(r"[?？؟:：]\s*\Z")
+"""How a question ends, and what leads to a document: what stands beside it is the document's."""
 
 
 class _Piece(NamedTuple):
@@ -79,7 +81,7 @@ def _divided(text: str) -> Iterator[str | _Piece]:
 def _outer(text: str, step: int) -> str:
     """The first or the last paragraph, with the next one where it is as short as a word of thanks."""
     paragraphs = [part for part in _BREAK.split(text.strip()) if part.strip()][::step]
-    many = 2 if paragraphs and len(paragraphs[0]) < _THANKS else 1
+    many = 2 if paragraphs and len(paragraphs[0]) < _THANKS and not _SAYS_ALL.search(paragraphs[0]) else 1
     return "\n".join(paragraphs[:many][::step])
 
 

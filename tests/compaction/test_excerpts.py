@@ -51,8 +51,9 @@ def test_words_that_the_best_passage_lacks_are_looked_for_elsewhere() -> None:
     assert "P600;M-5400;600.50" in found
 
 
-def test_without_words_in_common_the_outline_stands_alone() -> None:
-    found = excerpt(PROSE, ["要約してください"], 3000)
+@pytest.mark.parametrize("query", ["要約してください", "Ist ein Labrador nothing of note?", "subject by subject"])
+def test_without_telling_words_in_common_the_outline_stands_alone(query: str) -> None:
+    found = excerpt(PROSE, [query], 3000)
 
     assert "passages" not in found
     assert "## Section 0" in found

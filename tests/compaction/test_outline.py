@@ -17,6 +17,7 @@ def document(*titles: str) -> str:
         pytest.param(["1. Scope", "1.2 Terms", "2. Payment", "10.1 Annexes"], id="numbers"),
         pytest.param(["SCOPE", "TERMS OF USE", "PAYMENT", "ANNEXES"], id="capitals"),
         pytest.param(["Scope", "Terms of use", "How to pay", "Annexes"], id="lines that stand alone"),
+        pytest.param(["§ 1 Scope", "§ 2 Terms", "§ 10 Payment", "§§ 11 and 12"], id="signs for sections"),
         pytest.param(["Artículo 1", "Artículo 2", "Capítulo III", "Anexo A"], id="words for parts"),
     ],
 )
@@ -25,6 +26,13 @@ def test_headings_and_what_follows_them_stay(titles: list[str]) -> None:
 
     assert [line for line in found if line in titles] == titles
     assert sum(line.startswith("About ") for line in found) == len(titles)
+
+
+def test_headings_leave_only_as_far_as_they_have_no_room() -> None:
+    titles = [f"§ {n} Of the duties of party {n}" for n in range(10, 70)]
+    found = outline(document(*titles), room=2300).splitlines()
+
+    assert sum(line in titles for line in found) > 38
 
 
 def test_identifiers_of_what_is_left_out_stay() -> None:

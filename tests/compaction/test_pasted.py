@@ -46,3 +46,9 @@ def test_a_document_s_first_paragraphs_are_no_question() -> None:
 
     assert own_words(text)[0].startswith("May I keep a cat?")
     assert all("Part 1" not in words for words in own_words(text))
+
+
+def test_what_stands_beside_a_short_question_is_the_document_s() -> None:
+    clauses = "\n\n".join(f"§ {n} The tenant pays for the repair of item {n}." for n in range(900))
+
+    assert own_words(f"Here it is:\n\n{clauses}\n\nIs a dog allowed?") == ("Is a dog allowed?", "Here it is:")

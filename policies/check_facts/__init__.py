@@ -153,7 +153,9 @@ class CheckFacts(Policy):
             **of_judge,
         }
         if not count:
-            return Keep(f"nothing contradicts the {self._trusted.size} trusted facts", facts)
+            unread = 0 if self.judge else self._trusted.size - self._trusted.compared
+            but = f"; rules cannot read {unread} of them" if unread else ""
+            return Keep(f"nothing contradicts the {counted(self._trusted.size, 'trusted fact')}{but}", facts)
         made, why = await self._treated(request, found, sent, ctx)
         return Rewrite(made, why, facts, _told(found, anchors, sent))
 

@@ -65,8 +65,8 @@ class Trusted:
         self._plain: dict[str, list[tuple[Plain, str]]] = defaultdict(list)
         """Plain sentences with the facts that they are of, by a word of their subject."""
         known = list(facts)
-        for fact in known:
-            self._add(fact)
+        self.compared = sum([self._add(fact) for fact in known])
+        """How many of them rules can compare: the others are for a judge."""
         self._names = self._indexed()
         self._first = frozenset(_first_of(each) for each in {*self._names, *self._plain})
         """The beginnings of all words that a sentence must have one of to be about a fact."""
@@ -74,25 +74,26 @@ class Trusted:
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
         """Stands for all of them."""
 
-    def _add(self, fact: Fact) -> None:
-        if not fact.relation:
-            self._add_plain(fact.text)
+    def _add(self, fact: Fact) -> bool:
+        is_plain = not fact.relation and self._add_plain(fact.text)
         made = _claim_of(fact)
         if made is None:
             self._add_prose(fact.text)
-            return
+            return is_plain
         key = (made.subject, made.relation, made.language)
         self._objects[key].add(made.object)
         self._text.setdefault(key, fact.text)
         self._range[made.relation, made.language].add(made.object)
         self._domain[made.relation, made.language].add(made.subject)
         self._relations[made.subject].add((made.relation, made.language))
+        return True
 
-    def _add_plain(self, text: str) -> None:
-        for each in in_full(text):
-            read = plain(each, language_of(_tokens(each)))
+    def _add_plain(self, text: str) -> bool:
+        found = [plain(each, language_of(_tokens(each))) for each in in_full(text)]
+        for read in found:
             if read is not None and read.key:
                 self._plain[read.key].append((read, text))
+        return any(read is not None and read.key for read in found)
 
     def _add_prose(self, text: str) -> None:
         for each in in_full(text):

@@ -210,6 +210,14 @@ async def test_a_changed_file_is_read_with_the_configuration(tmp_path: Path) -> 
     assert isinstance(await policy.apply(request, context(request)), Rewrite)
 
 
+async def test_facts_that_no_rule_reads_are_told() -> None:
+    request = chat("u1")
+    facts = (FACT, "Die Frist beträgt 30 Tage.", "Le forfait coûte 20 euros.")
+    told = await decided(request, facts=facts)
+    assert told.why == "nothing contradicts the 3 trusted facts; rules cannot read 2 of them"
+    assert (await decided(request, facts=(FACT,))).why == "nothing contradicts the 1 trusted fact"
+
+
 @pytest.mark.parametrize(
     ("content", "told"), [("fine\n{bad\n", "line 2 of the file of facts"), (None, "the file of facts cannot be read")]
 )

@@ -30,10 +30,11 @@ class RejectOversize(Policy):
         if count.total <= limit:
             return Keep(used)
         reserved = ctx.model.window - usable
+        what = "messages" if request.max_output_tokens is None else "messages or completion"
         return Reject(
             f"This model's maximum context length is {ctx.model.window} tokens. However, your messages resulted in "
             f"{count.total} tokens{_with_tools(count.tools)}, and {reserved} are reserved for the answer: at most "
-            f"{limit} fit. Please reduce the length of the messages. (context_length_exceeded)",
+            f"{limit} fit. Please reduce the length of the {what}. (context_length_exceeded)",
             code="context_length_exceeded",
             param="messages",
         )

@@ -57,7 +57,7 @@ class InjectFacts(Policy):
         for each in (pattern for every in patterns.values() for pattern in every):
             compiled(outline(each))
             if "value" not in _groups(whole(each)):
-                raise ValueError("each pattern needs a group (?P<value>...)")
+                raise ValueError(f"pattern {each!r} needs a group (?P<value>...)")
         return patterns
 
     @model_validator(mode="after")

@@ -195,9 +195,12 @@ async def test_patterns_of_ones_own() -> None:
     )
 
 
-@pytest.mark.parametrize("pattern", [r"no group", r"(?P<value>", r"(?P<value>(a+)+)b"])
-def test_patterns_that_are_none(pattern: str) -> None:
-    with pytest.raises(ValidationError):
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [("no group", "'no group' needs a group"), ("(?P<value>", None), ("(?P<value>(a+)+)b", "repeats")],
+)
+def test_patterns_that_are_none(pattern: str, told: str | None) -> None:
+    with pytest.raises(ValidationError, match=told):
         InjectFacts(patterns={"x": (pattern,)})
 
 

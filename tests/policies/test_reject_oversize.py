@@ -42,7 +42,9 @@ async def test_what_the_answer_may_take_is_not_the_prompts() -> None:
     ctx = context(window=window)
     assert isinstance(await RejectOversize().apply(fits, ctx), Keep)
     # an answer may have at most a quarter of this model's window, however much the client asks for
-    assert isinstance(await RejectOversize(share=0.5).apply(too_much, ctx), Reject)
+    refused = await RejectOversize(share=0.5).apply(too_much, ctx)
+    assert isinstance(refused, Reject)
+    assert refused.why.endswith("Please reduce the length of the messages or completion. (context_length_exceeded)")
 
 
 async def test_tools_count() -> None:

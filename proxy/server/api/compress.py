@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
@@ -16,7 +15,7 @@ from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
-from proxy.server.api.endpoint import check_method
+from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -60,7 +59,7 @@ class Sidecar:
     async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:
         handle = http.scope["path_params"].get("handle", "").strip().lower()
         try:
-            part = Part.of(dict(parse_qsl(http.query)))
+            part = Part.of(parameters(http, "path", "first_line", "last_line", "pattern"))
         except Mistake as mistake:
             raise BadRequest(str(mistake), code="invalid_part") from None
         try:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from starlette.types import Receive, Scope, Send
 
@@ -113,6 +113,19 @@ def check_method(http: Exchange, *methods: str) -> None:
     if http.scope["method"] not in allowed:
         told = f"{http.scope['method']} is not allowed here: use {', '.join(methods)}"
         raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": ", ".join(allowed)})
+
+
+def parameters(http: Exchange, *known: str) -> dict[str, str]:
+    """The parameters of the query string. Raises `BadRequest` for one that is unknown or given twice."""
+    try:
+        given = parse_qs(http.query, keep_blank_values=True, max_num_fields=20, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise BadRequest("the query string cannot be read", code="invalid_value") from None
+    for name, values in given.items():
+        if name not in known or len(values) > 1:
+            told = "is given twice" if name in known else f"is unknown; known: {', '.join(known)}"
+            raise BadRequest(f"the parameter {name[:50]!r} {told}", param=name[:50], code="invalid_value")
+    return {name: values[0] for name, values in given.items()}
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

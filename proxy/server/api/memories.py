@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
 import orjson
 
@@ -17,7 +16,7 @@ from proxy.memories.change import Added
 from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of
 from proxy.memories.search import Hit
 from proxy.memories.service import MemoryService
-from proxy.server.api.endpoint import check_method
+from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
 
@@ -88,7 +87,7 @@ class MemoriesApi:
         return [added[place] for place in range(len(found))]
 
     async def _list(self, http: Exchange) -> Any:
-        asked = _query(http, *Names._fields, "scope", "kind", "query", "limit")
+        asked = parameters(http, *Names._fields, "scope", "kind", "query", "limit")
         owner, kind, query = self._asked(http, asked), asked.get("kind"), asked.get("query")
         if kind is not None and not KIND.fullmatch(kind):
             raise BadRequest("kind must be a lower-case word", param="kind", code="invalid_value")
@@ -121,7 +120,7 @@ class MemoriesApi:
         return {"id": id, "object": "memory.deleted", "deleted": True}
 
     async def _forget(self, http: Exchange) -> Any:
-        asked = _query(http, *Names._fields, "shared")
+        asked = parameters(http, *Names._fields, "shared")
         names = _names(asked)
         owner = self._owner(http, names)
         if not any(names[1:]):
@@ -145,7 +144,7 @@ class MemoriesApi:
         id = http.scope["path_params"].get("id", "")
         if not ID.fullmatch(id):
             raise _unknown()
-        return self._asked(http, _query(http, *Names._fields, "scope")), id
+        return self._asked(http, parameters(http, *Names._fields, "scope")), id
 
     def _asked(self, http: Exchange, asked: Mapping[str, str]) -> Owner:
         """Whose memories a query string is about: of one scope, or with `scope=all` of all."""
@@ -190,19 +189,6 @@ def _object(raw: bytes) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise BadRequest("the body must be a JSON object", code="invalid_type")
     return given
-
-
-def _query(http: Exchange, *known: str) -> dict[str, str]:
-    """The parameters of the query string. Raises `BadRequest` for one that is unknown or given twice."""
-    try:
-        given = parse_qs(http.query, keep_blank_values=True, max_num_fields=20, errors="strict")
-    except (ValueError, UnicodeDecodeError):
-        raise BadRequest("the query string cannot be read", code="invalid_value") from None
-    for name, values in given.items():
-        if name not in known or len(values) > 1:
-            told = "is given twice" if name in known else f"is unknown; known: {', '.join(known)}"
-            raise BadRequest(f"the parameter {name[:50]!r} {told}", param=name[:50], code="invalid_value")
-    return {name: values[0] for name, values in given.items()}
 
 
 def _names(asked: Mapping[str, str]) -> Names:

@@ -4,7 +4,16 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from policies.resolve_clashes.comparison import TYPED, at_other_times, clash, differ, narrower, parallel, told_apart
+from policies.resolve_clashes.comparison import (
+    TYPED,
+    at_other_times,
+    clash,
+    comparable,
+    differ,
+    narrower,
+    parallel,
+    told_apart,
+)
 from policies.resolve_clashes.statements import Said, Statement
 from policies.resolve_clashes.terms import terms
 from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
@@ -211,14 +220,19 @@ class _Tone(NamedTuple):
 
 
 def _held(turns: Sequence[Turn], last: int, value: Value) -> _LatestStatement | None:
+    """What the user said last of the same kind: of a day of the month one of the month, where there is any."""
+    latest: _LatestStatement | None = None
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in reversed(turns[at].said.statements):
             if not _may_give(old):
                 continue
             for held in reversed(old.values):
                 if held.kind == value.kind and _same_part(held, value) and _same_unit(held, value):
-                    return _LatestStatement(turns[at], old, held, last - at)
-    return None
+                    found = _LatestStatement(turns[at], old, held, last - at)
+                    if comparable(held, value):
+                        return found
+                    latest = latest or found
+    return latest
 
 
 def _taken_up(turns: Sequence[Turn], last: int, held: _LatestStatement, new: Statement) -> bool:

@@ -16,6 +16,7 @@ from proxy.compaction.fitting import is_ours
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
@@ -93,7 +94,7 @@ class CompactToolResults(Policy):
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
             results = sum(message.get("role") == "tool" for message in messages)
-            return Keep(f"nothing to shorten in {results} tool results")
+            return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
 

@@ -80,7 +80,8 @@ class OffloadContent(Policy):
             messages[place] = await _offloaded(message, forms, ctx)
             counts["offloaded"] += messages[place] is not message
         if not counts["offloaded"] and not counts["forced"]:
-            return Keep(f"large texts that were read: {counts['large']}, none leaves")
+            read = counts["large"]
+            return Keep(f"{counted(read, 'large text')}, none worth a preview" if read else "no large text was read")
         done = {"became a preview": counts["offloaded"], "made to fit": counts["forced"]}
         why = ", ".join(f"{counted(count, 'message')} {what}" for what, count in done.items() if count)
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}

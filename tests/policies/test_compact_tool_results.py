@@ -53,8 +53,10 @@ async def test_a_new_result_loses_only_what_carries_nothing() -> None:
 
 async def test_a_new_text_that_is_no_json_is_the_same_object() -> None:
     request = request_of(call(), result(PROSE))
+    decision = await CompactToolResults().apply(request, context(request))
 
-    assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
+    assert isinstance(decision, Keep)
+    assert decision.why == "nothing to shorten in 1 tool result"
 
 
 async def test_a_result_that_was_read_takes_its_form_and_names_the_original() -> None:

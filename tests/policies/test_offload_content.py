@@ -96,7 +96,9 @@ async def test_what_an_earlier_step_wrote_is_not_touched() -> None:
     request = conversation("ubig a1 u2", ubig=PASTED)
     ctx = context(chat("u0 a1 u2"), model=profile(10**6))
 
-    assert isinstance(await OffloadContent().apply(request, ctx), Keep)
+    decision = await OffloadContent().apply(request, ctx)
+    assert isinstance(decision, Keep)
+    assert decision.why == "no large text was read"
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,9 @@ class GuardedUpstream:
 
     async def _take_slot(self) -> bool:
         """Wait for a slot, in order; whether one came in time."""
-        if self._slots.locked() and self._waiting >= self._most_waiting:
+        if not self._slots.locked():
+            return await self._slots.acquire()
+        if self._waiting >= self._most_waiting:
             return False
         self._waiting += 1
         try:

@@ -95,8 +95,17 @@ class Intake:
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, intake: Intake | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        intake: Intake | None = None,
+        largest: int = sys.maxsize,
+    ) -> None:
+        """A body may have at most `largest` bytes."""
         self.scope = scope
+        self._largest = largest
         self._intake = intake or Intake(sys.maxsize, sys.maxsize)
         self.headers = _headers(scope["headers"])
         """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
@@ -124,13 +133,13 @@ class Exchange:
         self._receive = receive
         self._send = send
 
-    async def read(self, limit: int) -> bytes:
-        """Return the whole body. Raise `BadRequest` (413) as soon as it exceeds `limit` bytes, and `Overloaded` if
-        too much is being received already."""
+    async def read(self) -> bytes:
+        """Return the whole body. Raise `BadRequest` (413) as soon as it is too large, and `Overloaded` if too much is
+        being received already."""
         length = self.headers.get("content-length", "0").lstrip("0")
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
-        if declared > limit:
-            raise _too_large(limit)
+        if declared > self._largest:
+            raise _too_large(self._largest)
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise BadRequest(
                 "Content-Encoding must be identity: send the body uncompressed", code="unsupported_content_encoding"
@@ -146,8 +155,8 @@ class Exchange:
                     raise ClientGone
                 part = message.get("body", b"")
                 size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
+                if size > self._largest:
+                    raise _too_large(self._largest)
                 take(len(part))
                 parts.append(part)
                 more = message.get("more_body", False)

@@ -31,7 +31,6 @@ class Pipeline:
     def __init__(self, settings: Settings, routes: Routes, services: Services, saving: Saving | None = None) -> None:
         """With `saving`, the requests are saved that were answered."""
         self._saving = saving
-        self._limit = int(settings.server.max_body_mib * 2**20)
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
@@ -40,7 +39,7 @@ class Pipeline:
 
         Raises `PenstockError` where nothing could be answered.
         """
-        body = Body(await http.read(self._limit))
+        body = Body(await http.read())
         async with http.watch():
             attempts = Attempts(self._routes, self._routes.of(body.model, http.caller), http, seen)
             for route in attempts:

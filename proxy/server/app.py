@@ -259,15 +259,16 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.series, patience=waits)
     gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
     pipeline = Pipeline(settings, routes, services, lasting.saving)
-    api, sidecar = Api(settings, routes, pipeline), Sidecar(settings, routes, pipeline, services)
+    api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
     memories = MemoriesApi(settings, services.memories)
-    sharing = Sharing(settings, services)
+    sharing = Sharing(services)
     explaining = Explaining(config, routes, services, lasting.store, lasting.index)
     # only where clients have keys of Penstock: with others the path is an upstream's
     usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
     headers = [(b"x-penstock-config", config.version.encode())]
     browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
-    serving = Serving(telemetry, config.version, headers, gate, browsers, lasting.intake)
+    largest = int(settings.server.max_body_mib * 2**20)
+    serving = Serving(telemetry, config.version, headers, gate, browsers, lasting.intake, largest)
 
     def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "", **options: bool) -> HttpRoute:
         return HttpRoute(path, Endpoint(handler, route or path, serving, **options), methods=list(methods))

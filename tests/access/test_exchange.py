@@ -26,7 +26,7 @@ class Server:
             self.inbox.put_nowait(message)
         self.sent: list[Message] = []
         self.reads = 0
-        self.http = Exchange({"type": "http", "headers": list(headers)}, self._receive, self._send)
+        self.http = Exchange({"type": "http", "headers": list(headers)}, self._receive, self._send, largest=10)
 
     async def _receive(self) -> Message:
         self.reads += 1
@@ -68,7 +68,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(len
     server = Server(part(b"x"), headers=[(b"content-length", length)])
 
     with pytest.raises(BadRequest) as caught:
-        await server.http.read(10)
+        await server.http.read()
 
     assert (caught.value.status, caught.value.code) == (413, "request_too_large")
     assert caught.value.headers == {"connection": "close", "x-should-retry": "false"}
@@ -83,7 +83,7 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(headers: 
     server = Server(*(part(b"x" * 6, more=True) for _ in range(5)), headers=headers)
 
     with pytest.raises(BadRequest) as caught:
-        await server.http.read(10)
+        await server.http.read()
 
     assert caught.value.status == 413
     assert server.reads == 2
@@ -94,7 +94,7 @@ async def test_a_compressed_body_is_refused_before_it_is_read(encoding: bytes) -
     server = Server(part(b"x"), headers=[(b"content-encoding", encoding)])
 
     with pytest.raises(BadRequest) as caught:
-        await server.http.read(10)
+        await server.http.read()
 
     assert caught.value.code == "unsupported_content_encoding"
     assert 400 <= caught.value.status < 500
@@ -103,13 +103,13 @@ async def test_a_compressed_body_is_refused_before_it_is_read(encoding: bytes) -
 
 async def test_identity_is_no_compression() -> None:
     for encoding in (b"identity", b" Identity "):
-        assert await Server(part(b"x"), headers=[(b"content-encoding", encoding)]).http.read(10) == b"x"
+        assert await Server(part(b"x"), headers=[(b"content-encoding", encoding)]).http.read() == b"x"
 
 
 @pytest.mark.parametrize("parts", [[], [part(b"ab", more=True)]], ids=["before the body", "in the middle of it"])
 async def test_a_client_that_leaves_while_its_body_is_read_is_gone(parts: list[Message]) -> None:
     with pytest.raises(ClientGone):
-        await Server(*parts, GONE).http.read(10)
+        await Server(*parts, GONE).http.read()
 
 
 async def receiving(intake: Intake, address: str, size: int, declared: int = 0) -> "asyncio.Task[bytes]":
@@ -118,7 +118,7 @@ async def receiving(intake: Intake, address: str, size: int, declared: int = 0) 
     server = Server(part(bytes(size), more=True), headers=headers)
     scope = {"type": "http", "headers": headers, "client": (address, 1)}
     http = Exchange(scope, server._receive, server._send, intake)
-    task = asyncio.ensure_future(http.read(2**30))
+    task = asyncio.ensure_future(http.read())
     await asyncio.sleep(0.001)
     return task
 

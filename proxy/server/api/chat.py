@@ -47,7 +47,6 @@ class Api:
         self._pipeline = pipeline
         self._routes = routes
         self._catalogue = Catalogue(routes)
-        self._limit = int(settings.server.max_body_mib * 2**20)
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/chat/completions`."""
@@ -59,7 +58,7 @@ class Api:
             await self.chat(http, seen)
             return
         method, path = http.scope["method"], _below_v1(http.scope)
-        raw = await http.read(self._limit)
+        raw = await http.read()
         async with http.watch():
             if http.caller is not None:
                 http.caller.check_path(method, path)

@@ -10,7 +10,6 @@ from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
-from proxy.config.settings import Settings
 from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
@@ -29,8 +28,7 @@ _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 class Sidecar:
     """`/v1/compress` and `/v1/retrieve`. Nothing of either reaches an upstream."""
 
-    def __init__(self, settings: Settings, routes: Routes, pipeline: Pipeline, services: Services) -> None:
-        self._limit = int(settings.server.max_body_mib * 2**20)
+    def __init__(self, routes: Routes, pipeline: Pipeline, services: Services) -> None:
         self._routes = routes
         self._pipeline = pipeline
         self._archives: Archives = services.archives
@@ -39,7 +37,7 @@ class Sidecar:
     async def compress(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
         check_method(http, "POST")
-        body = Body(await http.read(self._limit))
+        body = Body(await http.read())
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
             name, rewritten = await self._pipeline.rewrite(body, route, http, seen)

@@ -41,6 +41,8 @@ class Serving:
     """Says what web pages may not ask."""
     intake: Intake | None
     """Bounds what is received at the same time."""
+    largest: int
+    """Bytes of the largest body."""
 
 
 class Endpoint:
@@ -59,7 +61,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         serving = self._serving
-        http = Exchange(scope, receive, send, serving.intake)
+        http = Exchange(scope, receive, send, serving.intake, serving.largest)
         http.own_headers += serving.headers
         seen = serving.telemetry.begin(
             scope["method"],

@@ -41,11 +41,10 @@ class Explaining:
         settings = config.settings
         self._config, self._settings, self._routes, self._services = config, settings, routes, services
         self._store, self._index = store, index
-        self._limit = int(settings.server.max_body_mib * 2**20)
 
     async def serve(self, http: Exchange, seen: Observation) -> None:
         """Explain a request of the client's own, with the chain that it would get, or may choose."""
-        asked = Body(await http.read(self._limit))
+        asked = Body(await http.read())
         async with http.watch():
             chain = _text(asked, "chain")
             headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers

@@ -33,7 +33,6 @@ class MemoriesApi:
     """`/v1/memories` and what is below. Nothing of it reaches an upstream."""
 
     def __init__(self, settings: Settings, service: MemoryService) -> None:
-        self._limit = int(settings.server.max_body_mib * 2**20)
         self._bounds = RequestBounds(settings.memories.max_import, settings.memories.max_characters)
         self._service = service
 
@@ -64,7 +63,7 @@ class MemoriesApi:
         await http.tell(answer)
 
     async def _post(self, http: Exchange) -> Any:
-        raw = await http.read(self._limit)
+        raw = await http.read()
         found, is_list = await _read(entries, raw, self._bounds)
         added = await self._added(http, found)
         if not is_list:
@@ -72,7 +71,7 @@ class MemoriesApi:
         return _summed(added) | {"data": [{**_shown(each.memory), "status": each.status} for each in added]}
 
     async def _import(self, http: Exchange) -> Any:
-        raw = await http.read(self._limit)
+        raw = await http.read()
         return _summed(await self._added(http, await _read(lines, raw, self._bounds)))
 
     async def _added(self, http: Exchange, found: list[Entry]) -> list[Added]:
@@ -131,7 +130,7 @@ class MemoriesApi:
         return {"object": "memories.deleted", "deleted": await self._service.forget(owner)}
 
     async def _aggregate(self, http: Exchange) -> Any:
-        raw = await http.read(self._limit)
+        raw = await http.read()
         asked = _object(raw)
         names, least = names_of(asked), asked.get("similarity")
         is_number = isinstance(least, int | float) and not isinstance(least, bool)

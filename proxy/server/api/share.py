@@ -8,7 +8,6 @@ from proxy.chat import ROLES, encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.names import LONGEST, key_of, may_be_shown
 from proxy.chat.parse import Body
-from proxy.config.settings import Settings
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
 from proxy.identity import session_key
@@ -30,8 +29,7 @@ _NAMES = ("session", "agent", "task")
 class Sharing:
     """`POST` gives, `GET` shows what was given to the caller, `DELETE` takes it back."""
 
-    def __init__(self, settings: Settings, services: Services) -> None:
-        self._limit = int(settings.server.max_body_mib * 2**20)
+    def __init__(self, services: Services) -> None:
         self._shares, self._archives = services.shares, services.archives
 
     async def serve(self, http: Exchange, seen: Observation) -> None:
@@ -50,7 +48,7 @@ class Sharing:
         await http.tell(answer)
 
     async def _give(self, http: Exchange) -> Mapping[str, Any]:
-        body = Body(await http.read(self._limit))
+        body = Body(await http.read())
         own = _names(http.headers)
         said = _object(body.get("from") or {}, "from")
         if any(own[name] and said[name] and own[name] != said[name] for name in _NAMES):

@@ -32,7 +32,7 @@ async def test_an_answered_error_keeps_nothing_of_its_request() -> None:
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
     gc.disable()
     try:
-        serving = Serving(Telemetry(Metrics("0")), "", [], None, None, None)
+        serving = Serving(Telemetry(Metrics("0")), "", [], None, None, None, 100)
         await Endpoint(refuse, "/x", serving)(scope, receive, send)
         assert [each() for each in held] == [None]
     finally:

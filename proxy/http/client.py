@@ -11,26 +11,17 @@ import aiohttp
 from yarl import URL
 
 from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.http.headers import HOP_BY_HOP
 from proxy.state.warnings import Warnings
 
-_NOT_RELAYED = {
+_NOT_RELAYED = {name.encode() for name in HOP_BY_HOP} | {
     b"alt-svc",
-    b"connection",
     b"content-length",
-    b"keep-alive",
-    b"proxy-authenticate",
-    b"proxy-authorization",
-    b"proxy-connection",
     b"set-cookie",
     b"set-cookie2",
     b"strict-transport-security",
-    b"te",
-    b"trailer",
-    b"transfer-encoding",
-    b"upgrade",
 }
-"""Response headers that are not relayed: they concern one connection (RFC 9110 §7.6.1), carry state, or are set
-anew."""
+"""Response headers that are not relayed: they concern one connection, carry state, or are set anew."""
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 """Headers that aiohttp would add by itself. Only the client's own headers travel on."""

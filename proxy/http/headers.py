@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-_OF_ONE_CONNECTION = {
+HOP_BY_HOP = {
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -17,9 +17,9 @@ _OF_ONE_CONNECTION = {
     "transfer-encoding",
     "upgrade",
 }
-"""Hop-by-hop headers (RFC 9110 §7.6.1); those of answers are left out in `transport`."""
+"""Headers that concern one connection (RFC 9110 §7.6.1)."""
 
-_NOT_FORWARDED = _OF_ONE_CONNECTION | {
+_NOT_FORWARDED = HOP_BY_HOP | {
     "accept-encoding",
     "baggage",
     "content-encoding",

@@ -51,7 +51,7 @@ from proxy.server.build import (
 )
 from proxy.server.dispatch import CHAT, ERRORS, App
 from proxy.server.generation import Generation
-from proxy.server.health import Health, Starting, Stuck, degraded, watch
+from proxy.server.health import Health, Starting, degraded, watch
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.rehearsal import rehearse
 from proxy.server.reload import Reloading
@@ -134,8 +134,7 @@ def build(
 
     draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
     outside = {"state": store, "vectors": index, "embedding": services.embedding}
-    stuck = Stuck(services.threads, reloading, peers)
-    health = Health(reloading, starting, draining, stuck, lambda: degraded(outside))
+    health = Health(reloading, starting, draining, services.threads, peers, lambda: degraded(outside))
     here = [services.forget, reloading.forget]
     forgetting = Forgetting(store, services.archives, services.memories, index, peers, records=records, here=here)
     admin = Admin(reloading, told, peers, telemetry.metrics, forgetting, host)

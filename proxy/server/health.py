@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -50,29 +51,45 @@ class Starting:
             self._is_loaded = True
 
 
-class Stuck:
-    """Whether a thread of any worker of this server is busy with one job for so long that it will probably never
-    end."""
+class Health:
+    """`/healthz` and `/readyz`. Neither asks an upstream or a store, and neither depends on the load."""
 
-    def __init__(self, pools: Iterable[Threads], reloading: Reloading, peers: Peers) -> None:
-        """`pools` are those for the work of chains, which waits for nothing outside the process."""
-        self._pools = tuple(pools)
+    def __init__(
+        self,
+        reloading: Reloading,
+        starting: Starting,
+        draining: Draining,
+        pools: Iterable[Threads],
+        peers: Peers,
+        degraded: Callable[[], Sequence[str]],
+    ) -> None:
+        """`pools` are those for the work of chains, which waits for nothing outside the process. `degraded` returns
+        what does not work right now although requests go on without it."""
         self._reloading = reloading
+        self._starting = starting
+        self._draining = draining
+        self._pools = tuple(pools)
         self._peers = peers
+        self._degraded = degraded
         self._longest = 0.0
-        peers.on("stuck", self._here)
+        peers.on("stuck", self._is_stuck)
 
-    async def anywhere(self) -> bool:
-        """Return whether a worker is stuck. A worker that does not answer at once is left out: it may just be busy."""
-        if await self._here():
-            return True
-        try:
+    def routes(self) -> list[BaseRoute]:
+        return [Route("/healthz", self._healthz, methods=["GET"]), Route("/readyz", self._readyz, methods=["GET"])]
+
+    async def _healthz(self, request: Request) -> Response:
+        question = {"ask": "stuck"}
+        is_stuck = await self._is_stuck(question)
+        # a worker that does not answer at once is left out: it may just be busy
+        with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                return any(await self._peers.ask({"ask": "stuck"}))
-        except TimeoutError:
-            return False
+                is_stuck = is_stuck or any(await self._peers.ask(question))
+        if is_stuck:
+            return JSONResponse({"status": "stuck"}, 503)
+        return Response(b'{"status":"ok"}', media_type="application/json")
 
-    async def _here(self, question: Question | None = None) -> bool:
+    async def _is_stuck(self, question: Question) -> bool:
+        """Whether a thread is busy with one job for so long that it will probably never end."""
         pool = max(self._pools, key=Threads.busy)
         before, seconds = self._longest, pool.busy()
         self._longest = seconds
@@ -82,33 +99,6 @@ class Stuck:
         if is_stuck and not stuck_after < before <= seconds:
             _log.error("thread stuck", extra={"fields": {"seconds": round(seconds), "at": pool.places()}})
         return is_stuck
-
-
-class Health:
-    """`/healthz` and `/readyz`. Neither asks an upstream or a store, and neither depends on the load."""
-
-    def __init__(
-        self,
-        reloading: Reloading,
-        starting: Starting,
-        draining: Draining,
-        stuck: Stuck,
-        degraded: Callable[[], Sequence[str]],
-    ) -> None:
-        """`degraded` returns what does not work right now although requests go on without it."""
-        self._reloading = reloading
-        self._starting = starting
-        self._draining = draining
-        self._stuck = stuck
-        self._degraded = degraded
-
-    def routes(self) -> list[BaseRoute]:
-        return [Route("/healthz", self._healthz, methods=["GET"]), Route("/readyz", self._readyz, methods=["GET"])]
-
-    async def _healthz(self, request: Request) -> Response:
-        if await self._stuck.anywhere():
-            return JSONResponse({"status": "stuck"}, 503)
-        return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def _readyz(self, request: Request) -> Response:
         if self._draining.begun:

@@ -5,19 +5,11 @@ import asyncio
 import pytest
 
 from proxy.server import health
-from proxy.server.health import LONGEST_START, Starting, degraded, watch
+from proxy.server.health import LONGEST_START, Starting, watch
 
 
 class Well:
     degraded = None
-
-
-class Ill:
-    degraded = "unreachable"
-
-
-def test_only_what_does_not_work_is_named() -> None:
-    assert degraded({"a": Well(), "b": Ill(), "c": object(), "d": None}) == ["b: unreachable"]
 
 
 class Server:

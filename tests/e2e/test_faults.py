@@ -40,11 +40,6 @@ async def is_shortened(client: Client, turns: int = 3) -> None:
     assert not await client.missing()
 
 
-async def test_without_a_fault_what_is_large_leaves(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
-    await is_shortened(Client(base, lab.behind, lab.http))
-
-
 def a_file_in_its_place(state: Path) -> None:
     state.write_text("no directory")
 

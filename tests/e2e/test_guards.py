@@ -9,7 +9,6 @@ from proxy.chat import ChatRequest
 from proxy.context import Context
 from proxy.policy import Decision, Rewrite
 from tests.e2e.conftest import Lab, Setup
-from tests.e2e.servers import answering
 from tests.examples import redact_emails
 from tests.examples.redact_emails import RedactEmails
 
@@ -137,10 +136,3 @@ async def test_a_fault_of_it_refuses_the_request_and_sends_nothing(
     assert ADDRESS not in json.dumps(answer)
     assert setup.upstream.received == []
     assert (await post(setup, CONVERSATION, "skipping"))[0] == 200  # as the operator has said
-
-
-async def test_it_rewrites_before_an_upstream_that_fails(setup: Setup) -> None:
-    setup.upstream.respond = answering(b'{"error": {"message": "busy"}}', status=503)
-    await post(setup, CONVERSATION)
-
-    assert ADDRESS.encode() not in setup.upstream.received[0].body

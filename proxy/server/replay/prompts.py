@@ -8,7 +8,7 @@ import json
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -175,6 +175,10 @@ def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
     return UNCACHED if own.marked and not (request.cache_marks or find_marks(request)) else own
 
 
+Mover = Callable[[bytes | None, bytes | None], str | None]
+"""Tells by which step one piece stands where another stood in the prompt before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Break:
     """A prompt that does not begin with the one before it, although the client's own does."""
@@ -190,8 +194,8 @@ class Break:
     after: str
 
 
-def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt]) -> tuple[Break, int] | None:
-    """The break between two prompts of a conversation, and the place of its piece; None where the chain made none.
+def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt], mover: Mover) -> Break | None:
+    """The break between two prompts of a conversation; None where the chain made none.
 
     Both pairs are the prompt before and this one, as the client sent them and as they went out.
     """
@@ -199,8 +203,8 @@ def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt]) -> tupl
     lost = (sent[0].tokens() - ours.tokens(sent[0])) - (came[0].tokens() - client.tokens(came[0]))
     if lost <= 0:
         return None
-    old, new = (_excerpt(prompt, ours) for prompt in sent)
-    return Break(ours.at, lost, None, old, new), ours.place
+    old, new = (prompt.pieces[ours.place].raw if ours.place < len(prompt.pieces) else None for prompt in sent)
+    return Break(ours.at, lost, mover(old, new), *(_excerpt(prompt, ours) for prompt in sent))
 
 
 def _excerpt(prompt: Prompt, where: Common) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.markers import named_handles
@@ -12,7 +13,7 @@ from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
 from proxy.economics import UNCACHED, money
 from proxy.server.replay.player import Explained, Player, sections
-from proxy.server.replay.prompts import OWN, Break, Prompt, PromptHistory, find_break, prompt_of, rules_of
+from proxy.server.replay.prompts import OWN, Break, PromptHistory, find_break, prompt_of, rules_of
 from proxy.server.replay.reading import RecordedRequest
 from proxy.server.replay.values import needed_by, stands, text_of
 from proxy.step import Step
@@ -170,16 +171,9 @@ class Scoring:
             turn.usd_unchanged = money(prices.at(came.tokens()), turn.unchanged[OWN])
         self._came.sent(came)
         self._sent.sent(sent)
-        if before[0] is not None and before[1] is not None:
-            turn.broken = self._broken(played, (before[0], came), (before[1], sent))
-
-    def _broken(self, played: Explained, came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt]) -> Break | None:
-        found = find_break(came, sent)
-        if found is None or self._before is None:
-            return None
-        broken, place = found
-        old, new = (_piece(prompt, place) for prompt in sent)
-        return Break(broken.at, broken.lost, _mover(self._before, played, old, new), broken.before, broken.after)
+        if before[0] is not None and before[1] is not None and self._before is not None:
+            mover = partial(_mover, self._before, played)
+            turn.broken = find_break((before[0], came), (before[1], sent), mover)
 
     async def _look_for(self, turn: ScoredRequest, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
         """Which values can be seen, and which messages are gone."""
@@ -234,10 +228,6 @@ def _internal_calls(point: RecordedRequest) -> int:
 def _count(step: Step, fact: str) -> int:
     found = step.facts.get(fact, 0)
     return found if isinstance(found, int) and step.verdict == "rewrite" and not step.observed else 0
-
-
-def _piece(prompt: Prompt, place: int) -> bytes | None:
-    return prompt.pieces[place].raw if place < len(prompt.pieces) else None
 
 
 def _mover(before: Explained, now: Explained, old: bytes | None, new: bytes | None) -> str | None:

@@ -1,5 +1,6 @@
 """What a provider's cache reads of a prompt, and where a chain breaks a prefix."""
 
+import json
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -95,15 +96,20 @@ async def test_the_first_byte_that_differs_is_found(before: Sequence[str], after
     assert found.tokens(old) <= old.tokens()
 
 
+def moved(old: bytes | None, new: bytes | None) -> str:
+    before, now = (json.loads(piece or b"")["content"] for piece in (old, new))
+    return f"moved from {before} to {now}"
+
+
 async def test_a_break_is_what_the_chain_lost_and_the_client_did_not() -> None:
     came = await prompts("s u1 a1 u2", "s u1 a1 u2 a2 u3")
-    assert find_break((came[0], came[1]), (came[0], came[1])) is None
+    assert find_break((came[0], came[1]), (came[0], came[1]), moved) is None
     cut = (await prompts("s u2 a2 u3"))[0]
-    found = find_break((came[0], came[1]), (came[0], cut))
-    assert found is not None
-    broken, place = found
-    assert (place, broken.at) == (1, len(came[0].pieces[0].raw) + len(b'{"role":"user","content":"u'))
+    broken = find_break((came[0], came[1]), (came[0], cut), moved)
+    assert broken is not None
+    assert broken.at == len(came[0].pieces[0].raw) + len(b'{"role":"user","content":"u')
+    assert broken.step == "moved from u1 to u2"
     assert 0 < broken.lost < came[0].tokens()
     assert '"u1"' in broken.before
     assert '"u2"' in broken.after
-    assert find_break((came[0], cut), (came[0], cut)) is None, "the client cut by itself"
+    assert find_break((came[0], cut), (came[0], cut), moved) is None, "the client cut by itself"

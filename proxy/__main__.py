@@ -161,7 +161,7 @@ def _summary(config: Config) -> str:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.server.explain import Shown, explain, not_compared, render_json, render_table
+    from proxy.server.explain import briefly, explain, not_compared, render_json, render_table, whole
 
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
     lines = [] if options.before is None else options.before.read_bytes().splitlines()
@@ -176,11 +176,11 @@ def _explain(options: argparse.Namespace) -> int:
             print(f"penstock: {line}", file=sys.stderr)
         sys.stdout.buffer.write(explained[0].body or b"")
         return 0 if explained[0].body is not None else 1
-    how = Shown(diff=options.diff or options.whole, whole=options.whole)
+    tell = whole if options.whole else briefly if options.diff else None
     if options.json:
-        print(render_json(*explained, how=how))
+        print(render_json(*explained, tell=tell))
     else:
-        print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, how) for each in explained))
+        print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, tell) for each in explained))
     return 0
 
 

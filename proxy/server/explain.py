@@ -1,9 +1,9 @@
 """What a chain does to a request, shown without sending it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.access.callers import Callers
 from proxy.chat import Message
@@ -42,16 +42,11 @@ async def explain(
         return await play_all(player, raw, before, chain=chain_name, headers=headers, caller=caller)
 
 
-class Shown(NamedTuple):
-    """What is shown besides the steps."""
-
-    diff: bool = False
-    """Which messages left and came."""
-    whole: bool = False
-    """All of these messages, not only how they begin."""
+Tell = Callable[[Message], str]
+"""How a message that left or came is shown: `briefly` or `whole`."""
 
 
-def render_table(explained: Explained, how: Shown) -> str:
+def render_table(explained: Explained, tell: Tell | None = None) -> str:
     """A table for people: each step, its verdict, tokens before and after, and why."""
     profile = explained.profile
     about = "" if profile.exact else "about "
@@ -70,17 +65,16 @@ def render_table(explained: Explained, how: Shown) -> str:
         *_bars(explained.outcome),
         *_cost(explained),
     ]
-    if how.diff:
-        lines += ["", *_diff(explained.incoming.messages, explained.outcome.request.messages, whole=how.whole)]
+    if tell is not None:
+        lines += ["", *_diff(explained, tell)]
     return "\n".join(lines)
 
 
-def render_json(explained: Explained, against: Explained | None = None, *, how: Shown) -> str:
+def render_json(explained: Explained, against: Explained | None = None, *, tell: Tell | None = None) -> str:
     """The same for machines; of two chains both."""
 
     def data(each: Explained) -> dict[str, Any]:
-        came, sent = each.incoming.messages, each.outcome.request.messages
-        return {**shown(each), **({"diff": _diff(came, sent, whole=how.whole)} if how.diff else {})}
+        return {**shown(each), **({} if tell is None else {"diff": _diff(each, tell)})}
 
     found = data(explained) if against is None else {"explained": data(explained), "against": data(against)}
     return json.dumps(found, indent=2, ensure_ascii=False)
@@ -224,23 +218,25 @@ def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None
     return round(money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total)), 9)
 
 
-def _diff(before: Sequence[Message], after: Sequence[Message], *, whole: bool) -> list[str]:
-    """Which messages left (-) and came (+), with their first characters, or whole; unchanged ones are counted."""
+def _diff(explained: Explained, tell: Tell) -> list[str]:
+    """Which messages left (-) and came (+); unchanged ones are counted."""
+    before, after = explained.incoming.messages, explained.outcome.request.messages
     kept = {id(message) for message in after}
     old = {id(message) for message in before}
-    told = _whole if whole else _short
-    lines = [f"- [{index}] {told(message)}" for index, message in enumerate(before) if id(message) not in kept]
-    lines += [f"+ [{index}] {told(message)}" for index, message in enumerate(after) if id(message) not in old]
+    lines = [f"- [{index}] {tell(message)}" for index, message in enumerate(before) if id(message) not in kept]
+    lines += [f"+ [{index}] {tell(message)}" for index, message in enumerate(after) if id(message) not in old]
     return [*lines, f"  {len(kept & old)} messages unchanged"]
 
 
-def _short(message: Message) -> str:
+def briefly(message: Message) -> str:
+    """A message's first characters, and its size."""
     calls = f" calls {', '.join(message.called_tools)}" if message.called_tools else ""
     text = " ".join(message.text.split())
     return f"{message.role}:{calls} {text[:80]}{'...' if len(text) > 80 else ''} ({len(message.raw)} bytes)"
 
 
-def _whole(message: Message) -> str:
+def whole(message: Message) -> str:
+    """All of a message."""
     rest = {key: value for key, value in message.items() if key not in ("role", "content")}
     lines = [*message.text.splitlines(), *([json.dumps(rest, ensure_ascii=False)] if rest else [])]
     return "\n    ".join([f"{message.role}:", *lines])

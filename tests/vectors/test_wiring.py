@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from proxy.config.load import load
-from proxy.server.explain import Shown, explain, render_table
+from proxy.server.explain import explain, render_table
 from proxy.vectors.backend import Backend
 from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
 from tests.vectors.scripted import Scripted
@@ -106,7 +106,7 @@ async def test_explain_loads_the_model_only_where_it_may_wait(
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode(), waits=waits)
     assert [step.why for step in explained.outcome.steps] == [why]
     assert (backend.loads > 0, explained.not_compared) == (waits, not_compared)
-    assert ("went by words here" in render_table(explained, Shown())) is not waits
+    assert ("went by words here" in render_table(explained)) is not waits
     assert backend.closed
 
 

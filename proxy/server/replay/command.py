@@ -6,8 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from proxy.chat.errors import ConfigError
-from proxy.config.load import Config, load
+from proxy.config.load import load
 from proxy.server.replay.bounds import Bound
 from proxy.server.replay.page import render_page
 from proxy.server.replay.reading import read
@@ -23,8 +22,6 @@ def replay_files(options: argparse.Namespace) -> int:
     config = load(options.config)
     other = load(options.against_config) if options.against_config else config
     compares = options.against is not None or options.against_config is not None
-    _check(config, options.chain)
-    _check(other, options.against)
     conversations = [each for path in options.files for each in read(path)]
     turns = sum(len(each.points) for each in conversations) * (2 if compares else 1)
     told = _bar(turns)
@@ -42,12 +39,6 @@ def replay_files(options: argparse.Namespace) -> int:
     for each in broken:
         print(f"penstock: failed: {each}", file=sys.stderr)
     return 1 if broken else 0
-
-
-def _check(config: Config, chain: str | None) -> None:
-    known = config.settings.chains
-    if chain is not None and chain not in known:
-        raise ConfigError(f"{config.path}: there is no chain {chain!r}; known: {', '.join(known)}")
 
 
 def _bar(turns: int) -> Callable[[int], None]:

@@ -97,22 +97,19 @@ class Meter:
 
     async def _add(self) -> None:
         async with self._adding:
-            await self._add_all()
-
-    async def _add_all(self) -> None:
-        waiting, self._waiting = self._waiting, defaultdict(float)
-        try:
-            async with asyncio.timeout(self._patience):
-                for some in _batches(waiting):
-                    await self._counters.add(some, ttl=_TTL)
-        except (StoreError, TimeoutError) as error:
-            # not added again: where an answer is late, nobody knows whether it was added
-            if not self._has_failed:
-                cause = error.cause if isinstance(error, StoreError) else "slow"
-                _log.error("use of keys is not counted", extra={"fields": {"cause": cause}})
-            self._has_failed = True
-        else:
-            self._has_failed = self._has_failed and not waiting
+            waiting, self._waiting = self._waiting, defaultdict(float)
+            try:
+                async with asyncio.timeout(self._patience):
+                    for some in _batches(waiting):
+                        await self._counters.add(some, ttl=_TTL)
+            except (StoreError, TimeoutError) as error:
+                # not added again: where an answer is late, nobody knows whether it was added
+                if not self._has_failed:
+                    cause = error.cause if isinstance(error, StoreError) else "slow"
+                    _log.error("use of keys is not counted", extra={"fields": {"cause": cause}})
+                self._has_failed = True
+            else:
+                self._has_failed = self._has_failed and not waiting
 
 
 def _key(account: str, day: int, figure: str, model: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -291,7 +291,11 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             endpoint("/v1/explain", explaining.serve, ["POST"]),
             endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
             endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
-            *_of_memories(memories, endpoint),
+            endpoint("/v1/memories", memories.collection, _METHODS),
+            endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
+            endpoint("/v1/memories/import", memories.imports, _METHODS),
+            endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
+            endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
             *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
             endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
         ],
@@ -304,13 +308,3 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     return Generation(
         config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
     )
-
-
-def _of_memories(memories: MemoriesApi, endpoint: Callable[..., HttpRoute]) -> list[HttpRoute]:
-    return [
-        endpoint("/v1/memories", memories.collection, _METHODS),
-        endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
-        endpoint("/v1/memories/import", memories.imports, _METHODS),
-        endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
-        endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
-    ]

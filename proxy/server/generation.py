@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from operator import attrgetter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -104,17 +105,10 @@ class Generation:
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
     """Return the names of the settings of `wanted` that only a restart brings into force."""
-    return tuple(name for name in FIXED if _value(running, name) != _value(wanted, name))
+    return tuple(name for name in FIXED if attrgetter(name)(running) != attrgetter(name)(wanted))
 
 
 def in_force(running: Settings, wanted: Settings) -> Settings:
     """Return `wanted`, with the settings that cannot change taken from the present configuration."""
     names = [name for name in FIXED if "." not in name]
     return wanted.model_copy(update={name: getattr(running, name) for name in names})
-
-
-def _value(settings: Settings, name: str) -> object:
-    value: object = settings
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value

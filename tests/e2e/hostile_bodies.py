@@ -203,34 +203,23 @@ def slow_to_read(dice: Dice, lure: str) -> bytes:
 def many(dice: Dice, lure: str) -> bytes:
     """Very many of what costs little to send."""
     count, body = 12_000, good(dice)
-    match dice.randrange(4):
+    match dice.randrange(5):
         case 0:
             body["messages"] *= count
         case 1:
-            body["tools"] = [{"type": "function", "function": {"name": "f"}}] * count
+            body["messages"][0]["content"] = "word " * dice.choice((10_000, 40_000))
         case 2:
+            body["tools"] = [{"type": "function", "function": {"name": "f"}}] * count
+        case 3:
             body["messages"][0]["content"] = [{"type": "text", "text": ""}] * count
         case _:
-            body["metadata"] = {f"k{n}": {} for n in range(count)}
-    return encoded(body)
-
-
-def large(dice: Dice, lure: str) -> bytes:
-    body = good(dice)
-    match dice.randrange(4):
-        case 0:
-            body["messages"][0]["content"] = "word " * dice.choice((10_000, 40_000))
-        case 1:
-            body["messages"] = body["messages"] * 2000
-        case 2:
-            body["messages"][0]["content"] = [{"type": "text", "text": "x"}] * 3000
-        case _:
-            body |= {f"field{n}": n for n in range(3000)}
+            fields = {f"k{n}": n for n in range(count)}
+            body = dice.choice(({**body, "metadata": fields}, {**body, **fields}))
     return encoded(body)
 
 
 BODIES: tuple[Callable[[Dice, str], bytes], ...] = (
     wrong_types, wrong_messages, wrong_tools, wrong_models, orders, addresses, raw_values, twice, damaged,
-    in_other_letters, large, inherited, named, slow_to_read, many,
+    in_other_letters, inherited, named, slow_to_read, many,
 )  # fmt: skip
 """Each makes a body of its kind; the address is one to which nothing may ever go."""

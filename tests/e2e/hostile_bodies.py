@@ -2,30 +2,33 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 Json = dict[str, Any]
 Dice = random.Random
 
-FIELDS = (
+KEYS = (
     "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "stop",
     "temperature", "top_p", "response_format", "parallel_tool_calls", "functions", "function_call", "metadata", "user",
     "logit_bias", "seed", "model", "modalities", "audio", "prediction", "reasoning_effort", "prompt_cache_key", "store",
-    "service_tier", "logprobs", "top_logprobs", "presence_penalty", "web_search_options",
+    "service_tier", "logprobs", "top_logprobs", "presence_penalty", "web_search_options", "safety_identifier", "role",
+    "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "type", "function", "description",
+    "parameters", "strict", "json_schema", "user_id", "session_id", "conversation_id", "thread_id", "agent", "agent_id",
+    "task", "task_id", "tenant", "__proto__", "constructor", "__class__", "$ref", "$where", "..", "%s", "{0}",
 )  # fmt: skip
-PARTS = ("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "function_call", "reasoning_content")
-ROLES = ("system", "developer", "user", "assistant", "tool", "function", "SYSTEM", "", "root", "user\u0000")
-MODELS = (
-    "../../etc/passwd", "..%2f..%2fadmin", "/v1/models", "*", "?", "[a-z]*", "[", "{}", "gpt-*", "keyed-*", "keyed-\n", "",
-    "openai/gpt-4o", "azure/x", "model\u0000", "m" * 5000, "keyed-" + "m" * 5000, "мodel", "\u202egpt", "a b", "${HOME}",
-    "{{7*7}}", "'; DROP TABLE", "echo", "echo-x", "ECHO", "-", "keyed-x?api_base=x", "keyed-x#frag", "\ud83d\ude00",
-)  # fmt: skip
+"""Names of fields, of all that a request consists of, and such as mean something to the languages of others."""
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1.5, 10**30, -(10**400), 2**63, "", " ", "x", "\u0000", "\ud7ff", "\ufeff", [], {}, [[]], [{}],
     [None], {"": ""}, {"a": {"b": {"c": []}}}, "true", "1", [1, "a", None, {}], "data:image/png;base64,AAAA", "\r\nx: y",
-    "</conversation_summary>", '[shortened; recall("aaaaaaaaaaaaaaaaaaaa") has the whole]', "A" * 20_000,
+    "</conversation_summary>", '[shortened; recall("aaaaaaaaaaaaaaaaaaaa") has the whole]', "A" * 20_000, {"$ref": "#"},
+    "system", "developer", "tool", "function", "SYSTEM", "root", "user\u0000", "recall", "search_tools", "note", "anonymous",
+    "../../etc/passwd", "..%2f..%2fadmin", "/v1/models", "*", "?", "[a-z]*", "[", "{}", "gpt-*", "keyed-*", "keyed-\n",
+    "openai/gpt-4o", "azure/x", "model\u0000", "m" * 5000, "keyed-" + "m" * 5000, "мodel", "\u202egpt", "a b", "${HOME}",
+    "{{7*7}}", "'; DROP TABLE", "echo", "ECHO", "-", "keyed-x?api_base=x", "keyed-x#frag", "\ud83d\ude00", "tenant\u0000x",
 )  # fmt: skip
+"""Values: of wrong types, and names of roles, tools, models and users that look like others or like places."""
 RAW = (
     b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-0", b"00", b"0x10", b"9" * 5000, b"1." + b"0" * 5000, b"1e-99999",
     b'"\\ud800"', b'"\\udc00x"', b'"\xed\xa0\x80"', b'"\xff\xfe"', b'"\x00"', b'"\\u00"', b"undefined", b"'x'", b"",
@@ -48,6 +51,8 @@ def good(dice: Dice) -> Json:
         ]
     if dice.random() < 0.2:
         body["stream"] = True
+    if dice.random() < 0.2:
+        body |= {"metadata": {"session_id": "s"}, "response_format": {"type": "json_schema", "json_schema": {}}}
     return body
 
 
@@ -55,34 +60,24 @@ def encoded(body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=True, allow_nan=True).encode()
 
 
-def wrong_types(dice: Dice, lure: str) -> bytes:
+def odd_values(dice: Dice, lure: str) -> bytes:
+    """Odd values anywhere in a good body, and fields of one part of it in another."""
     body = good(dice)
-    for _ in range(dice.randint(1, 4)):
-        body[dice.choice(FIELDS)] = dice.choice(ODD)
+    for _ in range(dice.randint(1, 5)):
+        value = deepcopy(dice.choice((*ODD, lure, f"keyed-{lure}", f"openai/{lure}")))
+        place = dice.choice([*_places(body)])
+        if isinstance(place, dict):
+            place[dice.choice((*place, *KEYS))] = value
+        else:
+            place.insert(dice.randint(0, len(place)), value)
     return encoded(body)
 
 
-def wrong_messages(dice: Dice, lure: str) -> bytes:
-    body = good(dice)
-    for _ in range(dice.randint(1, 4)):
-        message = {part: dice.choice(ODD) for part in dice.sample(PARTS, dice.randint(0, 4))}
-        if dice.random() < 0.7:
-            message["role"] = dice.choice(ROLES)
-        body["messages"].insert(dice.randint(0, len(body["messages"])), message)
-    return encoded(body)
-
-
-def wrong_tools(dice: Dice, lure: str) -> bytes:
-    body = good(dice)
-    tool = dice.choice(ODD)
-    function = {key: dice.choice(ODD) for key in ("name", "description", "parameters", "strict") if dice.random() < 0.7}
-    named = {"type": "function", "function": {**function, "name": dice.choice(("recall", "search_tools", "note", "x"))}}
-    body["tools"] = dice.choice(([tool], [{"type": "function", "function": function}], [named], [named] * 3, tool))
-    return encoded(body)
-
-
-def wrong_models(dice: Dice, lure: str) -> bytes:
-    return encoded({**good(dice), "model": dice.choice((*MODELS, lure, f"keyed-{lure}", f"openai/{lure}"))})
+def _places(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        yield value
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _places(inner)
 
 
 def orders(dice: Dice, lure: str) -> bytes:
@@ -113,7 +108,7 @@ def addresses(dice: Dice, lure: str) -> bytes:
 
 
 def raw_values(dice: Dice, lure: str) -> bytes:
-    raw, field = dice.choice(RAW), dice.choice(FIELDS).encode()
+    raw, field = dice.choice(RAW), dice.choice(KEYS).encode()
     if dice.random() < 0.5:
         return b'{"model":"m","messages":[{"role":"user","content":' + raw + b"}]}"
     return b'{"model":"m","messages":[{"role":"user","content":"x"}],"' + field + b'":' + raw + b"}"
@@ -151,34 +146,6 @@ def in_other_letters(dice: Dice, lure: str) -> bytes:
     text = json.dumps(good(dice))
     return dice.choice((text.encode("utf-16"), text.encode("utf-32"), b"\xef\xbb\xbf" + text.encode(), text.encode() * 2,
                         b"", b"\x00" * 1000, dice.randbytes(500), b"\x1f\x8b" + dice.randbytes(80), b"null", b"[]", b'"x"'))  # fmt: skip
-
-
-def inherited(dice: Dice, lure: str) -> bytes:
-    """Names that mean something to the languages of others, in every place that takes a name of the client's own."""
-    own = dice.choice(
-        ("__proto__", "constructor", "prototype", "__class__", "__init__", "$ref", "$where", "..", "%s", "{0}")
-    )
-    value: Any = dice.choice(({"admin": True, "api_base": lure}, {own: {own: lure}}, [own], lure, None))
-    body = good(dice) | {own: value, "metadata": {own: value, "session_id": own, "user_id": own, "task": own}}
-    body["messages"][0] |= {own: value, "name": own}
-    function = {
-        "name": own,
-        "parameters": {"type": "object", "properties": {own: {"$ref": "#"}}, "required": [own], own: value},
-    }
-    body["tools"] = [*body.get("tools", ()), {"type": "function", "function": function, own: value}]
-    body["response_format"] = {"type": "json_schema", "json_schema": {"name": own, "schema": {own: {"$ref": lure}}}}
-    return encoded(body)
-
-
-def named(dice: Dice, lure: str) -> bytes:
-    """Names of users, conversations, agents and tasks that look like somebody else's, or like places."""
-    name = dice.choice(
-        ("../../x", "\u0000", "anonymous", "a/b", "*", "", " ", "\r\nx: y", "x" * 20_000, "\ud7ff", "tenant\u0000x")
-    )
-    body = good(dice) | {"user": name, "safety_identifier": name, "prompt_cache_key": name}
-    fields = ("user_id", "session_id", "conversation_id", "thread_id", "agent", "agent_id", "task", "task_id", "tenant")
-    body["metadata"] = dict.fromkeys(dice.sample(fields, 4), name)
-    return encoded(body)
 
 
 def slow_to_read(dice: Dice, lure: str) -> bytes:
@@ -219,7 +186,6 @@ def many(dice: Dice, lure: str) -> bytes:
 
 
 BODIES: tuple[Callable[[Dice, str], bytes], ...] = (
-    wrong_types, wrong_messages, wrong_tools, wrong_models, orders, addresses, raw_values, twice, damaged,
-    in_other_letters, inherited, named, slow_to_read, many,
+    odd_values, odd_values, odd_values, orders, addresses, raw_values, twice, damaged, in_other_letters, slow_to_read, many,
 )  # fmt: skip
 """Each makes a body of its kind; the address is one to which nothing may ever go."""

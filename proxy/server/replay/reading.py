@@ -66,7 +66,7 @@ def read(path: Path) -> list[Conversation]:
                 else:
                     point, name = _point(item, line if item is row else None)
                     loose.setdefault(name, []).append(point)
-        except (KeyError, TypeError, ValueError, AttributeError, BadRequest) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, BadRequest) as error:
             told = str(error) if isinstance(error, BadRequest) else f"no conversation ({type(error).__name__}: {error})"
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
     for name, points in loose.items():

@@ -157,6 +157,8 @@ def test_spans_of_a_trace_are_requests(tmp_path: Path) -> None:
         ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
         ('{"nothing": 1}', "messages must be a list of messages; docs/how-to/replay.md"),
         ("", "no conversation in it"),
+        ('{"messages": []}', "no conversation (IndexError"),
+        ('{"at": 1' + "0" * 400 + ', "request": {"messages": [{"role": "user"}]}}', "no conversation (OverflowError"),
         ('{"request_id": "r", "model": "m"}', "a record without text"),
         ('{"conversation": "c", "request": {"model": "m"}}', "messages must be a list of messages"),
     ],

@@ -320,7 +320,7 @@ async def test_with_the_built_in_model(lab: Lab) -> None:
     body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
     assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
     # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
         while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
             await asyncio.sleep(0.5)

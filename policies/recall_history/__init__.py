@@ -14,7 +14,7 @@ from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
-from proxy.text.bm25 import terms
+from proxy.text.bm25 import query_terms
 
 _ASKED = 2
 """Terms that a question has at least; where a shorter one finds nothing, the user's message before it is added."""
@@ -238,7 +238,7 @@ class _Recollection(Tail[Place]):
         """What a message asks for; one that says too little by itself is read with the user's message before it."""
         question, policy = self.question(asked, _QUERY), self._policy
         answer = await self._search.find(question, least=policy.least, wait=policy.wait)
-        if answer.may_refer and len(terms(question)) < _ASKED:
+        if answer.may_refer and len(query_terms(question)) < _ASKED:
             question = self.question(asked, _QUERY, longer=True)
             answer = await self._search.find(question, least=max(policy.least, _CORE), wait=policy.wait)
         return answer

@@ -1,4 +1,4 @@
-"""Which texts share words with a query: terms of English, Spanish and code, and the BM25 ranking over them.
+"""Which texts share words with a query: terms, and the BM25 ranking over them.
 
 Everything is a pure function of its arguments: nothing is remembered between calls.
 """
@@ -29,6 +29,8 @@ _FEW = 12
 _DIGITS = 4
 """Digits of a number that is an identifier; a shorter one stands anywhere."""
 
+_FEWEST = 2
+"""The words of a language that tell that a query is in it."""
 _KIND = "i"
 """Whole numbers of 32 bits."""
 
@@ -121,7 +123,7 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
     """How well each text fits a query, in the order of the indexes and of their texts."""
     numpy = arrays.numpy()
     lengths = numpy.array([length for each in indexes for length in each.lengths], float)
-    texts, terms = len(lengths), _telling(query)
+    texts, terms = len(lengths), query_terms(query)
     found: list[array[int]] = []
     begins: list[int] = []  # of each posting found, where the texts of its index begin
     numbers: list[int] = []  # and which term of the query it is of
@@ -154,10 +156,24 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
     )
 
 
-def _telling(query: str) -> list[str]:
-    """The different terms of a query; of a very long one the longest, which tend to be the rare ones."""
-    found = list(dict.fromkeys(terms(query)))
+def query_terms(query: str) -> list[str]:
+    """The different terms of a query; of a very long one the longest, which tend to be the rare ones.
+
+    In texts only what says little in English and Spanish is left out: `die` and `war` say much there, and little in
+    German. A query has the words of one language, which says what it asks nothing with.
+    """
+    words = _words(query)
+    little = _saying_little(words)
+    found = list(dict.fromkeys(term for word in words if word.lower() not in little for term in _terms(word)))
     return found if len(found) <= _MOST else sorted(found, key=len, reverse=True)[:_MOST]
+
+
+def _saying_little(words: Sequence[str]) -> frozenset[str]:
+    """The words that say little in the language that most of these are of; none where no language has two, or most."""
+    there = {word.lower() for word in words}
+    counts = sorted(((len(there & known), name) for name, known in STOP_WORDS.items()), reverse=True)
+    (most, name), (second, _), *_ = counts
+    return STOP_WORDS[name] if most >= _FEWEST and most > second else frozenset()
 
 
 class Lexical:

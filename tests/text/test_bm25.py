@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import Index, Lexical, fits, index, joined, terms
+from proxy.text.bm25 import Index, Lexical, fits, index, joined, query_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,22 @@ def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], q
     wanted = set(terms(query))
     scores = Lexical(texts).scores(query)
     assert [score > 0 for score in scores] == [bool(wanted & set(terms(text))) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        pytest.param("Wie lange gilt das Ticket?", ["lang", "gilt", "ticket"], id="German"),
+        pytest.param("À quelle heure part le train pour Lyon ?", ["heur", "part", "train", "lyon"], id="French"),
+        pytest.param("Quando è la riunione con Marta?", ["riunion", "marta"], id="Italian"),
+        pytest.param("Qual é o meu orçamento?", ["orcamento"], id="Portuguese"),
+        pytest.param("When did the war begin?", ["war", "begin"], id="a word of German in English"),
+        pytest.param("war crimes", ["war", "crim"], id="one word tells no language"),
+        pytest.param("Und was ist das?", [], id="nothing is named"),
+    ],
+)
+def test_what_a_query_asks_with_says_nothing(query: str, found: list[str]) -> None:
+    assert query_terms(query) == found
 
 
 def test_of_a_very_long_query_the_longest_terms_count() -> None:

@@ -14,6 +14,7 @@ from proxy.gateway.loop import Loop
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
 from proxy.gateway.saving import SavedRequest, Saving
+from proxy.gateway.wire import Wire
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import context_header, findings_header, server_timing
@@ -34,12 +35,12 @@ class Pipeline:
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
-    async def serve(self, http: Exchange, seen: Observation) -> None:
+    async def serve(self, wire: Wire, http: Exchange, seen: Observation) -> None:
         """Read a request, run its chain, send what that gave, and relay the answer; with another model where one fails.
 
         Raises `PenstockError` where nothing could be answered.
         """
-        body = Body(await http.read())
+        body = wire.read(await http.read())
         async with http.watch():
             attempts = Attempts(self._routes, self._routes.of(body.model, http.caller), http, seen)
             for route in attempts:
@@ -50,7 +51,7 @@ class Pipeline:
                         attempts.sending(observers.call)
                         reply = await self._send(prepared, observers.call, http.caller)
                         observers.facts = reply.facts
-                        await relay(http, await attempts.check(reply), observers)
+                        await relay(http, await attempts.check(reply), observers, wire)
                     return
                 except PenstockError as error:
                     attempts.failed(error)

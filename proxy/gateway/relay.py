@@ -11,8 +11,9 @@ from proxy.access.limits import Admission
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
+from proxy.gateway.wire import Wire
 from proxy.http.headers import relayed
-from proxy.models.usage import Usage, UsageReader, without_usage
+from proxy.models.usage import Usage, UsageReader
 from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
@@ -166,8 +167,8 @@ class Learning(Observer):
             call.tokens.observe(call.request, call.counted, reported)
 
 
-async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
-    """Give the client an answer, without usage that it did not ask for. Errors of a stream pass through."""
+async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) -> None:
+    """Give the client an answer, as its wire writes it. Errors of a stream pass through."""
     for name in ("ignored", "unkept", "truncated"):  # of a stream, the last is known at its end only
         if told := reply.facts.get(name):
             value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
@@ -182,13 +183,15 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
             http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
-        await http.respond(reply.status, relayed(reply.headers, stream=False), body)
+        shown = wire.write(observers.call, reply)
+        await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
         for feed in feeds:
             feed(body)
     else:
-        passing = noted(reply.chunks, [reader.feed, *feeds])
-        passing = without_usage(passing) if observers.call.hide_usage else passing
-        await http.relay(reply.status, relayed(reply.headers, stream=True), passing, observers.observed.first_chunk)
+        passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
+        shown = wire.write(observers.call, passing)
+        headers = relayed(shown.headers, stream=True)
+        await http.relay(shown.status, headers, shown.chunks or reply.chunks, observers.observed.first_chunk)
         usage = reader.of_stream().completed(reply.facts)
     for observer in observers.all:
         observer.ended(reply, usage)

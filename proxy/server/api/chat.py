@@ -14,6 +14,7 @@ from proxy.context import ModelProfile
 from proxy.gateway.chain import guards
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
+from proxy.gateway.wire import ChatWire
 from proxy.http.headers import forwarded
 from proxy.server.api.models import Catalogue
 from proxy.telemetry.observation import Observation
@@ -22,6 +23,8 @@ from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
 
 _JSON = (b"content-type", b"application/json")
+
+_WIRE = ChatWire()
 
 _CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
@@ -50,7 +53,7 @@ class Api:
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/chat/completions`."""
-        await self._pipeline.serve(http, seen)
+        await self._pipeline.serve(_WIRE, http, seen)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
@@ -68,7 +71,7 @@ class Api:
                 raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             async with Observers(call, upstream, http, seen) as observers:
-                await relay(http, await upstream.send(observers.call), observers)
+                await relay(http, await upstream.send(observers.call), observers, _WIRE)
 
     def _upstream_of(
         self, raw: bytes, http: Exchange, seen: Observation

@@ -72,7 +72,7 @@ async def test_a_handle_of_somebody_else_is_as_unknown_as_one_of_nobody(people: 
     assert unknown[0] == 404
     for handle in ann.named:
         for headers in FORGED:
-            for query in ("", "?grep=paragraph", "?lines=1-2"):
+            for query in ("", "?pattern=paragraph", "?first_line=1&last_line=2"):
                 answer = await bob.send("GET", f"/v1/retrieve/{handle}{query}", headers=headers)
                 assert answer == unknown
     assert not await ann.missing(), "asking for it took nothing away"

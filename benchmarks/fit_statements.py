@@ -25,7 +25,7 @@ from proxy.vectors.sentence_transformers import Sentences
 
 DATA = Path(__file__).parent.parent / "proxy" / "data"
 FORMS = 13
-ALONE, BESIDE = 16.0, 2.0
+ALONE, BESIDE = 16.0, 8.0
 """How little the weights are held back (scikit-learn's C) without and with vectors."""
 
 

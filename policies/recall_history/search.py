@@ -172,7 +172,7 @@ class _SearchedMessages(NamedTuple):
     passages: tuple[Passage, ...]
     table: Array
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
-    it is the user's, and whether he asks something in it."""
+    it is the user's, and whether something is asked in it."""
     terms: Index
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":

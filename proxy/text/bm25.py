@@ -13,6 +13,7 @@ from typing import NamedTuple
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.fold import STOP_WORDS, unaccented
+from proxy.text.language import saying_little
 
 K1 = 1.2
 """How soon a term's further occurrences in a text stop to count."""
@@ -29,8 +30,6 @@ _FEW = 12
 _DIGITS = 4
 """Digits of a number that is an identifier; a shorter one stands anywhere."""
 
-_FEWEST = 2
-"""The words of a language that tell that a query is in it."""
 _KIND = "i"
 """Whole numbers of 32 bits."""
 
@@ -163,17 +162,9 @@ def query_terms(query: str) -> list[str]:
     German. A query has the words of one language, which says what it asks nothing with.
     """
     words = _words(query)
-    little = _saying_little(words)
+    little = saying_little(map(str.lower, words))
     found = list(dict.fromkeys(term for word in words if word.lower() not in little for term in _terms(word)))
     return found if len(found) <= _MOST else sorted(found, key=len, reverse=True)[:_MOST]
-
-
-def _saying_little(words: Sequence[str]) -> frozenset[str]:
-    """The words that say little in the language that most of these are of; none where no language has two, or most."""
-    there = {word.lower() for word in words}
-    counts = sorted(((len(there & known), name) for name, known in STOP_WORDS.items()), reverse=True)
-    (most, name), (second, _), *_ = counts
-    return STOP_WORDS[name] if most >= _FEWEST and most > second else frozenset()
 
 
 class Lexical:

@@ -1,9 +1,11 @@
-"""In which language a text is, told by its most common words; only where that is beyond doubt. Pure."""
+"""In which language a text is, told by the words that say little; they are most of any text. Pure."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
-from proxy.text.tables import lines, word_lists
+from proxy.text.fold import STOP_WORDS, folded
+from proxy.text.tables import lines
 
 NAMES = {
     "de": "German",
@@ -15,7 +17,6 @@ NAMES = {
 }
 """The languages that are told apart, and their names."""
 
-_WORDS = word_lists("common_words")
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]{0,400}»|“[^”\n]{0,400}”", re.DOTALL)
 """What may be in any language: code, addresses, quotations."""
@@ -30,15 +31,30 @@ _LEAD = 1.6
 
 
 def language(text: str) -> str | None:
-    """The code of a text's language (`es`); None where it is none of `NAMES`, is too short, or is mixed."""
-    words = [word.lower() for word in _WORD.findall(_QUOTED.sub(" ", text[:_READ]))]
-    if len(words) < _FEWEST:
-        return None
-    counts = sorted(((sum(word in known for word in words), name) for name, known in _WORDS.items()), reverse=True)
-    (most, name), (next_most, _) = counts[:2]
+    """The code of a text's language (`es`), only where it is beyond doubt.
+
+    None where it is none of `NAMES`, is too short, or is mixed.
+    """
+    words = [folded(word) for word in _WORD.findall(_QUOTED.sub(" ", text[:_READ]))]
+    (most, name), (next_most, _), *_ = _counts(words)
     if most < max(_FEWEST, _SHARE * len(words)) or most < _LEAD * next_most:
         return None
     return name
+
+
+def saying_little(words: Iterable[str]) -> frozenset[str]:
+    """The words that say little in the language that most of these are of, as far as two words can tell; else none.
+
+    The words are folded, and so are those that it returns.
+    """
+    (most, name), (next_most, _), *_ = _counts(words)
+    return STOP_WORDS[name] if most > max(1, next_most) else frozenset()
+
+
+def _counts(words: Iterable[str]) -> list[tuple[int, str]]:
+    """How many of the words each language has that say little, the most first."""
+    words = list(words)
+    return sorted(((sum(word in known for word in words), name) for name, known in STOP_WORDS.items()), reverse=True)
 
 
 def named(text: str) -> frozenset[str]:

@@ -90,10 +90,13 @@ class HistorySearch:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         order = ranked(candidates, words.scores, meaning, least)
+        said = [self._text(there.places[each.place], there.passages[each.place]) in self._there for each in order]
+        # where the summary says the best, what only stands beside it is not needed
+        is_said = bool(said) and said[0]
         found = [
             Found(there.places[place], share, int(candidates.tokens[place]), bool(is_about[bears]))
-            for place, share, bears in order
-            if self._text(there.places[place], there.passages[place]) not in self._there
+            for (place, share, bears), in_summary in zip(order, said, strict=True)
+            if not in_summary and (is_about[place] or not is_said)
         ]
         how = _how(int(is_known.sum()), len(meaning))
         return SearchResult(found, how if found or not order else "the summary says it")

@@ -158,8 +158,8 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
 def query_terms(query: str) -> list[str]:
     """The different terms of a query; of a very long one the longest, which tend to be the rare ones.
 
-    In texts only what says little in English and Spanish is left out: `die` and `war` say much there, and little in
-    German. A query has the words of one language, which says what it asks nothing with.
+    Words that say little in the query's own language are left out. Texts keep them, unless they say little in English
+    or Spanish: `die` says little in German and much in English.
     """
     words = _words(query)
     little = saying_little(map(str.lower, words))

@@ -1,4 +1,4 @@
-"""In which language a text is, told by the words that say little; they are most of any text. Pure."""
+"""In which language a text is, told by its words that say little, such as articles. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -43,9 +43,9 @@ def language(text: str) -> str | None:
 
 
 def saying_little(words: Iterable[str]) -> frozenset[str]:
-    """The words that say little in the language that most of these are of, as far as two words can tell; else none.
+    """The words that say little in the language of these words, which are folded, as those that it returns.
 
-    The words are folded, and so are those that it returns.
+    Two such words tell the language. Empty where there are fewer, or two languages have as many.
     """
     (most, name), (next_most, _), *_ = _counts(words)
     return STOP_WORDS[name] if most > max(1, next_most) else frozenset()

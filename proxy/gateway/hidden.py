@@ -18,7 +18,7 @@ from urllib.parse import quote
 import orjson
 
 from proxy.chat import ChatRequest, Message, called_name, encode
-from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
+from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT, signed_places
 from proxy.context import Outage
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
@@ -58,9 +58,12 @@ class HiddenParts:
         self._memory = memory
         self._absent: Cache[str, None] = Cache(most)
 
-    def recorder(self, request: ChatRequest, scope: str) -> "Recorder":
-        """Remembers what is hidden of the answer to a request, which must be as the client sent it."""
-        return Recorder(self, request, scope)
+    def recorder(self, request: ChatRequest, scope: str, settle: Callable[[], None] | None = None) -> "Recorder":
+        """Remembers what is hidden of the answer to a request, which must be as the client sent it.
+
+        `settle` is called where signed reasoning is hidden.
+        """
+        return Recorder(self, request, scope, settle)
 
     async def keep(self, key: str, value: bytes) -> None:
         """Keep bytes under a key. Raises where that cannot be done in time."""
@@ -106,11 +109,15 @@ class HiddenParts:
 class Recorder:
     """Remembers what the client does not see of the answer to one request. Never fails."""
 
-    def __init__(self, parts: HiddenParts, request: ChatRequest, scope: str) -> None:
-        self._parts, self._request, self._scope = parts, request, scope
+    def __init__(
+        self, parts: HiddenParts, request: ChatRequest, scope: str, settle: Callable[[], None] | None = None
+    ) -> None:
+        self._parts, self._request, self._scope, self._settle = parts, request, scope, settle
 
     async def __call__(self, hidden: Hidden) -> bool:
         """Remember what was hidden; whether that worked."""
+        if self._settle is not None and signed_places((*hidden.before, hidden.last)):
+            self._settle()
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
             key = _answers(self._request, self._scope).trail.key(hidden.shown)

@@ -71,10 +71,10 @@ class Pipeline:
         _check_larger(done, route)
         return prepared
 
-    def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer | None]:
+    def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:
         if self._saving is None:
-            return (prepared.watch,)
-        return (prepared.watch, SavedRequest(self._saving, prepared, body, http.headers, http.caller))
+            return prepared.watches
+        return (*prepared.watches, SavedRequest(self._saving, prepared, body, http.headers, http.caller))
 
     async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""

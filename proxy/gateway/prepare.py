@@ -25,7 +25,8 @@ from proxy.gateway import signed
 from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import HiddenParts, Recorder
-from proxy.gateway.signed import Prefixes
+from proxy.gateway.relay import Observer
+from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
 from proxy.http.headers import forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
@@ -149,6 +150,8 @@ class Rewritten:
     """The internal tools that the model may call."""
     recorder: Recorder
     """Remembers what the client does not see of the answer."""
+    settle: Settle | None = None
+    """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
     watch: AnswerWatch | None = None
     """What looks at the answer, where a step wants to know what was wrong with it."""
     is_guarded: bool = False
@@ -165,9 +168,13 @@ class Prepared:
     """None where the client's bytes pass through and nobody reads the messages."""
 
     @property
-    def watch(self) -> AnswerWatch | None:
-        """What looks at the answer, where a step wants to know what was wrong with it."""
-        return None if self.rewritten is None else self.rewritten.watch
+    def watches(self) -> tuple[Observer, ...]:
+        """What looks at the answer: on behalf of steps, and for its signature."""
+        done = self.rewritten
+        if done is None:
+            return ()
+        watches = () if done.watch is None else (done.watch,)
+        return watches if done.settle is None else (*watches, SignedAnswer(done.settle))
 
 
 class Preparation:
@@ -288,15 +295,17 @@ class Preparation:
             outage=outage,
         )
         try:
-            outcome = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))
+            outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise
+        if settle is not None and not sends:  # nobody sees the answer here
+            settle()
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        recorder, is_guarded = services.hidden.recorder(sent, scope), bool(guards(steps))
-        return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, watch, is_guarded)
+        recorder, is_guarded = services.hidden.recorder(sent, scope, settle), bool(guards(steps))
+        return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         """The internal tools that a request offers, ready to run."""

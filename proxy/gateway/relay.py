@@ -51,7 +51,7 @@ class Observers:
         http: Exchange,
         seen: Observation,
         body: Body | None = None,
-        watches: Sequence[Observer | None] = (),
+        watches: Sequence[Observer] = (),
     ) -> None:
         """`body` is the client's; `watches` look at the answer on behalf of a policy, or of who saves it."""
         self.call = call

@@ -7,15 +7,17 @@ they are first sent and never again. Where a new user message finds the window f
 earlier reasoning leaves, and the chain works on the whole conversation as on any other, cuts included. In an open tool
 loop that never happens.
 
-What was sent is looked up (`Settled`). Where it is not known any more, it is worked out again: the chain runs on the
-beginning as it did then, and the same sizes give the same new beginnings.
+What was sent in front of a signed answer is kept as soon as the answer shows its signature (`SignedAnswer`), and looked
+up (`Settled`). Where it is not known any more, it is worked out again: the chain runs on the beginning as it did then,
+and the same sizes give the same new beginnings.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -23,11 +25,12 @@ from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.markers import named_handles
-from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Trail
+from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
 from proxy.policy import Guard, Policy
 from proxy.state.background import BackgroundWork
@@ -37,25 +40,52 @@ from proxy.tools.deferral import CALL_TOOL, through_call_tool
 
 Steps = Sequence[tuple[str, Policy]]
 
+Settle = Callable[[], None]
+"""Keeps what was sent for the requests that follow. Never fails."""
+
+_NAME = 32
+"""Characters of the longest name by which signed reasoning is told: it may be cut in two in a stream."""
+
 _WORTH = 0.75
 """A new beginning that leaves more than this share of the prompt waits until the window is nearly full."""
 
 
-async def run(steps: Steps, ctx: Context, settled: "Settled") -> Outcome:
-    """Run a chain over `ctx.incoming`, and keep what it made of it for the requests that follow."""
+async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, "Settle | None"]:
+    """Run a chain over `ctx.incoming`. Also return what keeps what it made of it for the requests that follow.
+
+    That is to be called where the answer has signed reasoning; None where no answer to this request can have any.
+    """
     if not ctx.model.binds_reasoning:
-        return await chain.run(steps, ctx)
+        return await chain.run(steps, ctx), None
     count = sum(1 for _ in takewhile(lambda step: step[1].defines_conversation, steps))
     first = await chain.run(steps[:count], ctx)
     if first.rejected is not None:
-        return first
+        return first, None
     sent = first.request
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
-    if outcome.rejected is None:
-        settled.keep(sent, outcome.request)
+    settle = partial(settled.keep, sent, outcome.request) if outcome.rejected is None else None
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
     given = first.given if outcome.given is sent else None
-    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given)
+    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given), settle
+
+
+class SignedAnswer(Observer):
+    """Watches for the signature of an answer, and then has kept what was sent in front of it."""
+
+    reads = True
+
+    def __init__(self, settle: "Settle") -> None:
+        self._settle: Settle | None = settle
+        self._end = b""
+
+    def feed(self, chunk: bytes) -> None:
+        if self._settle is None:
+            return
+        seen = self._end + chunk
+        if may_be_signed(seen):
+            self._settle()
+            self._settle = None
+        self._end = seen[-_NAME:]
 
 
 class _Conversation:

@@ -1,5 +1,6 @@
 """An operator forgets a tenant: nothing of it is left that a key could see, and nothing of another's is gone."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,9 +11,10 @@ from proxy.config.keys import hash_of
 from proxy.identity import tenant_named
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import Received, Upstream, say
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
 from tests.e2e.test_recall import model as recalling
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
@@ -50,7 +52,7 @@ class Client:
         assert (await self.ask("POST", "/v1/context/share", key, named, json=given))[0] == 200
         to_bob = {**named, "x-penstock-agent": "bob", "x-request-id": "bob"}
         body = {"model": "m", "messages": [{"role": "user", "content": "And?"}]}
-        await self.ask("POST", "/v1/chat/completions", key, to_bob, json=body)
+        assert (await self.ask("POST", "/v1/chat/completions", key, to_bob, json=body))[0] == 200
         return handle_in(self._behind.received[before].body)
 
     async def sees(self, key: str, handle: str) -> list[Any]:
@@ -63,9 +65,19 @@ class Client:
         return await self.ask("DELETE", f"/admin/tenants/{tenant}", "s3cret")
 
 
+async def recalling_or_signing(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """Read what was shortened; what was shared is answered with signed reasoning."""
+    if b"a finding" not in received.body:
+        await recalling(upstream, received, writer)
+        return
+    said = answer("Thanks.")
+    said["choices"][0]["message"]["thinking_blocks"] = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
+    await say(writer, received, said)
+
+
 @pytest.fixture(autouse=True)
 def recalls(behind: Upstream) -> None:
-    behind.respond = recalling
+    behind.respond = recalling_or_signing
 
 
 def config(behind: Upstream) -> str:

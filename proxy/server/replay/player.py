@@ -209,6 +209,8 @@ class Player:
             if usage is not None:
                 name = played.route.upstream.name
                 self._services.cache_use.note(name, played.profile.name, played.estimate.sent.cached, usage.cached)
+        if done.settle is not None and (answer is None or is_signed(answer)):
+            done.settle()
         if answer is not None and played.route.upstream.signs and is_signed(answer):
             await done.recorder.keep(answer)
         if answer is not None and done.watch is not None:

@@ -326,9 +326,12 @@ class ChatRequest:
         return self.raw_rest.get(key) or encode(self.rest[key])
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def encode(value: Any) -> bytes:
     """Compact UTF-8 JSON, keys in their own order: the one form in which Penstock writes what it made."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _COMPACT.encode(value).encode()
 
 
 # --- structure --------------------------------------------------------------------------------------------------------

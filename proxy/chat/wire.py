@@ -39,11 +39,9 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
             broken.add("the last user message was lost; change it by with_changes()")
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")
-    if after.tools is not before.tools:
-        offered = {tool.name for tool in after.tools}
-        had = {tool.name for tool in before.tools}
-        called = after.form.fold("called tools", frozenset[str](), _called)
-        broken |= {f"tool {name!r} is called in the history and no longer offered" for name in (called & had) - offered}
+    if after.tools is not before.tools and (called := called_tools(after)):
+        lost = called.intersection([tool.name for tool in before.tools]).difference([tool.name for tool in after.tools])
+        broken |= {f"tool {name!r} is called in the history and no longer offered" for name in lost}
     return frozenset(broken)
 
 
@@ -79,6 +77,11 @@ def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
     return _CallsSoFar(frozenset(found), frozenset(open_calls), frozenset(answered))
 
 
+def called_tools(request: ChatRequest) -> frozenset[str]:
+    """The names of the tools that its messages call."""
+    return request.form.fold("called tools", frozenset[str](), _called)
+
+
 def _called(before: frozenset[str], messages: Sequence[Message]) -> frozenset[str]:
     return before.union(*[message.called_tools for message in messages])
 
@@ -90,9 +93,8 @@ def _choice_flaws(request: ChatRequest) -> Iterator[str]:
         and request.rest["tool_choice"] not in (None, "none", "auto")
     ):
         yield "tool_choice is set and no tool is offered"
-    offered = {tool.name for tool in request.tools}
-    for name in chosen_tools(request.rest.get("tool_choice")):
-        if name not in offered:
+    if chosen := chosen_tools(request.rest.get("tool_choice")):
+        for name in set(chosen).difference([tool.name for tool in request.tools]):
             yield f"tool_choice names {name!r}, which is not offered"
 
 

@@ -43,7 +43,7 @@ class Loop:
         raises. Facts, for a stream complete at its end: those of the rounds, `rounds` and `internal_calls`.
         """
         request = call.request
-        tools = {tool.name: tool for tool in self._tools if request is not None and _offers(request, tool)}
+        tools = {} if request is None else _offered(self._tools, request)
         reply = await upstream.send(call)
         if request is None or not tools or reply.status != 200:
             return reply
@@ -56,9 +56,14 @@ class Loop:
         return Reply(reply.status, reply.headers, chunks=chunks, facts=dialogue.facts)
 
 
-def _offers(request: ChatRequest, tool: InternalTool) -> bool:
-    """Whether a request offers this very tool, and not one of the client's of the same name."""
-    return [offered for offered in request.tools if offered.name == tool.name] == [tool.definition]
+def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, InternalTool]:
+    """Those of the internal tools that a request offers, by name; not where the client has one of the same name."""
+    names = [tool.name for tool in request.tools]
+    return {
+        tool.name: tool
+        for tool in tools
+        if names.count(tool.name) == 1 and request.tools[names.index(tool.name)] == tool.definition
+    }
 
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:

@@ -33,7 +33,7 @@ Rows = Sequence[tuple[str, bytes]]
 """The tenant of each row, and the row."""
 
 _AT_ONCE = 32
-"""Records that become rows in one go: some hundred microseconds of the event loop's time."""
+"""Records that become rows in one go."""
 _GATHER = 0.25
 """Seconds to wait for more before a write."""
 _MOST_WAITING = 10_000
@@ -108,9 +108,11 @@ class Records:
             await self._news.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GATHER):
-                    await self._hurry.wait()
+                    while not self._rows.is_half_full:
+                        await self._hurry.wait()
+                        async with self._writing:
+                            await self._make_rows()
             self._news.clear()
-            self._hurry.clear()
             await self.flush()
             if self._rows or self._unsent:
                 await asyncio.sleep(_GATHER)
@@ -123,14 +125,19 @@ class Records:
                 self.skipped(self._skipped)
                 self._overload.warn({"requests": self._skipped})
                 self._skipped = 0
-            while self._waiting:
-                for _ in range(min(_AT_ONCE, len(self._waiting))):
-                    await self._make_row(self._waiting[0])
-                    self._waiting.popleft()
-                await asyncio.sleep(0)
+            await self._make_rows()
             await self._empty(self._rows, "kept", lambda rows: self._insert([row for _, row in rows]))
             if self._log is not None:
                 await self._empty(self._unsent, "shared", self._log.append)
+
+    async def _make_rows(self) -> None:
+        """Make rows of all that waits, soon where it refers to much memory and to what is known of conversations."""
+        self._hurry.clear()
+        while self._waiting:
+            for _ in range(min(_AT_ONCE, len(self._waiting))):
+                await self._make_row(self._waiting[0])
+                self._waiting.popleft()
+            await asyncio.sleep(0)
 
     async def _make_row(self, record: Record) -> None:
         try:
@@ -246,6 +253,11 @@ class _Backlog(deque[tuple[str, bytes]]):
         self.size += len(row)
         while self.size > self._most:
             self.size -= len(self.popleft()[1])
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it is time to empty it."""
+        return 2 * self.size > self._most
 
     def clear(self) -> None:
         super().clear()

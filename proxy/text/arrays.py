@@ -1,6 +1,7 @@
 """numpy, where it is first used: it takes 0.1 s and 15 MB. The only file that imports it."""
 
 import os
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ Array = Any
 """A numpy array. Its type is not checked: the stubs of numpy would take longer than all else."""
 
 
+@cache
 def numpy() -> Any:
     """The library."""
     one_thread()

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, digest
+from proxy.chat.wire import called_tools
 from proxy.context import Context, Memo
 from proxy.economics import UNCACHED
 from proxy.text.bm25 import ends
@@ -176,7 +178,7 @@ class OfferFinder:
         key = self._ctx.once.known([local])[0]
         known = (await memo.known([key]))[0] if key is not None else None
         if known is None:
-            known, key = await self._remembered(memo, pool, limits, found, _keys(about, begin, found))
+            known, key = await self._remembered(memo, pool, limits, found, _keys(about, self._messages, found))
             self._ctx.once.remember(local, key)
         return self._as_it_is(_read(known), limits)
 
@@ -202,7 +204,7 @@ class OfferFinder:
         called: frozenset[int] = frozenset()
         begin = 0
         for want, settled in zip(wants, [*known, None], strict=True):
-            called |= self._called(self._messages[begin : want.end])
+            called |= self._places(frozenset().union(*[each.called_tools for each in self._messages[begin : want.end]]))
             begin = want.end
             offer.decide(want if settled is None else want._replace(settled=_read(settled)), called)
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
@@ -241,15 +243,12 @@ class OfferFinder:
             return None
         must = self._pinned
         if limits.called_must_stay:
-            must |= self._called(self._messages) | self._called(self._request.messages)
+            must |= self._places(called_tools(self._ctx.incoming) | called_tools(self._request))
         others = [place for place in chosen if place not in must]
         return must | frozenset(others[: max(0, limits.keep - len(must))])
 
-    def _called(self, messages: Sequence[Message]) -> frozenset[int]:
-        names = {name for message in messages for name in message.called_tools}
-        return (
-            frozenset(place for place, tool in enumerate(self._tools) if tool.name in names) if names else frozenset()
-        )
+    def _places(self, names: frozenset[str]) -> frozenset[int]:
+        return frozenset([n for n, tool in enumerate(self._tools) if tool.name in names] if names else ())
 
 
 def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
@@ -265,16 +264,15 @@ def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
     return Want(end, scores, clear=tuple(map(min, pairs)), floor=floor)
 
 
-def _keys(about: Sequence[object], messages: Sequence[bytes], found: Sequence[Moment]) -> list[str]:
+def _keys(about: Sequence[object], messages: Sequence[Message], found: Sequence[Moment]) -> list[str]:
     """A key for each moment, of all that its tools depend on; the same on every replica."""
     fixed = [sorted(each) if isinstance(each, frozenset) else each for each in about]
     running = blake2b(repr(fixed).encode(), digest_size=16)
     keys: list[str] = []
     begin = 0
     for moment in found:
-        for raw in messages[begin : moment.end]:
-            running.update(b"%d " % len(raw))
-            running.update(raw)
+        for message in messages[begin : moment.end]:
+            running.update(message.derive("digest", partial(digest, message)))
         begin = moment.end
         keys.append(f"tools-{running.hexdigest()}")
     return keys

@@ -152,7 +152,7 @@ class EmbeddingService:
         if self._phrases is None:
             return None
         scale = await self._measured(until - time.monotonic())
-        nearest = max((each for each in self._phrases.similarities(asked) if each is not None), default=None)
+        nearest = self._phrases.nearest(asked)
         return None if scale is None or nearest is None else scale.of(nearest)
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:

@@ -7,10 +7,11 @@ by less than 0.001.
 
 import struct
 from collections.abc import Sequence
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 from proxy.text import arrays
+from proxy.text.arrays import Array
 
 MOST = 255
 """Vectors that one text may have."""
@@ -92,14 +93,24 @@ class Stack:
     def similarities(self, query: bytes) -> list[float | None]:
         """The cosine of each text's nearest vector to the query's; None for texts without one."""
         found: list[float | None] = [None] * self._count
+        cosines = self._cosines(query)
+        if cosines is not None:
+            for place, cosine in zip(self._near, cosines.tolist(), strict=True):
+                found[place] = None if isnan(cosine) else cosine
+        return found
+
+    def nearest(self, query: bytes) -> float | None:
+        """The cosine of the text that is nearest to the query; None where no text has vectors."""
+        cosines = self._cosines(query)
+        nearest = nan if cosines is None else float(arrays.numpy().fmax.reduce(cosines))
+        return None if isnan(nearest) else nearest
+
+    def _cosines(self, query: bytes) -> Array | None:
         if self._rows is None or not self.fits(query):
-            return found
+            return None
         numpy = arrays.numpy()
         asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
-        nearest = numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
-        for place, cosine in zip(self._near, nearest.tolist(), strict=True):
-            found[place] = None if isnan(cosine) else cosine
-        return found
+        return numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
 
 
 def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:

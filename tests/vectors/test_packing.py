@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.text import arrays
 from proxy.text.arrays import one_thread
 from proxy.vectors.packing import dimension, pack, similarities
 
@@ -97,5 +98,6 @@ def test_products_use_one_thread_unless_the_operator_says_otherwise(
         monkeypatch.delenv(name)
     for name, value in given_.items():
         monkeypatch.setenv(name, value)
+    arrays.numpy.cache_clear()
     work()
     assert [os.environ.get(name) for name in NAMES] == expected

@@ -15,7 +15,7 @@ from policies.resolve_clashes.comparison import (
     told_apart,
 )
 from policies.resolve_clashes.statements import Said, Statement
-from policies.resolve_clashes.terms import terms
+from policies.resolve_clashes.terms import listed, terms
 from policies.resolve_clashes.values import NUMBERS, SLOT_UNITS, Value, unit_terms
 
 _FAR = 10
@@ -27,7 +27,7 @@ _SHORT = 40
 _LONG = 200
 """Characters of a clause that is more than a request for something."""
 _WEATHER = "weather"
-_WEATHER_TERMS = terms("weather temperature humidity humid wind windy forecast rain raining tiempo temperatura lluvia")
+_WEATHER_TERMS = terms(" ".join(listed("weather")))
 _NEXT = 2
 """User messages within which one member of a group takes the place of another without further signs."""
 _OF_GREETINGS = frozenset({"date", "time", "part of the day"})

@@ -427,7 +427,7 @@ class Context:
     now: float | None = None
     """When the request came, in seconds since 1970, to the minute. What is made of it must be settled in the memo at
     once, so that no later request of the conversation decides otherwise."""
-    corrections: "Corrections | None" = None
+    corrections: Corrections | None = None
     """What was wrong with the last answers of this conversation; None where nobody looks."""
     memories: Memories | None = None
     """What is remembered of the user; None where nothing is."""

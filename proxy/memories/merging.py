@@ -3,20 +3,12 @@
 import re
 
 from proxy.memories import HISTORY, SOURCES, Draft, Memory, ReplacedText, id_of
+from proxy.text.fold import folded
+from proxy.text.vocabulary import DENIALS, MONTHS, NEGATIONS, NUMBERS, ONE_OF_SOME, WEEKDAYS
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_DENYING = """
-no not never none neither nor nobody nothing without cannot dislikes dislike hates hate avoid avoids stopped
-nunca jamas jamás ni nadie nada ningun ningún ninguna ninguno tampoco sin odia odio evita
-"""
-_NEGATIONS = frozenset(_DENYING.split())
-_COUNTING = """
-lunes martes miercoles miércoles jueves viernes sabado sábado domingo enero febrero marzo abril mayo junio julio agosto
-septiembre octubre noviembre diciembre one two three four five six seven eight nine ten dos tres cuatro cinco seis siete
-ocho nueve diez left right first second third primero segundo tercero
-"""
-_NUMBERS = frozenset(_COUNTING.split())
-"""What tells as much as a number does; English days and months have a capital, as names do."""
+_NUMBERS = frozenset([*WEEKDAYS, *MONTHS, *NUMBERS, *ONE_OF_SOME])
+"""What tells as much as a number does."""
 
 
 def may_join(one: Memory, other: Memory) -> bool:
@@ -94,11 +86,11 @@ def _sources(*some: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _numbers(words: list[str]) -> set[str]:
-    return {low for word in words if (low := word.lower()) in _NUMBERS or any(letter.isdigit() for letter in low)}
+    return {low for word in words if (low := folded(word)) in _NUMBERS or any(letter.isdigit() for letter in low)}
 
 
 def _denies(words: list[str]) -> bool:
-    return any((low := word.lower()) in _NEGATIONS or low.endswith(("n't", "n’t")) for word in words)
+    return any((low := folded(word)) in NEGATIONS or low in DENIALS or low.endswith(("n't", "n’t")) for word in words)
 
 
 def _names(words: list[str]) -> set[str]:

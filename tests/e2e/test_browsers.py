@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Upstream, answering, proxy
+from tests.e2e.servers import Upstream, answering, proxy, until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}}}
@@ -136,6 +136,7 @@ async def test_without_an_admin_key_only_the_servers_own_page_is_an_operator(lab
     async with served(config(lab.behind, server), lab.folder) as running:
         line = (await running.process.stdout.readline()).decode()  # type: ignore[union-attr]
         base = line.split(" on ")[1].removesuffix("/ui\n")
+        await until_ready(running.base)
         own = {"origin": base}
         for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("GET", "/admin/requests")):
             for headers in ({"host": "evil.example"}, {"origin": PAGE}, {"sec-fetch-site": "cross-site"}):

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config.keys import hash_of
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import Upstream, until_ready
 from tests.e2e.test_redis import asleep, away
 from tests.redis_process import RedisProcess
 
@@ -109,6 +109,8 @@ async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bases = await lab.two(config("requests_per_minute: 3", running, lab.behind, timeout=2.0))
+    for base in bases:
+        await until_ready(base)
     for n in range(3):
         assert (await ask(lab, bases[n % 2]))[0] == 200
     assert [(await ask(lab, base))[0] for base in bases] == [429, 429]

@@ -9,7 +9,7 @@ import pytest
 from proxy.config.keys import hash_of
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk
+from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 ANN, BOB = "pk-ann", "pk-bob"
 CONFIG = """
@@ -84,6 +84,7 @@ async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_bega
     config = mount.put(keys("ann"))
     (mount.folder / "config.yaml").symlink_to("..data/config.yaml")
     async with served(config, mount.folder) as proxy:
+        await until_ready(proxy.base)
         assert [await ask(lab.http, proxy, key) for key in (ANN, BOB)] == [200, 401]
         lab.behind.respond = slowly
         headers = {"authorization": f"Bearer {ANN}"}

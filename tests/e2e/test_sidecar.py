@@ -9,7 +9,7 @@ import pytest
 
 from proxy.telemetry import Telemetry
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import proxy
+from tests.e2e.servers import proxy, until_ready
 from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS
 
 CONFIG = """
@@ -120,6 +120,7 @@ async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None
     for each in (lab.folder / "state" / "archive").iterdir():
         each.write_bytes(b"this is no database" * 1000)
     base = await lab.start(config)
+    await until_ready(base)
     client = Client(base, lab.http)
     for session_name in ({}, {"x-penstock-session": "s"}):
         status, answer, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers=session_name)

@@ -55,16 +55,17 @@ class MemorySearch:
         hits: list[Hit] = []
         by_meaning = False
         for owner, shelf, records in some:
+            missing = self._vectors.missing(owner)  # asked first: what is put meanwhile would be found by neither
             near = await self._vectors.nearest(owner, vector, limit) if vector and calibration else None
             if near is None or vector is None or calibration is None:
                 scores = await self._by_words(shelf.words, records.values(), query)
             else:
                 by_meaning = True
                 scores = await self._by_both(shelf.words, records, near, query, vector, calibration)
-                if missing := self._vectors.missing(owner):
-                    scores |= await self._by_words(
-                        shelf.words, [each for each in records.values() if each.id in missing], query
-                    )
+                # with fewer than there are, the index was not compared with the memories yet
+                unknown = records.keys() if len(near) < min(limit, len(records)) else missing
+                rest = [each for each in records.values() if each.id in unknown and each.id not in scores]
+                scores |= await self._by_words(shelf.words, rest, query) if rest else {}
             hits += _hits(records, scores, now, is_own=bool(owner.user))
         return sorted(hits, key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id)), (
             "meaning" if by_meaning else "words"

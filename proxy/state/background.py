@@ -6,6 +6,9 @@ from typing import Any, Generic, TypeVar, cast
 
 Key = TypeVar("Key", bound=Hashable)
 
+_AGAIN = 1.0
+"""Seconds after which work that goes on is cancelled once more."""
+
 
 class BackgroundWork(Generic[Key]):
     """The keys of what is being made, each with its task. For use on one event loop."""
@@ -47,6 +50,8 @@ class BackgroundWork(Generic[Key]):
 
     async def aclose(self) -> None:
         """Cancel what is under way, and wait for its end."""
-        for task in self._tasks.values():
-            task.cancel()
-        await self.drain()
+        while self._tasks:
+            for task in self._tasks.values():
+                task.cancel()
+            # once more where a library lost it, as `asyncio.wait_for` may do before Python 3.12
+            await asyncio.wait(set(self._tasks.values()), timeout=_AGAIN)

@@ -234,7 +234,7 @@ class RedisServer:
 
     async def _mend(self) -> None:
         """Look once a second whether the server takes writes, until it does."""
-        while self.degraded is not None:
+        while self.degraded is not None and not self._closed:
             await asyncio.sleep(PROBE_EVERY)
             try:
                 await self._run(_PROBE, (self.key("probe"),), ())

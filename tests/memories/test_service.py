@@ -342,6 +342,19 @@ async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
         assert [item.text for item in nobody] == ["tea for all"]
 
 
+async def test_what_the_index_does_not_have_yet_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart it may be asked before it was compared with the memories."""
+
+    async def nearest(*_: object) -> list[object]:
+        return []
+
+    async with remembering(backend=Terms()) as service:
+        await service.add(ANN, [draft("Ann likes tea"), draft("Ann has a cat")])
+        monkeypatch.setattr(MemoryVectors, "nearest", nearest)
+        hits, _ = await service.search([ANN], "who likes tea?", limit=5, wait=10)
+    assert [hit.memory.text for hit in hits] == ["Ann likes tea"]
+
+
 async def test_the_index_is_rebuilt_from_the_records(tmp_path: Path) -> None:
     store, backend = MemoryStore(2**26), Terms()
     async with remembering(store) as without:

@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -25,5 +26,20 @@ async def test_forgetting_a_tenant_ends_its_work_alone() -> None:
     work.forget("t")
     await work.wait([("t", "1")])
     assert (("other", "1") in work, len(work)) == (True, 2)
+    await work.aclose()
+    assert not work
+
+
+async def test_work_ends_also_where_a_cancellation_is_lost() -> None:
+    work, began = BackgroundWork[str](), asyncio.Event()
+
+    async def deaf() -> None:
+        with suppress(asyncio.CancelledError):
+            began.set()
+            await asyncio.sleep(1000)
+        await asyncio.sleep(1000)
+
+    work.begin(deaf(), "a")
+    await began.wait()
     await work.aclose()
     assert not work

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from proxy.text.prefilter import PrefilteredPattern, small
-from proxy.text.tables import word_lists
+from proxy.text.tables import sections, word_lists
 
 LONGEST = 400
 """Characters of a sentence that is looked at; longer ones are lists, code or data."""
@@ -19,46 +18,13 @@ _MARKS = re.compile(r"[“«\">‘']")
 _ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
 _ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
 
-_QUESTION = re.compile(
-    r"^(?:who|what|when|where|why|which|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|isn't"
-    r"|aren't|wasn't|doesn't|didn't)\b(?!.*[^?]$).*\?$|^¿|\?\s*$",
-    re.IGNORECASE,
+_TOLD = sections("sentences")
+_QUESTION, _PHRASE, LEAD = (
+    re.compile("".join(_TOLD[name]), re.IGNORECASE) for name in ("question", "not stated either", "lead")
 )
-_ASKED = PrefilteredPattern(
-    r"\b(?:(?:ask|asked|wonder|wondering|check|verify|tell me|not sure|unsure|doubt|know|see|decide|find out)"
-    r" (?:whether|if)|whether|(?:pregunto|preguntan?|no sé|dime|verifica|comprueba|dudo|averigua|averiguar|saber)"
-    r" (?:que )?si)\b",
-)
-_SUPPOSED = PrefilteredPattern(
-    r"\b(?:if|unless|suppose|supposing|assume|assuming|imagine|pretend|hypothetically|in a world where|what if"
-    r"|let's say|say that|as if|as though|could|would|might|(?-i:may)|maybe|perhaps|possibly|probably|should|i wish"
-    r"|once upon a time"
-    r"|in (?:my|the|this|our|a) (?:story|game|dream|fiction|universe|fantasy|quiz)"
-    r"|in (?:my|this|our) (?:novel|film|movie|book)|^in (?:the|a) (?:novel|film|movie|book)"
-    r"|si|supongamos|suponiendo|supón|supon|imagina|imaginemos|imagine|finge|hipotéticamente|quizá|quizás|tal vez|acaso"
-    r"|podría|podrían|sería|serían|tendría|estaría|ojalá|digamos|como si|fuera|fuese|estuviera|puede que|érase una vez"
-    r"|en (?:mi|el|la|esta|este|un|una|nuestra) (?:historia|cuento|juego|sueño|ficción|universo)"
-    r"|en (?:mi|esta|este|nuestra) (?:novela|película|libro)|^en (?:el|la|un|una) (?:novela|película|libro))\b",
-)
-_REPORTED = PrefilteredPattern(
-    r"\b(?:say|says|said|claim|claims|claimed|claiming|believe|believes|believed|believing|think|thinks|thought|argue|argues"
-    r"|argued|assert|asserts|asserted|allege|alleges|alleged|allegedly|supposedly|according to|rumou?rs?|myth|myths"
-    r"|misconception|wrong(?:ly)?|false|falsely|fake|incorrect|untrue|mistake|mistaken|mistakenly|lied|lying|joke|joked"
-    r"|(?:wrote|writes)(?:\s*[:,]|\b.{0,60}?\bthat\b)|reads|reading|quote|quotes|quoted|example|sentence|phrase|translate|translation|statement|pretended"
-    r"|dice|dicen|dijo|dijeron|decía|decían|diciendo|afirma|afirman|afirmó|asegura|aseguran|aseguró|cree|creen|creía"
-    r"|creyó|creo|piensa|piensan|pensaba|pienso|sostiene|según|supuestamente|presuntamente|rumor|rumores|mito|mitos|bulo"
-    r"|falso|falsa|falsamente|incorrecto|incorrecta|erróneo|errónea|mentira|broma|(?:escribió|escribe)(?:\s*[:,]|\b.{0,60}?\bque\b)|cita|citó|ejemplo"
-    r"|frase|oración|traduce|traducir|traducción|enunciado|equivocado|equivocada|error)\b",
-)
-LEAD = re.compile(
-    r"^(?:(?:please )?(?:note|remember) that|(?:we|i) (?:saw|found|found out|learned|learnt|confirmed|checked|noticed)"
-    r" that|fyi,|actually,|in fact,"
-    r"|as (?:everyone|you|we|i) knows?,|by the way,|of course,|como (?:todos saben|sabes),"
-    r"|recuerda que|ten en cuenta que|en realidad,|de hecho,"
-    r"|(?:vi|vimos|he visto|comprobé) que)\s+",
-    re.IGNORECASE,
-)
-"""A main clause that says nothing but that something is so."""
+"""`LEAD` is a main clause that says nothing but that something is so."""
+_CUES = frozenset(" ".join(_TOLD["not stated"]).split())
+_WORD = re.compile(r"\w+")
 _SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
 _BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
 _OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -117,8 +83,7 @@ def is_stated(sentence: str) -> bool:
     """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
     if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
         return False
-    plain = small(sentence)
-    return not any(each.finds(sentence, plain) for each in (_ASKED, _SUPPOSED, _REPORTED))
+    return _CUES.isdisjoint(_WORD.findall(sentence.lower())) and _PHRASE.search(sentence) is None
 
 
 def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:

@@ -46,7 +46,6 @@ JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
     "policies.check_facts.quantities:_AMOUNT": 60,
     "policies.check_facts.quantities:_DATES": 60,
-    "policies.check_facts.plain:_TITLE": 160,
     "proxy.text.sentences:_BREAK": 60,
     "proxy.compaction.kinds:_ENTRY": 300,
     "proxy.compaction.kinds:_LOGGED": 300,

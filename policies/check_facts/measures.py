@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from policies.check_facts.quantities import Amount, Date, differ, value
 from proxy.text.fold import folded, stem
-from proxy.text.tables import sections
+from proxy.text.tables import either, patterns, sections
 from proxy.text.vocabulary import MONTHS, NUMBERS, WEEKDAYS, forms, units
 
 
@@ -33,64 +33,29 @@ _ROUNDED = 0.05
 """The same for large numbers and for sizes, whose units are thousands to some and 1024 to others."""
 _LARGE = 100_000.0
 _DAY = 24 * 60
-_NUMERAL = "|".join(sorted((word for word in NUMBERS if word not in ("one", "uno")), key=len, reverse=True))
-_N = rf"(?:\d+(?:[.,]\d+)*(?:\s?(?:k|thousand|million|billion|mil|millones)\b)?|(?:{_NUMERAL})\b)"
-_MONTH = "|".join(sorted((each for each in MONTHS if each not in ("may", "march")), key=len, reverse=True))
-_MONTH = rf"(?:(?-i:May|March)|{_MONTH})"
 _FACTS = sections("facts/units")
 _UNITS = units(_FACTS["units"])
 MONEY = frozenset(["dollar", "euro", "pound", "peso"])
 """Kinds of values that are prices."""
 _PERIODS = forms(_FACTS["periods"])
-_PERIOD = "|".join(_FACTS["period"][0].split())
-_STOP = (
-    r"(?:per|an?|and|or|to|from|in|on|at|of|for|with|within|until|if|is|are|was|were|has|have|every|each|by|but|the|as"
-    r"|after|before|when|por|al|y|o|de|del|en|para|con|si|es|son|el|la|los|las|cada|que|hasta|desde)\b"
-)
-_BOUND = (
-    r"(?:(?P<least>at least|no (?:less|fewer) than|a minimum of|al menos|como mínimo|un mínimo de)"
-    r"|(?P<most>up to|at most|no more than|a maximum of|within|hasta|como máximo|un máximo de|en menos de|dentro de)"
-    r"|(?P<over>more than|over|above|más de)|(?P<under>less than|fewer than|under|below|menos de)"
-    r"|(?P<about>about|around|roughly|approximately|nearly|almost|unos|unas|casi|aproximadamente))\s"
-)
+SAID = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in patterns(
+        "facts/values",
+        MONTHS=either(MONTHS.keys() - {"may", "march"}),
+        NUMERAL=either(NUMBERS.keys() - {"one", "uno"}),
+        PERIOD=either(_FACTS["period"][0].split()),
+    ).items()
+}
+"""How values are said, and what stands beside them (`data/facts/values.txt`)."""
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\d\b")
-_DATE = re.compile(
-    rf"\b(?:\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s|de\s)?{_MONTH}|{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?)"
-    r"(?:(?:,\s?|\s)(?:del?\s|of\s)?\d{4})?\b",
-    re.IGNORECASE,
-)
-_IN_MONTH = re.compile(rf"\b{_MONTH}(?:\s(?:de\s|of\s)?\d{{4}})?\b", re.IGNORECASE)
-_IN_YEAR = re.compile(r"\b(?:in|en|since|desde|of|de|until|hasta)\s(?P<year>(?:1[5-9]|20)\d\d)\b", re.IGNORECASE)
-_WEEKDAY = re.compile(
-    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|lunes|martes|miércoles|jueves|viernes|sábados?|domingos?)\b",
-    re.IGNORECASE,
-)
-_CLOCK = re.compile(
-    r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s?(?P<half>[ap])\.?\s?m\b\.?|\b(?P<h>\d{1,2}):(?P<m>\d\d)\b"
-    r"|\b(?P<named>noon|midnight|mediodía|medianoche)\b",
-    re.IGNORECASE,
-)
-_ENDS = r"(?=\s*(?:$|[.,;!]|o['’]clock|h\b|on\b|in\b|until\b|to\b|and\b|de\b|hasta\b|los\b|y\b))"
-_AT = re.compile(rf"\b(?:at|until|till|las?)\s(?P<hour>\d{{1,2}}){_ENDS}", re.IGNORECASE)
-_NUMBER = re.compile(
-    rf"(?:\b{_BOUND})?(?<![\w.,:])(?P<sign>[$€£]\s?)?(?P<n>{_N})(?![\w:]|[.,]\d)"
-    rf"(?:\s?(?P<unit>%|°C?|€|\$|£)|(?P<nouns>(?:\s(?!{_STOP})[^\W\d_]+\b){{1,2}}))?",
-    re.IGNORECASE,
-)
-_GLUED = re.compile(r"(?<=\d)(?=(?:[kmgt]i?b|km|kg|min|h|s|m|eur|usd)\b)", re.IGNORECASE)
-"""Between a number and its unit: `25MB`."""
-_PER = re.compile(
-    rf"\s?/\s?(?P<slash>[a-z]+)|\s(?:per|por|cada|each|every)\s(?P<each>[^\W\d_]+)|\s(?:an?|al|a\sla)\s(?P<one>{_PERIOD})\b",
-    re.IGNORECASE,
-)
 _CODE = re.compile(r"\b(?=[\w-]{0,80}[A-Za-z])(?=[\w-]{0,80}\d)[A-Za-z0-9](?:[\w-]*[A-Za-z0-9])?\b")
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|\bhttps?://[^\s,;]+[^\s,;.]", re.IGNORECASE)
-_HALF_AN_HOUR = re.compile(r"\b(?:half an hour|media hora)\b", re.IGNORECASE)
 
 
 def measures(text: str) -> tuple[tuple[Measure, ...], str]:
     """The values of a text, in no order, and the text without them."""
-    text = _GLUED.sub(" ", _HALF_AN_HOUR.sub("30 minutes", text))
+    text = SAID["glued"].sub(" ", SAID["half an hour"].sub("30 minutes", text))
     found: list[Measure] = []
     for pattern, read in _READERS:
         rest, at = [], 0
@@ -156,7 +121,7 @@ def _counted(found: re.Match[str]) -> tuple[list[Measure], int]:
         end = found.start("nouns") + (0 if is_sign else 1 + len(nouns[0]))
     else:
         end = found.end()
-    per = _PER.match(found.string, end)
+    per = SAID["per"].match(found.string, end)
     counted = tuple(stem(folded(noun)) for noun in nouns) if not known else ()
     kind, times = known or ("number", 1.0)
     number = read.readings[0] * times if read.readings else nan
@@ -179,13 +144,13 @@ def _coded(found: re.Match[str]) -> tuple[list[Measure], int]:
 _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], tuple[list[Measure], int]]], ...] = (
     (_ADDRESS, _coded),
     (_ISO, _dated),
-    (_DATE, _dated),
-    (_IN_MONTH, _in_month),
-    (_IN_YEAR, _in_year),
-    (_WEEKDAY, _on_weekday),
-    (_CLOCK, _at_clock),
-    (_AT, _at_hour),
-    (_NUMBER, _counted),
+    (SAID["date"], _dated),
+    (SAID["month"], _in_month),
+    (SAID["year"], _in_year),
+    (SAID["weekday"], _on_weekday),
+    (SAID["clock"], _at_clock),
+    (SAID["hour"], _at_hour),
+    (SAID["number"], _counted),
     (_CODE, _coded),
 )
 

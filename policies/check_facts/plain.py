@@ -7,9 +7,10 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from policies.check_facts import geography
-from policies.check_facts.measures import MONEY, Measure, agree, are_comparable, measures
+from policies.check_facts.measures import MONEY, SAID, Measure, agree, are_comparable, measures
 from policies.check_facts.verbs import (
     ADDED,
+    ASIDE,
     AUXILIARIES,
     DEFINITE,
     DENIERS,
@@ -25,7 +26,7 @@ from policies.check_facts.verbs import (
 )
 from proxy.text.fold import folded, stem
 from proxy.text.sentences import LEAD
-from proxy.text.vocabulary import INNER, NATIONS, word_set
+from proxy.text.vocabulary import INNER, NATIONS
 
 PlainVerdict = Literal["agrees", "contradicts", "unclear"]
 
@@ -180,21 +181,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _NO_PLAIN = re.compile(r"[();\x00]")
 _FEMALE = re.compile(r"ora$")
 _POSSESSIVE = re.compile(r"(?:['’]s|(?<=s)['’])(?= |$)")
-_ASIDE = word_set("the a an of to in on at by for with from el la los las un una de del en a al por para con se lo as")
-"""Words that are not compared."""
-_ADVERB = re.compile(
-    r"(?:(?:actually|really|still|currently|now|also|in fact|definitely"
-    r"|realmente|actualmente|todavía|ahora|en realidad)\s)+",
-    re.IGNORECASE,
-)
-_LEFT_OUT = re.compile(
-    r",\s(?:not|no|and not|y no|rather than|instead of|en vez de)\b.*$"
-    r"|\s(?:in the morning|de la mañana|every day|daily|a diario|todos los días)\b",
-    re.IGNORECASE,
-)
-"""What a sentence says besides, without changing what it says: `is in London, not in Paris`."""
 _SPACES = re.compile(r"\s+")
-_SPLIT = re.compile(r",\s|\s(?:and|or|y|o|e|u|as well as|así como)\s")
 _NAME = re.compile(
     r"(?<![\w'’])(?:[A-ZÀ-Þ][\w'’.&-]*)(?:\s(?:(?:of|de|del|da|di|van|von)\s(?:la\s|los\s)?)?[A-ZÀ-Þ][\w'’.&-]*)*"
 )
@@ -273,8 +260,8 @@ def _said(text: str, cut: _Cut) -> Plain:
     begins = _WORD.match(rest)
     if begins and folded(begins[0]) in DENIERS:
         is_denied, rest = not is_denied, rest[begins.end() :].strip()
-    adverb = _ADVERB.match(rest)
-    valued, rest = measures(_LEFT_OUT.sub("", rest[adverb.end() :] if adverb else rest))
+    adverb = SAID["adverb"].match(rest)
+    valued, rest = measures(SAID["left out"].sub("", rest[adverb.end() :] if adverb else rest))
     rest = _SPACES.sub(" ", rest).strip()
     for pattern, then in TURNS.get(verb, ()):
         found = pattern.match(rest)
@@ -303,7 +290,7 @@ def _read(ahead: str, verb: str, rest: str, valued: tuple[Measure, ...]) -> Plai
         is_denied=False,
         words=_stems(_NAME.sub(lambda it: it[0] if folded(it[0]) in NATIONS else " ", rest)),
         names=tuple(name for each in _NAME.finditer(rest) if (name := folded(each[0])) not in NATIONS),
-        items=tuple(item for part in _SPLIT.split(rest) if (item := _stems(part))),
+        items=tuple(item for part in SAID["between"].split(rest) if (item := _stems(part))),
         measures=valued,
         language="",
         key=key,
@@ -324,4 +311,4 @@ _INNER = INNER | {"for", "para"}
 
 def _stems(text: str) -> frozenset[str]:
     words = [folded(each) for each in _WORD.findall(text)]
-    return frozenset(stem(word) for word in words if word not in _ASIDE and word not in ADDED)
+    return frozenset(stem(word) for word in words if word not in ASIDE and word not in ADDED)

@@ -5,30 +5,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.text.fold import folded
-from proxy.text.vocabulary import MONTHS, NUMBERS, UNITS
+from proxy.text.tables import sections
+from proxy.text.vocabulary import MONTHS, NUMBERS, UNITS, forms
 
 _LONGEST = 60
-_NUMBER = r"\d+(?:[.,]\d+)*"
-_MAGNITUDES = {
-    "hundred": 1e2, "thousand": 1e3, "k": 1e3, "million": 1e6, "m": 1e6, "billion": 1e9, "bn": 1e9, "trillion": 1e12,
-    "cien": 1e2, "mil": 1e3, "millon": 1e6, "millones": 1e6,
-}  # fmt: skip
-_ABOUT = (
-    "about|around|roughly|approximately|some|nearly|almost|circa|unos|unas|casi|aproximadamente|alrededor de|cerca de"
-)
-_AMOUNT = re.compile(
-    rf"(?P<about>(?:{_ABOUT})\s+)?(?P<sign>[$€£]\s?)?(?P<n>{_NUMBER}|[a-z]+)(?:\s?(?P<times>mil millones|[a-z]+))??"
-    r"(?:\s?(?:de\s|of\s)?(?P<unit>[a-z]+|[%€$£]))?"
-)
+_TOLD = sections("facts/amounts")
+_AMOUNT = re.compile("".join(_TOLD["amount"]))
+_DATES = tuple(map(re.compile, _TOLD["dates"]))
+_MAGNITUDES = {word: float(times) for word, times in forms(_TOLD["magnitudes"]).items()}
 _SIGNS = {"$": "dollar", "€": "euro", "£": "pound", "%": "percent"}
-_DATES = (
-    re.compile(r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"),
-    re.compile(
-        r"(?:the\s|el\s)?(?P<d>\d{1,2})(?:st|nd|rd|th)?\s(?:of\s|de\s)?(?P<m>[a-z]+)(?:,?\s(?:del?\s|of\s)?(?P<y>\d{4}))?"
-    ),
-    re.compile(r"(?P<m>[a-z]+)\s(?:the\s)?(?P<d>\d{1,2})(?:st|nd|rd|th)?(?:,?\s(?:of\s)?(?P<y>\d{4}))?"),
-    re.compile(r"(?P<m>[a-z]+)\s(?:of\s|de\s|del\s)?(?P<y>\d{4})"),
-)
 _ROUNDED = 0.05
 _EXACT_BELOW = 100_000
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from policies.check_facts.quantities import value
 from proxy.text.fold import folded
-from proxy.text.tables import sections
+from proxy.text.tables import pattern_lists
 from proxy.text.vocabulary import (
     AT,
     FINDS,
@@ -66,16 +66,13 @@ IN = "in"
 _NAME = r"[^,;:]{2,60}?"
 _LONGEST = 160
 """Characters of a sentence that may be a claim as a whole."""
-_FORMS = sections("facts/forms")
-_PART = re.compile(r"(?<!P)<([a-z]+)>")
-_PARTS = dict(line.split(": ", 1) for line in _FORMS.pop("parts"))
 _BY_VERB = ("price", "port", "population", "date", "deadline", "author", "director", "founder")
 """Relations that a verb or a unit tells: `costs`."""
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d),(?=\s\d{4}\b)")
 """A comma within a number or a date."""
 _PATTERNS = [
-    (language, re.compile(f"^(?:{_PART.sub(lambda part: _PARTS[part[1]], form)})$", re.IGNORECASE))
-    for language, forms in _FORMS.items()
+    (language, re.compile(f"^(?:{form})$", re.IGNORECASE))
+    for language, forms in pattern_lists("facts/forms").items()
     for form in forms
 ]
 

@@ -4,43 +4,39 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proxy.text.fold import stem
-from proxy.text.tables import sections
+from proxy.text.tables import pattern_lists
 from proxy.text.vocabulary import KINDS, forms, word_set
 
-_VERBS = sections("facts/verbs")
+_PLACES = frozenset(["building", "city", "school", "river", "lake", "island"])
+_VERBS = pattern_lists("facts/verbs", PLACE="|".join(form for form, kind in KINDS.items() if kind in _PLACES))
+
+
+def _words(section: str) -> frozenset[str]:
+    return word_set(" ".join(_VERBS[section]))
 
 
 PRESENT, PAST = forms(_VERBS["present"]), forms(_VERBS["past"])
 """Verbs by their folded forms."""
-_SURE = word_set("was were had era eran fue fueron tenia estaba")
-STRONG = PRESENT.keys() - word_set(" ".join(_VERBS["weak"])) | _SURE
+STRONG = PRESENT.keys() - _words("weak") | _words("sure")
 """Forms that are hardly ever nouns: where one of them stands, it is the verb."""
 
-DENIERS = word_set("not no never nunca jamas tampoco sin without cannot")
+DENIERS = _words("deny")
 """Words that deny what stands behind them."""
-AUXILIARIES = word_set("does do did can must se puede pueden debe deben")
+AUXILIARIES = _words("auxiliaries")
 """What may stand in front of a verb; of these `did` tells of the past."""
-DEFINITE = word_set("the our my el la los las nuestro nuestra nuestros nuestras mi")
+DEFINITE = _words("definite")
 """With what a subject begins of which there is one. `Your` is somebody else's."""
-ADDED = word_set(" ".join(_VERBS["added"]))
+ADDED = _words("added")
 """Words that change nothing about what a sentence says."""
-
-
-_LOCAL = [form for form, kind in KINDS.items() if kind in ("building", "city", "school", "river", "lake", "island")]
-_PARTS = {
-    "<in>": r"(?:in|at|on|en)",
-    "<placed>": r"(?:located|situated|found|ubicad[oa]s?|situad[oa]s?|localizad[oa]s?)",
-    "<kind>": r"(?:an?|una?) (?:[a-zà-ÿ-]+ ){1,3}?",
-    "<local>": "|".join([*_LOCAL, *_VERBS["local"][0].split()]),
-}
-_PART = re.compile("|".join(_PARTS))
+ASIDE = _words("aside")
+"""Words that are not compared."""
 
 
 def _turns(lines: Sequence[str]) -> Mapping[str, Sequence[tuple[re.Pattern[str], str]]]:
     found: dict[str, list[tuple[re.Pattern[str], str]]] = {}
     for verb, then, said in (f"{line} ".split(" > ", 2) for line in lines):
-        pattern = _PART.sub(lambda part: _PARTS[part[0]], said.strip())
-        found.setdefault(verb, []).append((re.compile(rf"{pattern}(?!\w)" if pattern else "", re.IGNORECASE), then))
+        pattern = rf"{said.strip()}(?!\w)" if said.strip() else ""
+        found.setdefault(verb, []).append((re.compile(pattern, re.IGNORECASE), then))
     return found
 
 

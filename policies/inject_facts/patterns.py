@@ -9,7 +9,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.blocks import FACTS, build, items
 from proxy.text.sentences import is_stated, sentences
-from proxy.text.tables import table
+from proxy.text.tables import filled, table
 
 _LONGEST = 8000
 """Characters of a message that are read: more is a pasted document, which is not about the user."""
@@ -34,7 +34,7 @@ def _shipped() -> _Shipped:
     read = table(_FILE)
     parts: dict[str, str] = {}
     for name, part in read["parts"].items():
-        parts[name] = _filled(part, parts)
+        parts[name] = filled(part, parts)
     patterns = {name: tuple(each) for name, each in read["patterns"].items()}
     return _Shipped(frozenset(read["several"]), MappingProxyType(parts), MappingProxyType(patterns))
 
@@ -46,17 +46,12 @@ def shipped() -> Patterns:
 
 def whole(pattern: str) -> str:
     """A pattern with what its parts stand for: `<NAME>`, `<PLACE>` and others (`data/user_facts.yaml`)."""
-    return _filled(pattern, _shipped().parts) if _PART.search(pattern) else pattern
+    return filled(pattern, _shipped().parts) if _PART.search(pattern) else pattern
 
 
 def outline(pattern: str) -> str:
     """A pattern with a repetition for each part: what may take forever with one may do so with them."""
     return _PART.sub(lambda found: ".+" if found[1] in _shipped().parts else found[0], pattern)
-
-
-def _filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """The same with its parts; what is none stays as it is."""
-    return _PART.sub(lambda found: parts.get(found[1], found[0]), pattern)
 
 
 class UserFact(NamedTuple):

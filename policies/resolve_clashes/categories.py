@@ -3,17 +3,17 @@
 import re
 
 from policies.resolve_clashes.values import Value
-from proxy.text.tables import sections
+from proxy.text.tables import either, sections
 
 
 def _group(lines: list[str]) -> tuple[re.Pattern[str], dict[str, str], re.Pattern[str] | None]:
     """The pattern of a group's names, the member of each name, and the pattern of what must stand beside one."""
     members, *more = lines
     names = {name.strip(): member.split(",")[0].strip() for member in members.split("|") for name in member.split(",")}
-    either = "|".join(sorted((name.replace("-", "[- ]") for name in names), key=len, reverse=True))
+    named = either(name.replace("-", "[- ]") for name in names)
     beside = re.compile(rf"(?<![a-z0-9])(?:{more[0].removeprefix('~ ')})") if more else None
     plain = {name.replace("\\", "").replace("-", " "): member for name, member in names.items()}
-    return re.compile(rf"(?<![\w+#])(?:{either})(?![\w+#])"), plain, beside
+    return re.compile(rf"(?<![\w+#])(?:{named})(?![\w+#])"), plain, beside
 
 
 _READ = tuple((name, *_group(lines)) for name, lines in sections("clashes/groups").items())

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from proxy.text.tables import sections
+from proxy.text.tables import patterns
 
-CUES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile("".join(lines)) for name, lines in sections("clashes/cues").items()
-}
+CUES: Mapping[str, re.Pattern[str]] = {name: re.compile(pattern) for name, pattern in patterns("clashes/cues").items()}
 """By name, as in `data/clashes/cues.txt`."""
 ASKED = tuple((name.removeprefix("asks "), cue) for name, cue in CUES.items() if name.startswith("asks "))
 """What an assistant asks for when it does not know it yet: the kind of value, and the pattern."""

@@ -6,17 +6,10 @@ from typing import NamedTuple
 from policies.resolve_clashes.cues import CUES
 from policies.resolve_clashes.terms import listed, terms, words
 from proxy.text.fold import stem
-from proxy.text.tables import sections
+from proxy.text.tables import pattern_lists
 
-_PARTS = {
-    "<adverb>": r"(?:now |currently |actually |really |still |also |just |already )?",
-    "<adverbio>": r"(?:ahora |actualmente |todavia |tambien )?",
-    "<object>": r"(?P<o>(?:[^,.;:!?]|[.,](?=\d)){1,60})",
-}
 _PATTERNS = tuple(
-    (name, re.compile(re.sub("<[a-z]{3,}>", lambda part: _PARTS[part[0]], line)))
-    for name, lines in sections("clashes/relations").items()
-    for line in lines
+    (name, re.compile(pattern)) for name, every in pattern_lists("clashes/relations").items() for pattern in every
 )
 """Names of relations and patterns."""
 _LOOSE = frozenset(map(stem, listed("loose")))

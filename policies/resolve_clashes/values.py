@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from policies.resolve_clashes.terms import WORDS, listed
 from proxy.text.fold import stem
+from proxy.text.tables import either, patterns
 from proxy.text.vocabulary import MONTHS, SHORT_MONTHS, WEEKDAYS, forms
 from proxy.text.vocabulary import NUMBERS as WORDS_OF_NUMBERS
 
@@ -39,68 +40,24 @@ _MONTHS = {**MONTHS, **SHORT_MONTHS}
 _UNITS = forms(WORDS["units"])
 SLOT_UNITS = frozenset(_UNITS.values())
 """Units of what people order, book and stay."""
-_NUM = r"\d{1,3}(?: \d{3}){1,4}\b|\d[\d.,]{0,14}\d|\d|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_DAY = "|".join(WEEKDAYS)
-_PART_OF_DAY = r"morning|afternoon|evening|night|manana|tarde|noche"
-
-_DATE = re.compile(
-    rf"\b(?:(?P<m1>{_MONTH})\s+(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?\b|"
-    rf"(?:el\s+)?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of|de)\s+(?P<m2>{_MONTH}|this month|este mes)\b|"
-    r"(?P<iso>\d{4}-\d\d-\d\d)\b|"
-    r"(?P<d3>\d{1,2})(?:st|nd|rd|th)\b(?!\s+(?:grade|floor|place|time|edition|anniversary|birthday|century|largest|"
-    r"biggest|street|avenue|version|attempt|year))|\bel\s+(?:dia\s+)?(?P<d4>\d{1,2})\b(?!\s*%)|"
-    rf"(?P<wd>{_DAY})s?\b(?:\s+(?P<nx>next week|of next week|que viene))?|"
-    r"(?P<rel>day after tomorrow|pasado manana|tomorrow|today|hoy|(?<!la )(?<!de )manana))",
-)
-_TIME = re.compile(
-    rf"\b(?:(?P<half>half past|quarter past|quarter to)\s+(?P<h1>{_NUM})|"
-    rf"(?P<h2>\d{{1,2}}|{'|'.join(_NUMBERS)})(?::(?P<n2>\d\d))?\s*(?P<ap>[ap]\.?m\b\.?)|"
-    rf"(?P<h3>[012]?\d):(?P<n3>[0-5]\d)(?!:)|"
-    rf"(?P<w4>noon|midday|midnight|mediodia|medianoche)|"
-    rf"(?:a|para|sobre) las?\s+(?P<h5>{_NUM})(?::(?P<n5>\d\d)| y (?P<f5>media|cuarto)| menos (?P<g5>cuarto))?|"
-    rf"(?:at\s+)?(?P<h6>{_NUM})\s+(?:o'?clock|in the (?:{_PART_OF_DAY})|de la (?:{_PART_OF_DAY}))|"
-    rf"at\s+(?P<h8>\d{{1,2}}|{'|'.join(_NUMBERS)})(?=\s*(?:$|[.,!?](?!\d)|now|please|instead|on\b|tomorrow|today|"
-    rf"tonight|in the))|"
-    rf"(?:{_PART_OF_DAY})\s+(?:at\s+)?(?P<h7>\d{{1,2}}(?::(?P<n7>\d\d))?|"
-    rf"{'|'.join(n for n in _NUMBERS if n not in _UNCERTAIN)})\b)"
-    rf"(?:\s*(?:in the|de la)\s+(?:{_PART_OF_DAY}))?"
-)
-_CURRENCY = r"dollars?|euros?|usd|eur|gbp|pounds?|bucks|pesos|dolares|€|\$"
-_MONEY = re.compile(
-    r"(?P<s>[$€£])\s?(?P<a>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k>k|thousand|million|mil|millones)?\b|"
-    r"\b(?P<b>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k2>k|thousand|million|mil|millones)?\s?"
-    rf"(?:de )?(?:{_CURRENCY})|"
-    r"\b(?:budget|presupuesto)\W{1,3}(?:(?:is|of|now|es|de|ahora|son|sera)\s+){0,3}"
-    r"(?P<c>\d{1,3}(?: \d{3}){1,4}\b|\d[\d,.]{0,14}\d|\d)\s?(?P<k3>k|mil)?\b"
-    rf"(?:\s?(?:{_CURRENCY}))?"
-)
-_PERIOD = "|".join(word for word, unit in _UNITS.items() if unit in ("day", "week", "month", "year"))
-_TIMES = r"\d+|two|three|four|five|six|seven|ten|dos|tres|cuatro|cinco|seis|siete|diez"
-_RATE = re.compile(
-    rf"\b(?:(?:every|each|cada) (?:(?P<e>{_TIMES}|other|second) )?|"
-    rf"(?:(?P<o>once|una vez)|(?P<t>twice)|(?P<n>{_TIMES}) (?:times|veces)) (?:an?|per|each|every|al|a la|por|cada) )"
-    rf"(?P<u>{_PERIOD})\b"
-)
+_SAID = {
+    name: re.compile(pattern)
+    for name, pattern in patterns(
+        "clashes/values",
+        MONTH=either(_MONTHS),
+        DAY=either(WEEKDAYS),
+        NUMBER=rf"\d{{1,3}}(?: \d{{3}}){{1,4}}\b|\d[\d.,]{{0,14}}\d|\d|{either(_NUMBERS)}",
+        NUMERAL=either(_NUMBERS),
+        SURE_NUMERAL=either(_NUMBERS.keys() - _UNCERTAIN),
+        PERIOD=either(word for word, unit in _UNITS.items() if unit in ("day", "week", "month", "year")),
+    ).items()
+}
+"""How values are said, by their kind (`data/clashes/values.txt`)."""
 _EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w")
-_PERCENT = re.compile(r"\b(\d+(?:[.,]\d+)?)\s?(?:%|percent\b|por ciento\b)")
-_COUNT = re.compile(
-    rf"(?<![\w.,/:$€£=^*+(-])(?P<n>{_NUM})(?!\s*[/=^*+:!)]|\s*-\s*\d|(?<=[a-z])[a-z])"
-    r"(?:\s?(?P<u0>ms|gb|mb|kb|kg|km|lbs?|kilos?|x)\b|(?=[ -]+(?P<a>[a-z']+)"
-    r"(?:[ -]+(?P<b>[a-z']+))?(?:[ -]+(?P<c>[a-z']+))?))?"
-)
 _NOT_UNITS = frozenset(listed("no units"))
-_END = re.compile(
-    r"\b(?:return\w*|back|until|till|through|check(?:ing)?[- ]?out|drop\w*(?: it)?[- ]off|ends?|ending|hasta|vuelta|"
-    r"vuelvo|volver|regres\w+|salida del hotel|devolver\w*|deadline|due|plazo|entrega|acaba|termina|finaliza|vence)\b"
-    r"[^.]{0,36}$"
-)
-_WE_ARE = re.compile(r"\b(?:somos|seremos|eramos|we are|we're|we'll be|we will be|party of|mesa para|table for)\s+$")
 _GROUPED = re.compile(r"([1-9]\d{0,2}(?:(?:,\d{3})+|(?:\.\d{3})+|(?: \d{3})+))([.,]\d+)?")
 _NO_GROUPS = str.maketrans("", "", " ,.")
-_FOR = re.compile(r"\b(?:table|reservation|booking|dinner|lunch|mesa|reserva|cena)\b[^.]{0,30}\b(?:for|para)\s+$")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_BIRTH = re.compile(r"\b(?:born|birthday|anniversary|nac[ií]\w*|cumpleanos|aniversario)\b")
 
 
 def values(clause: str) -> tuple[Value, ...]:
@@ -116,7 +73,7 @@ def values(clause: str) -> tuple[Value, ...]:
 def rates(clause: str) -> tuple[Value, ...]:
     """Return what a folded clause says of how often: `2/1 week` is twice a week, `1/2 year` every other year."""
     found = []
-    for each in _RATE.finditer(clause):
+    for each in _SAID["rate"].finditer(clause):
         times = "2" if each["t"] else number(each["n"] or "") or "1"
         every = "2" if each["e"] in ("other", "second") else number(each["e"] or "") or "1"
         said = f"{times}/{every} {_UNITS[each['u']]}"
@@ -143,7 +100,7 @@ def _emails(text: str) -> list[Value]:
 
 def _money(text: str) -> list[Value]:
     found = []
-    for match in _MONEY.finditer(text):
+    for match in _SAID["money"].finditer(text):
         amount = number(match["a"] or match["b"] or match["c"])
         if amount is None:
             continue
@@ -157,14 +114,14 @@ def _money(text: str) -> list[Value]:
 def _percents(text: str) -> list[Value]:
     return [
         Value("percent", "", "", number(match[1]) or match[1], match.start(), match.end())
-        for match in _PERCENT.finditer(text)
+        for match in _SAID["percent"].finditer(text)
     ]
 
 
 def _times(text: str) -> list[Value]:
     return [
         Value("time", _part(text, match.start()), "", minutes, match.start(), match.end())
-        for match in _TIME.finditer(text)
+        for match in _SAID["time"].finditer(text)
         if (minutes := _minutes(match)) is not None
     ]
 
@@ -189,8 +146,8 @@ def _minutes(match: re.Match[str]) -> str | None:
 def _dates(text: str) -> list[Value]:
     return [
         Value("date", _part(text, match.start()), "", _day(match), match.start(), match.end())
-        for match in _DATE.finditer(text)
-        if not _BIRTH.search(text)
+        for match in _SAID["date"].finditer(text)
+        if not _SAID["birth"].search(text)
     ]
 
 
@@ -210,10 +167,10 @@ def _day(match: re.Match[str]) -> str:
 
 def _counts(text: str) -> list[Value]:
     found = []
-    for match in _COUNT.finditer(text):
+    for match in _SAID["count"].finditer(text):
         count, following = number(match["n"]), [match["a"], match["b"], match["c"]]
         unit = match["u0"] or _unit(following)
-        if not unit and (_WE_ARE.search(text[: match.start()]) or _FOR.search(text[: match.start()])):
+        if not unit and _SAID["of people"].search(text[: match.start()]):
             unit = "people"
         article = match["n"] in ("un", "una") and unit in ("day", "week", "month", "year", "hour", "room", "table")
         uncertain = match["n"] in _UNCERTAIN and unit not in _UNITS.values()
@@ -245,20 +202,14 @@ def _unit(following: list[str | None]) -> str:
 
 
 def _part(text: str, start: int) -> str:
-    return "end" if _END.search(text[max(0, start - 40) : start]) else ""
+    return "end" if _SAID["end"].search(text[max(0, start - 40) : start]) else ""
 
 
 _READERS = (
     (re.compile("@"), _emails),
-    (re.compile(r"[$€£]|dolar|doll|euro|usd|eur|gbp|pound|buck|peso|budget|presupuesto"), _money),
-    (re.compile(r"%|percent|por ciento"), _percents),
-    (
-        re.compile(
-            r"\b(?:half past|quarter|noon|mid|medi[ao]|at\s|(?:a|para|sobre) las?\s|(?:in the|de la) |o'?clock|"
-            rf"{_PART_OF_DAY})|:\d|[ap]\.?m"
-        ),
-        _times,
-    ),
+    (_SAID["any money"], _money),
+    (_SAID["any percent"], _percents),
+    (_SAID["any time"], _times),
     (re.compile(""), _dates),
     (re.compile(""), _counts),
 )

@@ -13,6 +13,7 @@ from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.answer import Answer
 from proxy.text.bm25 import terms
 from proxy.text.language import NAMES, language, named
+from proxy.text.tables import patterns
 
 CUT_OFF = frozenset({"length", "content_filter", "error"})
 """Finish reasons of answers that are not all there: they are nobody's mistake."""
@@ -25,14 +26,7 @@ _EARLIER = 6
 """Earlier answers that are compared."""
 _SAME = 0.8
 """The share of their words that two refusals have in common."""
-_REFUSES = re.compile(
-    r"^\W*(?:(?:i['’]?m|i am)(?: very| so| really)? sorry\b.{0,80}?\b(?:can(?:no|['’])t|unable|not able)|"
-    r"sorry,? (?:but )?i (?:can(?:no|['’])t|am unable)|"
-    r"(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable to|am not able to|won['’]t) (?:help|assist|provide|do|comply|"
-    r"fulfil|answer|complete|support|discuss|continue)|"
-    r"lo siento.{0,80}?\bno (?:puedo|me es posible)|no puedo (?:ayudar|asistir|proporcionar|hacer|cumplir|responder))",
-    re.IGNORECASE | re.DOTALL,
-)
+_REFUSES = re.compile(patterns("refusals")["refuses"], re.IGNORECASE | re.DOTALL)
 _MISSING = re.compile(r"'([\w.-]{1,64})' is a required property\Z")
 _PLACE = re.compile(r"[\w.$\[\]-]{1,80}")
 _NAME = re.compile(r"[\w.-]{1,64}")

@@ -8,6 +8,7 @@ from calendar import monthrange
 
 from policies.validate_content.content import GOOD, Finding
 from proxy.compaction.html import is_html, visible
+from proxy.text.tables import patterns
 
 _READ = 100_000
 """Characters that are read of a text."""
@@ -24,16 +25,7 @@ _FEW = 3
 _WEIGHT = 10
 """One damaged word in a hundred makes 0.9."""
 
-_ERROR_TITLE = re.compile(
-    r"<(?:title|h1)[^>]{0,200}>\s*(?:(?:error\s*)?(?:4\d\d|5\d\d)\b|access denied|page not found|just a moment|"
-    r"attention required|forbidden|bad gateway|service unavailable|gateway time-?out|internal server error)",
-    re.IGNORECASE,
-)
-_ERROR_WORDS = re.compile(
-    r"(?:verify (?:that )?you are (?:a )?human|enable javascript (?:and cookies )?to (?:continue|run this app)|"
-    r"checking your browser before|unusual traffic from your|complete the captcha|access to this page has been denied)",
-    re.IGNORECASE,
-)
+_ERROR_TITLE, _ERROR_WORDS = (re.compile(patterns("pages")[name], re.IGNORECASE) for name in ("error title", "robots"))
 _ERROR_PAGE = 3000
 """Characters that the visible text of an error page has at most."""
 

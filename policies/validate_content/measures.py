@@ -22,6 +22,7 @@ from proxy.text.bm25 import terms
 from proxy.text.glossary import english
 from proxy.text.json_values import Pairs, parsed
 from proxy.text.language import language
+from proxy.text.tables import patterns
 
 HOUR = 3600.0
 _ZONES = 14 * HOUR
@@ -30,21 +31,8 @@ _YEARS = (2000, 2200)
 _DATED = 50_000
 _MOMENTS = 50
 
-_MOMENT = (
-    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2}))?(?:\.\d{1,9})?)?\s?(Z\b|UTC\b|GMT\b|[+-]\d{2}:?\d{2}(?!\d))?"
-)
-_STATED = re.compile(
-    r"\b(?:as[_ ]?of|(?:data[_ ]?)?(?:fetched|retrieved|cached|generated|collected|scraped|crawled|snapshot|"
-    r"last[_ ]?refreshed|observed)(?:[_ ]?(?:at|on|time|date))?|datos (?:del?|a)|consultado el)"
-    rf"[\"']?\s*+(?:[:=]\s*+)?[\"']?{_MOMENT}",
-    re.IGNORECASE,
-)
-"""What a text says about when it was made. When something in it happened says nothing about that."""
-_PRESENT = re.compile(
-    r"\b(?:current|today'?s|present) (?:date|time|date and time|datetime)(?: is| now is)?[:\s=]{1,3}"
-    rf"{_MOMENT}|\b(?:today is|now is|it is now|hoy es|ahora es|(?:la )?fecha(?: y hora)? actual(?: es)?:?)\s+"
-    rf"{_MOMENT}",
-    re.IGNORECASE,
+_STATED, _PRESENT, _MORE = (
+    re.compile(patterns("pages")[name], re.IGNORECASE) for name in ("stated", "present", "more")
 )
 
 
@@ -142,12 +130,6 @@ _TOLD_SO = 0.8
 """The score of what says itself that there is more: the model knows it as well."""
 
 _PRINTED = ("meta=None content=[", "content=[TextContent(")
-_MORE = re.compile(
-    r"(?:\.\.\.|…|\[…\]|\[\.\.\.\])\W{0,4}$|\btruncated\b|\b\d+ more (?:lines|items|results|characters|rows|bytes)\b|"
-    r"\b(?:output|content|response|text|result) (?:was |has been |is )?(?:cut|clipped|shortened|trimmed)\b|"
-    r"\b(?:recortad|truncad)[oa]\b",
-    re.IGNORECASE,
-)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _NOTHING = frozenset({"", "[]", "{}", "null", "none", '""', "()", "n/a", "undefined"})
 _JSON = 1_000_000

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from proxy.text.tables import sections, word_lists
+from proxy.text.tables import patterns, sections, word_lists
 
 LONGEST = 400
 """Characters of a sentence that is looked at; longer ones are lists, code or data."""
@@ -18,12 +18,11 @@ _MARKS = re.compile(r"[“«\">‘']")
 _ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
 _ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
 
-_TOLD = sections("sentences")
 _QUESTION, _PHRASE, LEAD = (
-    re.compile("".join(_TOLD[name]), re.IGNORECASE) for name in ("question", "not stated either", "lead")
+    re.compile(patterns("sentences")[name], re.IGNORECASE) for name in ("question", "not stated either", "lead")
 )
 """`LEAD` is a main clause that says nothing but that something is so."""
-_CUES = frozenset(" ".join(_TOLD["not stated"]).split())
+_CUES = frozenset(" ".join(sections("sentences")["not stated"]).split())
 _WORD = re.compile(r"\w+")
 _SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
 _BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")

@@ -1,9 +1,13 @@
 """Tables of words and patterns that ship with Penstock, as files in `proxy/data`."""
 
+import re
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 import yaml
+
+_PART = re.compile(r"<([A-Z_]+)>")
 
 
 def table(name: str) -> Any:
@@ -30,6 +34,35 @@ def sections(name: str) -> dict[str, list[str]]:
         else:
             section.append(line)
     return found
+
+
+def pattern_lists(name: str, **parts: str) -> dict[str, list[str]]:
+    """Return the patterns of each `[section]` of `data/NAME.txt`, one a line.
+
+    `<PART>` stands for what `parts` has for it, or for the section of that name above it, which has to be in capitals.
+    """
+    known, found = dict(parts), dict[str, list[str]]()
+    for section, told in sections(name).items():
+        if section.isupper():
+            known[section] = filled("".join(told), known)
+        else:
+            found[section] = [filled(line, known) for line in told]
+    return found
+
+
+def patterns(name: str, **parts: str) -> dict[str, str]:
+    """Return the pattern of each `[section]` of `data/NAME.txt`: its lines, joined, with their parts."""
+    return {section: "".join(lines) for section, lines in pattern_lists(name, **parts).items()}
+
+
+def either(words: Iterable[str]) -> str:
+    """Return the pattern of any of these words, a longer one before its beginning."""
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+def filled(pattern: str, parts: Mapping[str, str]) -> str:
+    """Return a pattern with its parts in the place of `<PART>`; what is none stays as it is."""
+    return _PART.sub(lambda found: parts.get(found[1], found[0]), pattern)
 
 
 def _text(name: str) -> str:

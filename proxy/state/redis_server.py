@@ -182,7 +182,8 @@ class RedisServer:
                 self._url,
                 protocol=2,
                 retry=Retry(NoBackoff(), 0),
-                socket_timeout=self._timeout,
+                # `_run` has a time limit of its own: one more is a task for each command, and may lose a cancellation
+                socket_timeout=None,
                 socket_connect_timeout=self._timeout,
                 redis_connect_func=self._connected,
                 **{name: value for name, value in self._options.items() if value is not None},

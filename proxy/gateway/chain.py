@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -136,9 +136,7 @@ class _Run:
             self._record("skip", unmet)
             return None
         try:
-            async with asyncio.timeout_at(self._deadline()):
-                decision = self._with_held(await self._policy.apply(self._request, self._ctx))
-                self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
+            decision = await _until(self._deadline(), self._checked())
             if self._has_no_room():
                 decision = Keep(f"no room: {self.after.total} tokens would fill the window")
         except Exception as error:
@@ -148,6 +146,11 @@ class _Run:
             self._record("fail", self.fault)
             return None
         self._record(*_verdict(decision), findings=decision.findings)
+        return decision
+
+    async def _checked(self) -> Decision:
+        decision = self._with_held(await self._policy.apply(self._request, self._ctx))
+        self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
         return decision
 
     def _with_held(self, decision: Decision) -> Decision:
@@ -203,6 +206,37 @@ class _Run:
             started=self._started,
             findings=_told(findings),
         )
+
+
+async def _until(deadline: float, work: Coroutine[Any, Any, Decision]) -> Decision:
+    """Await work until a deadline, in the loop's time. Most steps wait for nothing, and so need no timer."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        made: Decision = done.value
+        return made
+    async with asyncio.timeout_at(deadline):
+        return await _Begun(work, waits_for)
+
+
+class _Begun:
+    """What is left of work that waits for something."""
+
+    def __init__(self, work: Coroutine[Any, Any, Decision], waits_for: Any) -> None:
+        self._work, self._waits_for = work, waits_for
+
+    def __await__(self) -> Generator[Any, Any, Decision]:
+        while True:
+            try:
+                try:
+                    got = yield self._waits_for
+                except BaseException as error:  # such as a cancellation: it is the work's to handle
+                    self._waits_for = self._work.throw(error)
+                else:
+                    self._waits_for = self._work.send(got)
+            except StopIteration as done:
+                made: Decision = done.value
+                return made
 
 
 def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:

@@ -21,6 +21,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 """Seconds after a failure in which nothing is tried; doubled with each further one."""
 _MOST_WAITING = 256
 """Calls that may be under way; more are refused at once."""
+_IMPORT = 60.0
+"""Seconds in which a library is imported, which takes one where a core is free."""
 _SEARCH = 10.0
 """Seconds for a search where it must first read what it searches."""
 
@@ -51,7 +53,7 @@ class IndexService:
         """`timeout` is in seconds, for all but searches; `failed` is told of each failure: operation and cause."""
         self._index = index
         self._server = index if isinstance(index, PointServer) else None
-        self._timeouts = {"nearest": search_timeout, "warm": _SEARCH}
+        self._timeouts = {"nearest": search_timeout, "warm": _IMPORT}
         self._timeout = timeout
         self._failed = failed
         self._tell = degraded

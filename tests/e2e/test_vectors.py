@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 from math import cos, sin
 from pathlib import Path
@@ -72,6 +72,12 @@ async def ask(base: str, number: int) -> str:
         return answer.headers["server-timing"]
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
 def warnings(running: Served) -> list[Any]:
     return [line for line in map(json.loads, running.log) if line.get("level") in ("warning", "error")]
 
@@ -90,8 +96,7 @@ async def test_workers_share_one_directory_and_nothing_is_lost_when_they_are_kil
 ) -> None:
     async with served(config(tmp_path, embedding), tmp_path, "--workers", "2") as running:
         said = await asyncio.gather(*(ask(running.base, number) for number in range(12)))
-        while written(tmp_path) < 72:
-            await asyncio.sleep(0.05)
+        await until(lambda: written(tmp_path) >= 72)
         assert warnings(running) == []
     assert (tmp_path / "state" / "vectors").stat().st_mode & 0o777 == 0o700
     embedding.received.clear()
@@ -99,8 +104,7 @@ async def test_workers_share_one_directory_and_nothing_is_lost_when_they_are_kil
         assert [name(each) for each in said] == [name(await ask(running.base, number)) for number in range(12)]
         assert embedding.received == [], "nothing is embedded twice"
         await ask(running.base, 99)
-        while written(tmp_path) < 78:
-            await asyncio.sleep(0.05)
+        await until(lambda: written(tmp_path) >= 78)
         await running.kill()
     embedding.received.clear()
     await ask(await lab.start(config(tmp_path, embedding)), 99)
@@ -121,8 +125,7 @@ async def test_a_damaged_directory_costs_only_the_making(embedding: Upstream, tm
     async with served(config(tmp_path, embedding), tmp_path, "--workers", "2") as running:
         await asyncio.gather(*(ask(running.base, number) for number in range(10)))
         assert {line["event"] for line in warnings(running)} <= {"the vector index was broken and begun anew"}
-        while written(tmp_path) < 60:
-            await asyncio.sleep(0.05)
+        await until(lambda: written(tmp_path) >= 60)
 
 
 async def test_a_directory_that_cannot_be_had_is_done_without(
@@ -151,15 +154,13 @@ async def test_replicas_share_a_server_and_do_without_it_while_it_is_gone(embedd
     made = [config(folder, embedding, f'{{kind: qdrant, url: "{server.url}", timeout: 60}}') for folder in folders]
     async with served(made[0], folders[0]) as first, served(made[1], folders[1]) as second:
         said = name(await ask(first.base, 1))
-        while server.points() < 6 + len(KNOWN):
-            await asyncio.sleep(0.05)
+        await until(lambda: server.points() >= 6 + len(KNOWN))
         asked = len(embedding.received)
         assert name(await ask(second.base, 1)) == said
         assert len(embedding.received) == asked, "what one has made the other finds"
         server.flush()
         await ask(second.base, 2)
-        while server.points() < 6:
-            await asyncio.sleep(0.05)
+        await until(lambda: server.points() >= 6)
         server.close()
         assert name(await ask(first.base, 3))
         assert name(await ask(second.base, 2))
@@ -169,8 +170,5 @@ async def test_replicas_share_a_server_and_do_without_it_while_it_is_gone(embedd
             while "penstock_index_degraded 0.0" not in await metrics(first.base):
                 number += 1
                 assert name(await ask(first.base, number))
-            while again.points() < 12:
-                await asyncio.sleep(0.05)
-            async with asyncio.timeout(60):
-                while "the vector index works again" not in [line["event"] for line in warnings(first)]:
-                    await asyncio.sleep(0.05)
+            await until(lambda: again.points() >= 12)
+            await until(lambda: "the vector index works again" in [line["event"] for line in warnings(first)])

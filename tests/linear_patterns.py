@@ -34,7 +34,7 @@ WORST = (
     ("policies.resolve_clashes.cues:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_EMAIL", "", "1."),
     ("proxy.history.extract:TOKEN", "", ".:"),
-    ("policies.validate_content.measures:_STATED", "as of", " "),
+    ("policies.validate_content.content:SAID", "as of", " "),
     ("proxy.text.sections:_MARK", "", "#  "),
     ("proxy.text.sections:_MARK", "<", "a"),
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),

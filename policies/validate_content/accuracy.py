@@ -6,9 +6,8 @@ Only what is wrong in itself is seen here: a date that the calendar has not got,
 import re
 from calendar import monthrange
 
-from policies.validate_content.content import GOOD, Finding
+from policies.validate_content.content import GOOD, SAID, Finding
 from proxy.compaction.html import is_html, visible
-from proxy.text.tables import patterns
 
 _READ = 100_000
 """Characters that are read of a text."""
@@ -25,7 +24,6 @@ _FEW = 3
 _WEIGHT = 10
 """One damaged word in a hundred makes 0.9."""
 
-_ERROR_TITLE, _ERROR_WORDS = (re.compile(patterns("pages")[name], re.IGNORECASE) for name in ("error title", "robots"))
 _ERROR_PAGE = 3000
 """Characters that the visible text of an error page has at most."""
 
@@ -46,10 +44,10 @@ def accuracy(text: str, *, data: bool) -> Finding:
 def _error_page(text: str) -> Finding:
     # what a site sends instead of a page; a tool's own error is an honest answer
     head = text[:20_000]
-    if "<" in head[:200] and _ERROR_TITLE.search(head) and len(visible(head)) < _ERROR_PAGE:
+    if "<" in head[:200] and SAID["error title"].search(head) and len(visible(head)) < _ERROR_PAGE:
         return Finding(0.0, "it is an error page of a web server")
     if len(text) < _ERROR_PAGE or (is_html(head) and len(visible(head)) < _ERROR_PAGE):
-        shown = _ERROR_WORDS.search(text)
+        shown = SAID["robots"].search(text)
         if shown is not None and len(text) < 10 * _ERROR_PAGE:
             return Finding(0.0, "it is a page that keeps robots out")
     return GOOD

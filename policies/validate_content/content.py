@@ -16,6 +16,7 @@ from proxy.chat.injected_data import blocks
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of
 from proxy.text.json_values import Pairs
+from proxy.text.tables import patterns
 
 _SCHEMAS = ("outputSchema", "output_schema", "returns", "response")
 """Where tool definitions say what the tool answers: MCP has the first, others are used by agents' frameworks."""
@@ -49,6 +50,8 @@ class Finding(NamedTuple):
 
 
 GOOD = Finding(1.0)
+SAID = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("pages").items()}
+"""What texts say of themselves (`data/pages.txt`)."""
 
 
 def required_of(tool: Tool | None) -> tuple[str, ...]:

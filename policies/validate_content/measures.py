@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from policies.validate_content.accuracy import accuracy
 from policies.validate_content.content import (
     GOOD,
+    SAID,
     Content,
     Finding,
     arguments_of,
@@ -22,7 +23,6 @@ from proxy.text.bm25 import terms
 from proxy.text.glossary import english
 from proxy.text.json_values import Pairs, parsed
 from proxy.text.language import language
-from proxy.text.tables import patterns
 
 HOUR = 3600.0
 _ZONES = 14 * HOUR
@@ -31,19 +31,15 @@ _YEARS = (2000, 2200)
 _DATED = 50_000
 _MOMENTS = 50
 
-_STATED, _PRESENT, _MORE = (
-    re.compile(patterns("pages")[name], re.IGNORECASE) for name in ("stated", "present", "more")
-)
-
 
 def stated(text: str) -> tuple[float, bool] | None:
     """The newest moment at which a text says it was made, and whether it says the zone; None where it says none."""
-    return max(_all_moments(_STATED, text), default=None)
+    return max(_all_moments(SAID["stated"], text), default=None)
 
 
 def present(text: str) -> float | None:
     """The moment that a text says it is now; None where it says none."""
-    return max((moment for moment, _ in _all_moments(_PRESENT, text)), default=None)
+    return max((moment for moment, _ in _all_moments(SAID["present"], text)), default=None)
 
 
 def freshness(made: tuple[float, bool] | None, now: float | None, fresh: float) -> Finding | None:
@@ -141,9 +137,9 @@ def completeness(raw: str, text: str, value: Pairs | list[Any] | None, required:
     if text.strip().lower() in _NOTHING:
         return Finding(_EMPTY, "it is empty")
     if (ends := _end(raw, text, value)) is not None:
-        told = _MORE.search(raw[-400:]) is not None
+        told = SAID["more"].search(raw[-400:]) is not None
         return Finding(_TOLD_SO if told else _CUT_OFF, ends)
-    if _MORE.search(text[-400:]) is not None:
+    if SAID["more"].search(text[-400:]) is not None:
         return Finding(_TOLD_SO, "it says that there is more")
     missing = _missing(value, required)
     if missing:

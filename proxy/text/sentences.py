@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from proxy.text.tables import patterns, sections, word_lists
+from proxy.text.tables import sections, word_lists
 
 LONGEST = 400
 """Characters of a sentence that is looked at; longer ones are lists, code or data."""
@@ -18,11 +18,13 @@ _MARKS = re.compile(r"[“«\">‘']")
 _ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
 _ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
 
-_QUESTION, _PHRASE, LEAD = (
-    re.compile(patterns("sentences")[name], re.IGNORECASE) for name in ("question", "not stated either", "lead")
+_TOLD = sections("sentences")
+_QUESTION, _PHRASES, LEAD = (
+    re.compile("".join(_TOLD[name]), re.IGNORECASE) for name in ("question", "phrases", "lead")
 )
 """`LEAD` is a main clause that says nothing but that something is so."""
-_CUES = frozenset(" ".join(sections("sentences")["not stated"]).split())
+_WORDS = frozenset(" ".join(_TOLD["words"]).split())
+"""With one of these, or one of the phrases, a sentence supposes, or tells what somebody else holds."""
 _WORD = re.compile(r"\w+")
 _SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
 _BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
@@ -82,7 +84,7 @@ def is_stated(sentence: str) -> bool:
     """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
     if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
         return False
-    return _CUES.isdisjoint(_WORD.findall(sentence.lower())) and _PHRASE.search(sentence) is None
+    return _WORDS.isdisjoint(_WORD.findall(sentence.lower())) and _PHRASES.search(sentence) is None
 
 
 def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 CONFIG ?= config.yaml
 BIN = $(VENV)/bin
+# many images keep Python from storing what it compiled: then each process that a test starts compiles all modules again
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-image static-model score bench clean
 

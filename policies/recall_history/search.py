@@ -90,7 +90,7 @@ class HistorySearch:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         order = ranked(candidates, words.scores, meaning, least)
-        said = [self._text(there.places[each.place], there.passages[each.place]) in self._there for each in order]
+        said = [there.texts[each.place] in self._there for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
         found = [
@@ -100,9 +100,6 @@ class HistorySearch:
         ]
         how = _how(int(is_known.sum()), len(meaning))
         return SearchResult(found, how if found or not order else "the summary says it")
-
-    def _text(self, place: Place, passage: Passage) -> str:
-        return passage.of(self._gone[place[0]].text)
 
     async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""
@@ -129,14 +126,14 @@ class HistorySearch:
     ) -> Array:
         """The cosine of each passage; not a number where there is no vector."""
         numpy = arrays.numpy()
-        if self._ctx.embedder is None or not there.passages:
-            return numpy.full(len(there.passages), numpy.nan)
+        if self._ctx.embedder is None or not there.texts:
+            return numpy.full(len(there.texts), numpy.nan)
         # should the time not suffice, what shares most words and what the user said have their vectors
         is_best = numpy.zeros(len(words), bool)
         is_best[numpy.argsort(-words, kind="stable")[:_FIRST]] = True
         order = numpy.lexsort((-words, ~are_user, ~is_best)).tolist()
-        texts = tuple(map(self._text, there.places, there.passages))
-        return numpy.array(await self._ctx.embedder.similarities(question, texts, wait=wait, order=order), float)
+        near = await self._ctx.embedder.similarities(question, there.texts, wait=wait, order=order)
+        return numpy.array(near, float)
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:
@@ -147,7 +144,7 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
     keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
     new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
     parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
-    texts = [part.of(messages[place].text) for place, each in zip(new, parts, strict=True) for part in each.passages]
+    texts = [text for each in parts for text in each.texts]
     if texts:
         ctx.embedder.prepare(texts)
     for place in new:
@@ -161,9 +158,11 @@ class _Indexed(NamedTuple):
     length: int
     """Characters of its text."""
     passages: tuple[Passage, ...]
+    texts: tuple[str, ...]
+    """What the passages say."""
     ask: tuple[bool, ...]
     terms: Index
-    """Of the texts of the passages."""
+    """Of the texts."""
 
 
 class _SearchedMessages(NamedTuple):
@@ -172,7 +171,9 @@ class _SearchedMessages(NamedTuple):
     read: int
     """How many."""
     places: tuple[Place, ...]
-    passages: tuple[Passage, ...]
+    """Of each passage."""
+    texts: tuple[str, ...]
+    """What it says."""
     table: Array
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
     it is the user's, and whether something is asked in it."""
@@ -192,7 +193,7 @@ class _SearchedMessages(NamedTuple):
         return _SearchedMessages(
             self.read + len(messages),
             (*self.places, *((place, part) for place, each in numbered for part in range(len(each.passages)))),
-            (*self.passages, *(passage for each in messages for passage in each.passages)),
+            (*self.texts, *(text for each in messages for text in each.texts)),
             numpy.hstack((self.table, numpy.array(columns, int).reshape(-1, _ROWS).T)),
             joined(self.terms, [each.terms for each in messages]),
         )
@@ -210,8 +211,8 @@ def _nothing() -> _SearchedMessages:
 def _indexed(message: Message) -> _Indexed:
     text = message.text
     parts = passages(text)
-    texts = [part.of(text) for part in parts]
-    return _Indexed(message.get("role") == "user", len(text), parts, tuple(map(_asks, texts)), index(texts))
+    texts = tuple(part.of(text) for part in parts)
+    return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))
 
 
 def _asks(text: str) -> bool:

@@ -312,16 +312,25 @@ class BoundEmbedder:
     """The `Embedder` of a request's context."""
 
     def __init__(self, service: EmbeddingService, tenant: str) -> None:
-        self._service = service
+        self._service, self._tenant = service, tenant
+        self._floors: dict[str, float] = {}
         self.name = service.name
         self.similarities = partial(service.similarities, tenant)
-        self.floor = partial(service.floor, tenant)
         self.along = partial(service.along, tenant)
         self.prepare = partial(service.prepare, tenant)
 
     @property
     def is_behind(self) -> bool:
         return self._service.is_behind
+
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        """The floor of a query, which several steps of a request ask for."""
+        known = self._floors.get(query)
+        if known is None:
+            known = await self._service.floor(self._tenant, query, wait=wait)
+            if known is not None:
+                self._floors[query] = known
+        return known
 
 
 def _readable(text: str) -> str:

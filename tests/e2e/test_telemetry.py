@@ -1,5 +1,6 @@
 """One request as an operator sees it: a trace, metrics, headers and a line in the log."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -37,7 +38,14 @@ def attributes(span: Span) -> dict[str, object]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in span.attributes}
 
 
-async def test_a_request_is_a_trace(tmp_path: Path, lab: Lab) -> None:
+async def until_exported(sink: Upstream, name: str) -> None:
+    async with asyncio.timeout(60):
+        while name not in exported(sink):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_request_is_a_trace(tmp_path: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")  # the last seconds before an exit are too few on a busy machine
     behind, sink = lab.behind, await lab.upstream()
     async with proxy(CONFIG.format(url=behind.url, sink=sink.port), tmp_path) as base:
         turns = [{"role": "user", "content": text} for text in (SECRET, "b", "c")]
@@ -49,6 +57,7 @@ async def test_a_request_is_a_trace(tmp_path: Path, lab: Lab) -> None:
         assert int(before) > int(after)
         assert window == "8192"
         metrics = await lab.metrics(base)
+        await until_exported(sink, "POST /v1/chat/completions")
     spans = exported(sink)
     raw = b"".join(received.body for received in sink.received)
 

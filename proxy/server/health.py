@@ -71,7 +71,8 @@ class Health:
         self._pools = tuple(pools)
         self._peers = peers
         self._degraded = degraded
-        self._longest = 0.0
+        self._told: float | None = None
+        """When the job began that was told of as stuck; each is told of once."""
         peers.on("stuck", self._is_stuck)
 
     def routes(self) -> list[BaseRoute]:
@@ -91,13 +92,11 @@ class Health:
     async def _is_stuck(self, question: Question) -> bool:
         """Whether a thread is busy with one job for so long that it will probably never end."""
         pool = max(self._pools, key=Threads.busy)
-        before, seconds = self._longest, pool.busy()
-        self._longest = seconds
-        stuck_after = self._reloading.settings.server.stuck_after
-        is_stuck = seconds > stuck_after
-        # each job that is stuck is told once: one that is busy for less than before is another
-        if is_stuck and not stuck_after < before <= seconds:
+        began, seconds = pool.began, pool.busy()
+        is_stuck = seconds > self._reloading.settings.server.stuck_after
+        if is_stuck and began != self._told:
             _log.error("thread stuck", extra={"fields": {"seconds": round(seconds), "at": pool.places()}})
+            self._told = began
         return is_stuck
 
     async def _readyz(self, request: Request) -> Response:

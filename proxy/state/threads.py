@@ -43,10 +43,15 @@ class Threads(ThreadPoolExecutor):
         finally:
             del self._began[thread]
 
+    @property
+    def began(self) -> float | None:
+        """When the oldest job that is under way began, by the clock; None for none. Jobs that wait do not count."""
+        return min(list(self._began.values()), default=None)
+
     def busy(self) -> float:
-        """Seconds for which the oldest job has been under way; jobs that wait for a thread do not count."""
-        began = list(self._began.values())
-        return self._clock() - min(began) if began else 0.0
+        """Seconds for which the oldest job has been under way."""
+        began = self.began
+        return 0.0 if began is None else self._clock() - began
 
     def places(self) -> list[str]:
         """Where in the code the oldest job is, the innermost place last; without any content."""

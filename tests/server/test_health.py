@@ -1,11 +1,19 @@
 """What services say of themselves."""
 
 import asyncio
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from proxy.server import health
-from proxy.server.health import LONGEST_START, Starting, watch
+from proxy.server.health import LONGEST_START, Health, Starting, watch
+from proxy.state.threads import Threads
+from proxy.state.workers import Peers
 
 
 class Well:
@@ -78,3 +86,43 @@ def test_the_start_is_over_after_a_while_whatever_is_still_loaded() -> None:
     assert not starting.is_over
     now += 0.1
     assert starting.is_over
+
+
+def test_each_job_that_is_stuck_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    pool = Threads("test", clock=lambda: now)
+    settings = SimpleNamespace(server=SimpleNamespace(stuck_after=60.0))
+    parts = cast("Any", (SimpleNamespace(settings=settings), None, None, [pool], Peers(None), list))
+    client = TestClient(Starlette(routes=Health(*parts).routes()))
+
+    def asked() -> tuple[int, int]:
+        """The status, and how often a job was told of until now."""
+        status = client.get("/healthz").status_code
+        return status, [record.message for record in caplog.records].count("thread stuck")
+
+    class Held:
+        """A job that has begun."""
+
+        def __init__(self) -> None:
+            self.go, begun = threading.Event(), threading.Event()
+            self._done = pool.submit(lambda: (begun.set(), self.go.wait(60)))
+            assert begun.wait(60)
+
+        def end(self) -> None:
+            self.go.set()
+            self._done.result(60)
+
+    with caplog.at_level(logging.ERROR, "penstock.health"):
+        first = Held()
+        assert asked() == (200, 0)
+        now = 61.0
+        assert asked() == (503, 1)
+        now = 62.0
+        assert asked() == (503, 1)
+        first.end()
+        second = Held()
+        now = 200.0
+        assert asked() == (503, 2), "it is another one, although it took longer when it was first asked for"
+        second.end()
+        assert asked() == (200, 2)
+    pool.shutdown()

@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 # many images keep Python from storing what it compiled: then each process that a test starts compiles all modules again
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-image static-model score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-backends test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ bench: $(VENV)/.full ## load Penstock beside its installed peers; TARGETS, BENCH
 	$(BIN)/python $(BENCH)/bench.py --peers $(PEERS) --targets-file $(BENCH)/targets.toml \
 		--targets-file benchmarks/targets.toml --targets $(TARGETS) --work out/bench-work --out out/bench $(BENCH_ARGS)
 
+test-backends: $(VENV)-backends/.done ## the model of the extra semantic by ONNX and OpenVINO, and from a hub; 1.5 GB once
+	$(VENV)-backends/bin/python -m pytest tests/real/check_backends.py
+
 test-image: ## build the container image and run it once; needs root, buildah and debootstrap, takes minutes
 	.ci/image
 
@@ -95,8 +98,16 @@ static-model: $(VENV)/.dev ## make proxy/data/static again, of all-MiniLM-L6-v2;
 		&& echo "9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a  $(GLOSSES)" | sha256sum --check --quiet && tar xzf $(GLOSSES) package/dict)
 	$(BIN)/python -m benchmarks.distil --glosses out/package/dict
 
+# what sentence-transformers needs for them wants transformers 4, other extras want 5: it gets an environment of its own
+$(VENV)-backends/.done: Makefile pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-backends
+	grep '^torch==' constraints.txt > $(VENV)-backends/constraints.txt
+	$(VENV)-backends/bin/pip install --quiet --disable-pip-version-check -c $(VENV)-backends/constraints.txt -e '.[semantic,redis]' \
+		'sentence-transformers[onnx,openvino]' hypothesis openai 'pytest>=9' pytest-asyncio pytest-xdist
+	@touch $@
+
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories $(VENV)-backends out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -41,7 +41,9 @@ class SentenceTransformersEmbedding(Base):
     """Whether a model of the hub may be downloaded; else it must be in the cache of Hugging Face's libraries."""
 
     backend: Literal["torch", "onnx", "openvino"] = "torch"
-    """What computes. `onnx` and `openvino` need `pip install 'sentence-transformers[onnx]'` or `[openvino]`."""
+    """What computes. `onnx` and `openvino` need `pip install 'penstock[semantic]' 'sentence-transformers[onnx]'` (or
+    `[openvino]`), without the extra `tokenizers`. They convert the model at each start, unless its directory has the
+    converted one."""
 
     query_prompt: str | None = None
     """Put in front of a question; by default what the model's own configuration says for queries."""

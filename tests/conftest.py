@@ -1,6 +1,7 @@
 """What holds for all tests: the same examples each time, logging as it was, results that get from one process to
 another, and a Redis server for who asks for one."""
 
+import gc
 import logging
 import os
 from collections.abc import Generator, Iterator
@@ -16,6 +17,12 @@ PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow
 settings.register_profile("same", derandomize=True, max_examples=40, **PATIENT)
 settings.register_profile("others", **PATIENT)  # HYPOTHESIS_PROFILE=others tries what has not been tried yet
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end, so nobody need look for garbage in it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,13 @@
 
 import json
 import re
+from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
+import kubernetes_validate.utils
 import pytest
 import yaml
 
@@ -43,6 +44,10 @@ def rendered(chart: Helm, case: str, minor: str = "36") -> Rendered:
 def container(made: Rendered) -> dict[str, Any]:
     found: dict[str, Any] = made.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
     return found
+
+
+# it would read the schemas of all Kubernetes anew for each manifest
+kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
 
 def validate(made: Rendered, version: str) -> None:

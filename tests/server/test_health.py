@@ -104,9 +104,13 @@ def test_each_job_that_is_stuck_is_told_of_once(caplog: pytest.LogCaptureFixture
         """A job that has begun."""
 
         def __init__(self) -> None:
-            self.go, begun = threading.Event(), threading.Event()
-            self._done = pool.submit(lambda: (begun.set(), self.go.wait(60)))
-            assert begun.wait(60)
+            self.go, self._begun = threading.Event(), threading.Event()
+            self._done = pool.submit(self._work)
+            assert self._begun.wait(60)
+
+        def _work(self) -> None:
+            self._begun.set()
+            assert self.go.wait(60)
 
         def end(self) -> None:
             self.go.set()

@@ -6,7 +6,7 @@ A real proxy on the first core; on the second a stand-in for the provider and on
 
 - *new question*: the same conversation again and again, each time with another question at its end; of 1 KB, of 200 KB
   (60 messages, 45 tools) and of 1.2 MB. An empty chain, a short one, and the default chain of `config.yaml`.
-- *growth*: an agent's conversation that grows by two messages with each request, around its turns 20, 200 and 2,000.
+- *growth*: agents' conversations that grow by two messages with each request, around their turns 20, 200 and 2,000.
 - *cuts*: a chat of 150 turns in a window of 16,000 tokens, where the default chain cuts again and again.
 
 CPU is the process's own, from /proc, so other work on the machine disturbs it little. Ratios count, not the figures.
@@ -54,6 +54,9 @@ _SAID = (
     "after without because until slowly twice again nearly"
 )
 _WORDS = _SAID.split()
+_BEHIND = 0.5
+"""Seconds within which the record of a request is written."""
+_CONVERSATIONS = 3
 
 Messages = list[dict[str, Any]]
 
@@ -127,11 +130,13 @@ class Proxy:
         return cpu(self._pid)
 
     async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
-        """CPU of each of these requests, in ms."""
+        """CPU of each of these requests, in ms, with what is done behind their answers."""
+        await asyncio.sleep(_BEHIND)  # for what others left
         before, count = self.cpu(), 0
         for body in bodies:
             await self.ask(body, chain)
             count += 1
+        await asyncio.sleep(_BEHIND)
         return 1000 * (self.cpu() - before) / count
 
 
@@ -162,7 +167,7 @@ async def new_question(proxy: Proxy, requests: int) -> None:
     """The same conversation with another question each time."""
     writer = Writer(1)
     sizes: dict[str, tuple[dict[str, Any], int]] = {
-        "1 KB": ({"model": "gpt-4o", "messages": [{"role": "system", "content": writer.text(700)}]}, 5 * requests),
+        "1 KB": ({"model": "gpt-4o", "messages": [{"role": "system", "content": writer.text(700)}]}, 10 * requests),
         "200 KB": (writer.agent(29, 6000), requests),
         "1.2 MB": (writer.agent(175, 6000), requests // 4),
     }
@@ -191,19 +196,23 @@ async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
     """An agent's conversation, around some of its turns."""
     print("growth, CPU in ms at a turn (times the first one's); each turn brings 2 KB")
     for chain in ("empty", "default"):
-        found: list[float] = []
-        for turn in turns:
-            writer = Writer(turn)
-            body = writer.agent(turn - 10, 1500)
+        found: dict[int, list[float]] = {turn: [] for turn in turns}
+        for conversation in range(_CONVERSATIONS):
+            for turn, costs in found.items():
+                writer = Writer(100_000 * conversation + turn)
+                body = writer.agent(turn - 10, 1500)
 
-            def growing(count: int, body: dict[str, Any] = body, writer: Writer = writer) -> Iterable[dict[str, Any]]:
-                for _ in range(count):
-                    body["messages"] = [*body["messages"], *writer.step(1500)]
-                    yield body
+                def growing(
+                    count: int, body: dict[str, Any] = body, writer: Writer = writer
+                ) -> Iterable[dict[str, Any]]:
+                    for _ in range(count):
+                        body["messages"] = [*body["messages"], *writer.step(1500)]
+                        yield body
 
-            await proxy.cost([body, *growing(5)], chain)
-            found.append(await proxy.cost(growing(20), chain))
-        told = [f"{turn}: {cost:.2f} ({cost / found[0]:.1f})" for turn, cost in zip(turns, found, strict=True)]
+                await proxy.cost([body, *growing(5)], chain)
+                costs.append(await proxy.cost(growing(20), chain))
+        at = {turn: statistics.median(costs) for turn, costs in found.items()}
+        told = [f"{turn}: {cost:.2f} ({cost / at[turns[0]]:.1f})" for turn, cost in at.items()]
         print(f"  {chain:8} {'   '.join(told)}", flush=True)
 
 

@@ -66,6 +66,8 @@ class CompactToolResults(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
+        if not request.form.any("tool results", _is_result):
+            return Keep("no tool results")
         walk = _CompactingWalk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
@@ -93,9 +95,12 @@ class CompactToolResults(Policy):
         await walk.have_gists_of(groups[-1])
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
-            results = sum(message.get("role") == "tool" for message in messages)
-            return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
+            return Keep(f"nothing to shorten in {counted(sum(map(_is_result, messages)), 'tool result')}")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
+
+
+def _is_result(message: Message) -> bool:
+    return message.get("role") == "tool"
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:

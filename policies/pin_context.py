@@ -72,7 +72,10 @@ class PinContext(Policy):
         return Rewrite(short, why=why, facts={"plan_copies": len(copies)})
 
     async def _put_back(self, request: ChatRequest, ctx: Context, replaced: Sequence[Message] = ()) -> Keep | Rewrite:
-        came, texts = ctx.incoming.messages, raws(request)
+        came = ctx.incoming.messages
+        if request.messages is came:
+            return Keep("nothing left the context")
+        texts = raws(request)
         there = {*identities(request), *standing_users(request, ctx.incoming, fitted=True), *map(id, replaced)}
         if identities(ctx.incoming).keys() <= there:
             return Keep("nothing left the context")

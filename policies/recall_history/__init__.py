@@ -141,6 +141,7 @@ class _Recollection(Tail[Place]):
         made = [message.text for place, message in enumerate(request.messages) if place not in sent]
         self._search = HistorySearch([ctx.incoming.messages[place] for place in gone], ctx, "\n".join(made))
         self._usable = ctx.model.usable(request)
+        self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the passages of the last user message, and those of earlier ones that stay."""
@@ -245,11 +246,14 @@ class _Recollection(Tail[Place]):
 
     async def block(self, items: tuple[Place, ...], budget: int) -> Block[Place] | None:
         while items:
-            about = await self._search.shown(items)
-            (tokens,) = await self.ctx.tokens.sizes([about])
-            if tokens <= budget:
-                return Block(about, tokens, items)
-            fitting = min(len(items) - 1, len(items) * max(budget, 0) // tokens)
+            block = self._blocks.get(items)
+            if block is None:
+                about = await self._search.shown(items)
+                (tokens,) = await self.ctx.tokens.sizes([about])
+                block = self._blocks[items] = Block(about, tokens, items)
+            if block.tokens <= budget:
+                return block
+            fitting = min(len(items) - 1, len(items) * max(budget, 0) // block.tokens)
             items = items[:fitting] if fitting else items[1:]
         return None
 

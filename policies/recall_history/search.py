@@ -115,10 +115,11 @@ class HistorySearch:
 
     async def shown(self, places: Sequence[Place]) -> Message:
         """Passages as a message, in the order of time; those that are not there are left out."""
+        there = sorted(place for place in places if place[0] < len(self._gone))
+        read = await self._ctx.once.of_each(_indexed, [self._gone[message] for message, _ in there])
         wanted: dict[int, list[Passage]] = {}
-        for message, part in sorted(place for place in places if place[0] < len(self._gone)):
-            (read,) = await self._ctx.once.of_each(_indexed, [self._gone[message]])
-            wanted.setdefault(message, []).extend(read.passages[part : part + 1])
+        for (message, part), each in zip(there, read, strict=True):
+            wanted.setdefault(message, []).extend(each.passages[part : part + 1])
         return passages_block(self._gone, wanted)
 
     async def _meaning(

@@ -15,6 +15,8 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     one in which something was marked. A call in another form has not: it is found by its id, the newest first, because
     some clients use an id again.
     """
+    if request.messages is incoming.messages:
+        return []
     came, sent = identities(incoming), identities(request)
     missing = sorted(map(came.__getitem__, came.keys() - sent.keys()))
     asked_last = last_user(incoming)

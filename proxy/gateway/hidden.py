@@ -82,8 +82,7 @@ class HiddenParts:
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
             keys = {place: _key(scope, each) for place, each in _answers(request, scope).keys if place >= checked}
-            async with asyncio.timeout(_PATIENCE):
-                found = await self._found([key for key in keys.values() if key not in self._absent])
+            found = await self._found([key for key in keys.values() if key not in self._absent])
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
             }
@@ -99,7 +98,8 @@ class HiddenParts:
     async def _found(self, keys: Sequence[str]) -> dict[str, bytes]:
         if not keys:
             return {}
-        values = await asyncio.gather(*(self._memory.get(key) for key in keys))
+        async with asyncio.timeout(_PATIENCE):
+            values = await asyncio.gather(*(self._memory.get(key) for key in keys))
         for key, value in zip(keys, values, strict=True):
             if value is None:
                 self._absent.put(key, None)

@@ -104,9 +104,8 @@ def _scored(words: dict[str, Index], some: Sequence[Memory], query: str) -> dict
 
 
 def _shares(words: dict[str, Index], some: Sequence[Memory], query: str) -> list[float]:
-    known: dict[str, list[str]] = {}
     for each in some:
         if each.id not in words:
-            words[each.id] = index([each.text], known)
+            words[each.id] = index([each.text])
     shares: list[float] = fits(query, [words[each.id] for each in some]).shares.tolist()
     return shares

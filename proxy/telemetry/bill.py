@@ -7,11 +7,11 @@ step leaves them, and as they are sent. So a chain that breaks the cache is char
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from time import monotonic
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, raws
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import cached_tokens, money, pays_after, prompt_cost
 from proxy.models.cache_use import CacheUse
@@ -274,18 +274,17 @@ def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
 async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
     """The prefixes of a request as a provider reads it, tools first."""
     of_tools, sizes = await tokens.tool_sizes(request.tools), await tokens.sizes(request.messages)
-    keys = accumulate((hash(tool.raw) for tool in request.tools), lambda *both: hash(both), initial=hash(scope))
-    next(keys)
-    first = tuple(zip(keys, accumulate(of_tools), strict=True))
+    tools = tuple(raws(request.tools))
 
     def extend(before: Prefixes, messages: Sequence[Message]) -> Prefixes:
-        count = len(before) - len(first)
+        new = [*(() if before else tools), *raws(messages)]
         key, size = before[-1] if before else (hash(scope), 0)
-        found = list(before)
-        for message, tokens in zip(messages, sizes[count : count + len(messages)], strict=True):
-            key, size = hash((key, hash(message.raw))), size + tokens
+        found, start = list(before), len(before)
+        for raw, tokens in zip(new, (*of_tools, *sizes)[start : start + len(new)], strict=True):
+            key, size = hash((key, hash(raw))), size + tokens
             found.append((key, size))
         return tuple(found)
 
-    name = ("prefixes", scope, first[-1:], sizes[:8])  # sizes change with the correction of counts
-    return request.form.fold(name, first, extend)
+    nothing: Prefixes = ()
+    name = ("prefixes", scope, tools, sizes[:8])  # sizes change with the correction of counts
+    return request.form.fold(name, nothing, extend)

@@ -1,12 +1,10 @@
-"""Which texts share words with a query: terms, and the BM25 ranking over them.
-
-Everything is a pure function of its arguments: nothing is remembered between calls.
-"""
+"""Which texts share words with a query: terms, and the BM25 ranking over them. Pure."""
 
 import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
@@ -32,6 +30,11 @@ _DIGITS = 4
 
 _KIND = "i"
 """Whole numbers of 32 bits."""
+
+_REMEMBERED = 10_000
+"""Words whose terms are remembered: most words of a text are among them."""
+_LONGEST = 40
+"""Characters that such a word has at most."""
 
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -65,18 +68,12 @@ class Index(NamedTuple):
     """By term, the place of each text that has it, followed by how often; they are never changed."""
 
 
-def index(texts: Iterable[str], known: dict[str, list[str]] | None = None) -> Index:
-    """The index of texts; about 0.05 ms for 100 words, less with `known`, the terms of words that came before."""
-    known = {} if known is None else known
+def index(texts: Iterable[str]) -> Index:
+    """The index of texts; about 0.05 ms for 100 words."""
     lengths: list[int] = []
     postings: dict[str, array[int]] = {}
     for place, text in enumerate(texts):
-        found: list[str] = []
-        for word in _words(text):
-            parts = known.get(word)
-            if parts is None:
-                parts = known[word] = [intern(term) for term in _terms(word)]
-            found += parts
+        found = terms(text)
         lengths.append(len(found))
         once = array(_KIND, (place, 1))  # most terms stand once in one text: they share one value
         for term, count in Counter(found).items():
@@ -135,22 +132,23 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
                 begins.append(begin)
                 numbers.append(number)
         begin += len(each.lengths)
-    sizes = [len(posting) // 2 for posting in found]
+    sizes = numpy.array([len(posting) // 2 for posting in found], int)
     pairs = numpy.frombuffer(b"".join(found), _KIND).reshape(-1, 2)
-    places, counts = pairs[:, 0] + numpy.repeat(numpy.array(begins, int), sizes), pairs[:, 1]
-    of_term = numpy.repeat(numpy.array(numbers, int), sizes)
-    having = numpy.bincount(of_term, minlength=len(terms))
+    places, counts = pairs[:, 0] + numpy.array(begins, int).repeat(sizes), pairs[:, 1]
+    of_term = numpy.array(numbers, int)
+    having = numpy.bincount(of_term, sizes, len(terms))
     rarity = numpy.log(1 + (texts - having + 0.5) / (having + 0.5))
     is_rare = (having <= texts * _COMMON) | (texts < _FEW)
     is_telling = is_rare & numpy.array([not (term.isdecimal() and len(term) < _DIGITS) for term in terms], bool)
     mean = float(lengths.mean()) if texts else 0.0
     norms = K1 * (1 - B + B * lengths / (mean or 1.0))
-    weights = rarity[of_term] * (K1 + 1) * counts / (counts + norms[places])
+    rarities = rarity[of_term].repeat(sizes)
+    weights = rarities * (K1 + 1) * counts / (counts + norms[places])
     return Fits(
         numpy.bincount(places, weights, texts),
-        numpy.bincount(places, rarity[of_term], texts) / (rarity.sum() or 1.0),
+        numpy.bincount(places, rarities, texts) / (rarity.sum() or 1.0),
         numpy.bincount(places, minlength=texts),
-        numpy.bincount(places[is_telling[of_term]], minlength=texts),
+        numpy.bincount(places[is_telling[of_term].repeat(sizes)], minlength=texts),
         len(terms),
     )
 
@@ -183,12 +181,19 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unaccented(text))
 
 
-def _terms(word: str) -> list[str]:
+def _terms(word: str) -> tuple[str, ...]:
     """The terms of one word, which may be an identifier of several."""
+    return _terms_of_short(word) if len(word) <= _LONGEST else _split(word)
+
+
+def _split(word: str) -> tuple[str, ...]:
     if not word.isascii() and _UNSPACED.search(word):
-        return [word[place : place + 2] for place in range(max(1, len(word) - 1))]
+        return tuple([intern(word[place : place + 2]) for place in range(max(1, len(word) - 1))])
     parts = (word,) if word.islower() else _HUMP.split(word)
-    return [_stem(part) for each in parts if (part := each.lower()) not in _STOP]
+    return tuple([intern(_stem(part)) for each in parts if (part := each.lower()) not in _STOP])
+
+
+_terms_of_short = lru_cache(_REMEMBERED)(_split)
 
 
 def _stem(word: str) -> str:

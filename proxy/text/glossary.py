@@ -23,6 +23,8 @@ _BOTH = _SPANISH & _ENGLISH
 
 WORDS = MappingProxyType(dict(pair.split(maxsplit=1) for pair in " ".join(lines("glossary")).split(";")))
 """The beginning of a Spanish word and its English."""
+_FIRST = frozenset([key[:_EXACT] for key in WORDS])
+"""How words with a meaning begin."""
 
 
 def english(text: str) -> str | None:
@@ -38,6 +40,8 @@ def english(text: str) -> str | None:
 
 
 def _meaning(word: str) -> str | None:
+    if word[:_EXACT] not in _FIRST:
+        return None
     shortest = 0 if len(word) <= _SHORT else _EXACT
     for length in range(min(len(word), _LONGEST), shortest, -1):
         meaning = WORDS.get(word[:length])

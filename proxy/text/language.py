@@ -54,7 +54,7 @@ def saying_little(words: Iterable[str]) -> frozenset[str]:
 def _counts(words: Iterable[str]) -> list[tuple[int, str]]:
     """How many of the words each language has that say little, the most first."""
     words = list(words)
-    return sorted(((sum(word in known for word in words), name) for name, known in STOP_WORDS.items()), reverse=True)
+    return sorted(((sum(map(known.__contains__, words)), name) for name, known in STOP_WORDS.items()), reverse=True)
 
 
 def named(text: str) -> frozenset[str]:

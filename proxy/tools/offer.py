@@ -1,7 +1,6 @@
 """What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
 
-import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +13,7 @@ from proxy.economics import UNCACHED
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
 from proxy.tools.groups import matches
-from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance
+from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance, together
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
 _STRIDE = 32
@@ -198,7 +197,10 @@ class OfferFinder:
     ) -> str:
         """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
         self._now = found[-1].end
-        wants = await asyncio.gather(*(self._want(pool, moment) for moment in found))
+        known_wants = [self._known_want(pool, moment) for moment in found]
+        new = [moment for moment, want in zip(found, known_wants, strict=True) if want is None]
+        made = iter(await together([self._want(pool, moment) for moment in new]))
+        wants = [next(made) if want is None else want for want in known_wants]
         message_sizes = await self._ctx.tokens.sizes(self._messages)
         offer = self._kind(limits, request_ends(self._messages), message_sizes, self._pinned)
         called: frozenset[int] = frozenset()
@@ -209,23 +211,24 @@ class OfferFinder:
             offer.decide(want if settled is None else want._replace(settled=_read(settled)), called)
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
-    async def _want(self, pool: Pool, moment: Moment) -> Want:
+    def _known_want(self, pool: Pool, moment: Moment) -> Want | None:
+        """What a moment wants, where that need not be worked out; None for the last one that wants anything."""
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
             return Want(moment.end, None)
-        key = (
-            "tools wanted",
-            self._kind,
-            pool.digest,
-            moment.queries,
-            self._ctx.embedder.name if self._ctx.embedder else "",
-        )
-        known: Want | None = self._ctx.once.known([key])[0]
-        if known is not None and moment.end != self._now:
-            return known._replace(end=moment.end)
+        if moment.end == self._now:
+            return None
+        known: Want | None = self._ctx.once.known([self._key(pool, moment)])[0]
+        return None if known is None else known._replace(end=moment.end)
+
+    def _key(self, pool: Pool, moment: Moment) -> Hashable:
+        name = self._ctx.embedder.name if self._ctx.embedder else ""
+        return "tools wanted", self._kind, pool.digest, moment.queries, name
+
+    async def _want(self, pool: Pool, moment: Moment) -> Want:
         wait = self._wishes.wait
         # a short message is about no section that only the words before it are about: it keeps those that stand
         queries = moment.queries[:1] if self._kind is Standing else moment.queries
-        found = await asyncio.gather(*(relevance(query, pool, self._ctx, wait) for query in queries))
+        found = await together([relevance(query, pool, self._ctx, wait) for query in queries])
         embedder = self._ctx.embedder
         near = await embedder.floor(ends(queries[0], LONGEST), wait=wait) if embedder else None
         is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
@@ -234,7 +237,7 @@ class OfferFinder:
             self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
         want = _wanted(moment.end, found, (near or 0.0) - _NEARLY)
         if is_complete:
-            self._ctx.once.remember(key, want)
+            self._ctx.once.remember(self._key(pool, moment), want)
         return want
 
     def _as_it_is(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> frozenset[int] | None:

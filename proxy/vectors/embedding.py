@@ -11,16 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
+from math import isnan
 
 from proxy.context import Identity
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.warnings import Warnings
+from proxy.text import arrays
+from proxy.text.arrays import Array
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
-from proxy.vectors.packing import Stack, dimension
+from proxy.vectors.packing import Stack, dimension, listed
 from proxy.vectors.pairs import Pair, of_language
 from proxy.vectors.remembered import AT_ONCE, ENTRY, VectorMemory
 from proxy.vectors.scale import REFERENCE, Scale, measured
@@ -117,27 +120,26 @@ class EmbeddingService:
         self._begin_measuring()
         cosines = await self._cosines(tenant, query, texts, order or range(len(texts)), wait)
         scale = await self._measured(until - time.monotonic())
-        if scale is REFERENCE:
-            return cosines
-        return [None if scale is None or each is None else scale.of(each) for each in cosines]
+        return [None] * len(texts) if cosines is None or scale is None else listed(scale.of(cosines))
 
     async def _cosines(
         self, tenant: str, query: str, texts: Sequence[str], order: Sequence[int], wait: float
-    ) -> Sequence[float | None]:
+    ) -> Array | None:
+        """The cosine of each text, not a number for those without vectors; None where the query has none."""
         key = (tenant, tuple(texts))  # strings know their hash
         stack = self._stacks.get(key)
         if stack is not None:
             (asked,) = await self._made_of(tenant, [query], [], wait)
             if not asked or stack.fits(asked):
-                return stack.similarities(asked) if asked else [None] * len(texts)
+                return stack.cosines(asked) if asked else None
         asked, *ordered = await self._made_of(tenant, [query], [texts[place] for place in order], wait)
         if not asked or not any(ordered):
-            return [None] * len(texts)
+            return None
         by_place = dict(zip(order, ordered, strict=True))
         made = await self._stacked([by_place[place] for place in range(len(texts))], asked)
         if made.holds == sum(each != b"" for each in ordered):
             self._stacks.put(key, made, ENTRY + made.size + 2 * sum(map(len, texts)))
-        return made.similarities(asked)
+        return made.cosines(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
         """How near the nearest phrase of `proxy.text.small_talk` is to a query, as `similarities` has it; None without
@@ -152,8 +154,8 @@ class EmbeddingService:
         if self._phrases is None:
             return None
         scale = await self._measured(until - time.monotonic())
-        nearest = self._phrases.nearest(asked)
-        return None if scale is None or nearest is None else scale.of(nearest)
+        near = arrays.numpy().fmax.reduce(self._phrases.cosines(asked))
+        return None if scale is None or isnan(near) else float(scale.of(near))
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
         """The packed vectors of documents after at most `wait` seconds.

@@ -69,48 +69,43 @@ class Stack:
     def __init__(self, texts: Sequence[bytes | None], width: int) -> None:
         """Texts whose vectors have another dimension than `width` count as those without any."""
         self._count, self._width, self._rows = len(texts), width, None
-        self._near = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
-        if not self._near:
+        places = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
+        self.holds = len(places)
+        """How many of the texts have vectors in it."""
+        if not places:
             return
         numpy = arrays.numpy()
-        chosen = [texts[place] or b"" for place in self._near]
+        chosen = [texts[place] or b"" for place in places]
+        self._places = numpy.array(places)
         self._rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
         self._starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
 
     @property
-    def holds(self) -> int:
-        """How many of the texts have vectors in it."""
-        return len(self._near)
-
-    @property
     def size(self) -> int:
-        return 0 if self._rows is None else int(self._rows.nbytes) + 8 * len(self._near)
+        return 0 if self._rows is None else int(self._rows.nbytes) + 16 * self.holds
 
     def fits(self, query: bytes) -> bool:
         """Whether a query's vectors have the dimension of the texts'."""
         return dimension(query) == self._width
 
-    def similarities(self, query: bytes) -> list[float | None]:
-        """The cosine of each text's nearest vector to the query's; None for texts without one."""
-        found: list[float | None] = [None] * self._count
-        cosines = self._cosines(query)
-        if cosines is not None:
-            for place, cosine in zip(self._near, cosines.tolist(), strict=True):
-                found[place] = None if isnan(cosine) else cosine
+    def cosines(self, query: bytes) -> Array:
+        """The cosine of each text's nearest vector to the query's; not a number for texts without one."""
+        numpy = arrays.numpy()
+        found = numpy.full(self._count, nan)
+        if self._rows is not None and self.fits(query):
+            asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
+            near = (self._rows @ asked.T).max(axis=1)
+            found[self._places] = numpy.maximum.reduceat(near, self._starts).clip(-1.0, 1.0)
         return found
 
-    def nearest(self, query: bytes) -> float | None:
-        """The cosine of the text that is nearest to the query; None where no text has vectors."""
-        cosines = self._cosines(query)
-        nearest = nan if cosines is None else float(arrays.numpy().fmax.reduce(cosines))
-        return None if isnan(nearest) else nearest
+    def similarities(self, query: bytes) -> list[float | None]:
+        """The cosines, as `listed`."""
+        return listed(self.cosines(query))
 
-    def _cosines(self, query: bytes) -> Array | None:
-        if self._rows is None or not self.fits(query):
-            return None
-        numpy = arrays.numpy()
-        asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
-        return numpy.maximum.reduceat((self._rows @ asked.T).max(axis=1), self._starts).clip(-1.0, 1.0)
+
+def listed(cosines: Array) -> list[float | None]:
+    """Cosines as a list; None for what is not a number."""
+    return [None if isnan(each) else each for each in cosines.tolist()]
 
 
 def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:

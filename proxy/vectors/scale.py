@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from proxy.text import arrays
+from proxy.text.arrays import Array
 from proxy.vectors.packing import similarities
 
 _LEAST_GAP = 0.02
@@ -23,15 +25,11 @@ class Scale(NamedTuple):
     related: float
     """Of a question and what helps with it."""
 
-    def of(self, cosine: float) -> float:
-        """What the reference would say: straight lines between -1, both averages, and 1."""
+    def of(self, cosines: Array) -> Array:
+        """What the reference would say of each: straight lines between -1, both averages, and 1."""
         if self == REFERENCE:
-            return cosine
-        if cosine < self.unrelated:
-            return _between(cosine, (-1.0, self.unrelated), (-1.0, REFERENCE.unrelated))
-        if cosine < self.related:
-            return _between(cosine, self, REFERENCE)
-        return _between(cosine, (self.related, 1.0), (REFERENCE.related, 1.0))
+            return cosines
+        return arrays.numpy().interp(cosines, (-1.0, *self, 1.0), (-1.0, *REFERENCE, 1.0))
 
 
 REFERENCE = Scale(0.042, 0.355)
@@ -47,8 +45,3 @@ def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None
             (related if at == place else unrelated).append(cosine or 0.0)
     scale = Scale(fmean(unrelated), fmean(related))
     return scale if -1 < scale.unrelated < scale.related - _LEAST_GAP < 1 - _LEAST_GAP else None
-
-
-def _between(value: float, these: tuple[float, float], those: tuple[float, float]) -> float:
-    share = (value - these[0]) / (these[1] - these[0])
-    return those[0] + share * (those[1] - those[0])

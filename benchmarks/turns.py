@@ -131,13 +131,15 @@ class Proxy:
 
     async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
         """CPU of each of these requests, in ms, with what is done behind their answers."""
-        await asyncio.sleep(_BEHIND)  # for what others left
         before, count = self.cpu(), 0
         for body in bodies:
             await self.ask(body, chain)
             count += 1
         await asyncio.sleep(_BEHIND)
-        return 1000 * (self.cpu() - before) / count
+        spent = self.cpu() - before
+        await asyncio.sleep(_BEHIND)  # as long again, for what waiting costs
+        waiting = self.cpu() - before - spent
+        return 1000 * (spent - waiting) / count
 
 
 @asynccontextmanager

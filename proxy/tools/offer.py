@@ -212,7 +212,7 @@ class OfferFinder:
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
     def _known_want(self, pool: Pool, moment: Moment) -> Want | None:
-        """What a moment wants, where that need not be worked out; None for the last one that wants anything."""
+        """What a moment wants, where that is known; None where it must be worked out, as for the last one."""
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
             return Want(moment.end, None)
         if moment.end == self._now:

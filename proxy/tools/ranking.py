@@ -100,7 +100,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
-    """What each gives, worked out at the same time. One alone needs no task, which costs 50 µs."""
+    """What each gives, worked out at the same time. One alone needs no task of its own."""
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 

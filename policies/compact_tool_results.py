@@ -66,7 +66,7 @@ class CompactToolResults(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
-        if not request.form.any("tool results", _is_result):
+        if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
         walk = _CompactingWalk(self, ctx)
         walk.pass_by(tool.raw.decode() for tool in request.tools)
@@ -95,12 +95,13 @@ class CompactToolResults(Policy):
         await walk.have_gists_of(groups[-1])
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
-            return Keep(f"nothing to shorten in {counted(sum(map(_is_result, messages)), 'tool result')}")
+            results = sum(message.get("role") == "tool" for message in messages)
+            return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
 
-def _is_result(message: Message) -> bool:
-    return message.get("role") == "tool"
+def _uses_tools(message: Message) -> bool:
+    return message.get("role") == "tool" or bool(message.get("tool_calls"))
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:

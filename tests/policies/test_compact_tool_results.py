@@ -147,6 +147,15 @@ async def test_an_open_call_is_not_touched() -> None:
     assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
 
 
+async def test_a_call_that_nobody_answered_has_one_form_before_and_behind_the_first_result() -> None:
+    unanswered = [call(json.dumps({"content": PROSE})), ASKED]
+    first = await forwarded(request_of(*unanswered))
+    later = await forwarded(request_of(*unanswered, call("{}", "c2"), result("done", "c2")))
+
+    assert encode(later[: len(first)]) == encode(first)
+    assert PROSE not in first[2]["tool_calls"][0]["function"]["arguments"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     ["", "{broken", '{ "a" :  1 }', '["' + PROSE + '"]', '"' + PROSE + '"', '{"content":[{"type":"text","text":"x"}]}'],

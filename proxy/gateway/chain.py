@@ -165,7 +165,8 @@ class _Run:
             pairs = enumerate(zip(before.messages, messages, strict=True))
             messages = tuple(old if place < held or is_signed(old) else new for place, (old, new) in pairs)
         made = replace(decision.request, messages=messages, tools=before.tools)
-        if made.rest is before.rest and messages == before.messages:
+        is_marked = made.cache_marks not in (None, before.cache_marks)
+        if made.rest is before.rest and messages == before.messages and not is_marked:
             return Keep("signed reasoning is bound to what it would change")
         return replace(decision, request=made)
 

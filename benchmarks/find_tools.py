@@ -51,7 +51,7 @@ async def within_reach(
 ) -> tuple[bool, bool, bool, bool]:
     """Whether the tool is offered, is offered or found, is offered, found or named, and is found by what it is for."""
     ctx = context(request, model=profile(10**6), embedder=embedder)
-    decision = await policy.apply(request, ctx)
+    decision = await policy.decide(request, ctx)
     offered = (decision.request if isinstance(decision, Rewrite) else request).tools
     rank = by_relevance(request.tools, ctx, {}, {})
     last = next(message.text for message in reversed(request.messages) if message.get("role") == "user")

@@ -69,7 +69,7 @@ class Turns:
         ctx = self._context(request)
         await ctx.tokens.count(request)  # as the steps before it do
         begun = process_time()
-        decision = await self._policy.apply(request, ctx)
+        decision = await self._policy.decide(request, ctx)
         taken = (process_time() - begun) * 1000
         assert isinstance(decision, Rewrite), decision
         return taken

@@ -133,7 +133,7 @@ async def measure(name: str, turns: int, rounds: int) -> tuple[list[float], list
         request = talk.request()
         ctx = context(request, window=10**6, once=once.bind(Identity("t")), memo=memos.bind(Identity("t", "s")))
         begun = process_time()
-        await policy.apply(request, ctx)
+        await policy.decide(request, ctx)
         return (process_time() - begun) * 1000
 
     await taken()

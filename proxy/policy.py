@@ -1,11 +1,13 @@
 """The contract of a policy: one frozen class whose fields are its YAML, one method from a request to a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
+from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -296,8 +298,18 @@ class Policy(BaseModel, ABC):
         return None
 
     @abstractmethod
-    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Decide about a request. Pure: the same request and context give the same decision."""
+    def apply(self, request: ChatRequest, ctx: Context) -> Decision | Awaitable[Decision]:
+        """Decide about a request. Pure: the same request and context give the same decision.
+
+        A plain `def` runs in a thread where the request is large, so it may read all texts. An `async def` runs on the
+        event loop: it may await the services of the context, and gives long work to `ctx.once`.
+        """
+
+    async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Return the decision of `apply`."""
+        work = partial(self.apply, request, ctx)
+        made = work() if iscoroutinefunction(self.apply) else await ctx.once.run(request.size, work)
+        return await made if isinstance(made, Awaitable) else made
 
 
 class Guard(Policy):

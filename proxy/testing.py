@@ -253,7 +253,7 @@ async def _grow(example: Example, kind: type[Policy]) -> _Grown:
         now = replace(ctx, incoming=incoming)
         before = await run([(type(step).__name__, step) for step in example.behind], now, strict=True)
         now = replace(now, incoming=before.incoming or incoming)
-        decide = check if grown.turns % 8 == 0 or incoming is ctx.incoming else type(policy).apply
+        decide = check if grown.turns % 8 == 0 or incoming is ctx.incoming else type(policy).decide
         decision = await decide(policy, before.request, now)
         after = decision.request if isinstance(decision, Rewrite) else before.request
         sends = _raws(before.request), _raws(after)
@@ -275,8 +275,8 @@ def _raws(request: ChatRequest) -> list[bytes]:
 async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
     """What a policy decides. Raises `AssertionError` or `BrokenRequest` where it does not keep to the contract."""
     name, given = type(policy).__name__, dump(request)
-    first = await policy.apply(request, ctx)
-    second = await policy.apply(request, replace(ctx, once=Uncached()))
+    first = await policy.decide(request, ctx)
+    second = await policy.decide(request, replace(ctx, once=Uncached()))
     _hold(dump(request) == given, f"{name} changed the request in place")
     _hold(_sent(first) == _sent(second), f"{name} gave two answers to the same request")
     # what is settled in the memo is no longer new
@@ -284,7 +284,7 @@ async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
     if isinstance(first, Rewrite):
         _check_offer(policy, request, first.request)
         await count_checked(policy, request, await ctx.tokens.count(request), first, ctx)
-        again = await policy.apply(first.request, ctx)
+        again = await policy.decide(first.request, ctx)
         if isinstance(again, Rewrite):
             _hold(dump(again.request) == dump(first.request), f"{name} changes more when it is applied again")
     return first

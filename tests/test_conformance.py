@@ -95,7 +95,7 @@ def test_decisions_do_not_depend_on_the_hash_seed() -> None:
         "async def main():\n"
         "    for name in POLICIES:\n"
         "        for request in list(prefixes(lifelike()))[::10]:\n"
-        "            decision = await made(name).apply(request, context(request, window=9000))\n"
+        "            decision = await made(name).decide(request, context(request, window=9000))\n"
         "            shown = dump(decision.request) if isinstance(decision, Rewrite) else decision.why.encode()\n"
         "            sys.stdout.buffer.write(shown)\n"
         "asyncio.run(main())\n"

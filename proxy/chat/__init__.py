@@ -288,6 +288,11 @@ class ChatRequest:
         return self.folds.of(self.messages)
 
     @property
+    def size(self) -> int:
+        """The bytes of its messages and tools."""
+        return sum(map(len, raws(self.messages))) + sum(map(len, raws(self.tools)))
+
+    @property
     def stream(self) -> bool:
         """Whether the client wants the answer as it is made."""
         return self.rest.get("stream") is True

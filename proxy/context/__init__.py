@@ -93,6 +93,9 @@ class Once(Protocol):
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         """What work gives: a pure function of what `key` says. `size` is how many characters it reads, about."""
 
+    async def run(self, size: int, work: Callable[[], Result]) -> Result:
+        """What work gives that reads so many characters, in a thread unless these are few. Nothing is remembered."""
+
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
         """What is remembered under each key; None where nothing is."""
 
@@ -357,6 +360,9 @@ class Uncached:
         return list(map(function, messages))
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        return work()
+
+    async def run(self, size: int, work: Callable[[], Result]) -> Result:
         return work()
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -105,6 +105,8 @@ async def count_checked(
         return before
     if not isinstance(decision, Rewrite):
         raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
+    if ignored := sorted(_ignored(request, decision.request)):
+        raise BrokenRequest("; ".join(ignored))
     # what is no part of the conversation may leave even if it is the last user message
     if policy.defines_conversation:
         broken = flaws(decision.request) - flaws(request)
@@ -116,6 +118,19 @@ async def count_checked(
     if after.total > before.total and not policy.may_grow:
         raise BrokenRequest(f"the request grew from {before.total} to {after.total} tokens")
     return after
+
+
+def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
+    """The changes of a rewrite that nothing would follow."""
+    if after.model != before.model:
+        yield "the model was changed, but `models` and `fallbacks` decide where a request goes"
+    if after.stream != before.stream:
+        yield "stream was changed, but the client reads the answer in the form that it asked for"
+    if {"model", "messages", "tools"} & after.rest.keys() - before.rest.keys():
+        yield "rest has what is a field of its own: use with_messages() or with_tools()"
+    for name, raw in after.raw_rest.items() if after.rest is not before.rest else ():
+        if raw is before.raw_rest.get(name) and after.rest.get(name) is not before.rest.get(name):
+            yield f"field {name!r} was changed beside its bytes: use with_field()"
 
 
 class _Run:
@@ -149,7 +164,7 @@ class _Run:
         return decision
 
     async def _checked(self) -> Decision:
-        decision = self._with_held(await self._policy.apply(self._request, self._ctx))
+        decision = self._with_held(await self._policy.decide(self._request, self._ctx))
         self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
         return decision
 

@@ -207,6 +207,9 @@ class BoundOnce:
             return cast(Result, known[0])
         return await self._service.run(self._tenant, size, work, partial(self.remember, key))
 
+    async def run(self, size: int, work: Callable[[], Result]) -> Result:
+        return await self._service.run(self._tenant, size, work, lambda _: None)
+
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
         found = self._service.get_each([(self._tenant, key) for key in keys])
         return [None if each is None else each[0] for each in found]

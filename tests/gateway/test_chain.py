@@ -2,14 +2,18 @@
 
 import asyncio
 import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 
-from proxy.chat import ChatRequest, Message
-from proxy.context import Context, ModelProfile
+from proxy.chat import ChatRequest, JsonObject, Message
+from proxy.context import Context, Identity, ModelProfile
 from proxy.gateway.chain import BrokenRequest, Outcome, run
 from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
+from proxy.state.cache import OnceService
 from proxy.testing import chat, context, message, script, tool
 
 
@@ -329,3 +333,57 @@ async def test_a_step_that_only_observes_defines_nothing() -> None:
     request = chat("s u1 a1 u2")
     outcome = await ran(Defining(act="drop", mode="observe"), Remembering(), request=request)
     assert outcome.request.messages == request.messages
+
+
+class Ignorable(Policy):
+    """Returns what a function makes of the request."""
+
+    how: Callable[[ChatRequest], ChatRequest] = lambda request: request
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Rewrite(self.how(request), "changed it")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        pytest.param(lambda request: request.with_model("gpt-5"), "the model was changed", id="another model"),
+        pytest.param(lambda request: request.with_field("stream", True), "stream was changed", id="another form"),
+        pytest.param(
+            lambda request: replace(request, rest=request.rest.with_changes(user="b")),
+            "was changed beside",
+            id="old bytes",
+        ),
+        pytest.param(lambda request: request.with_field("model", "gpt-5"), "rest has what is a field", id="in rest"),
+        pytest.param(lambda request: request.with_field("user", "b"), None, id="a field of its own"),
+    ],
+)
+async def test_a_change_that_nothing_would_follow_is_a_fault(
+    how: Callable[[ChatRequest], ChatRequest], why: str | None
+) -> None:
+    request = replace(chat("u1"), rest=JsonObject({"user": "a"}), raw_rest={"user": b'"a"'})
+
+    outcome = await ran(Ignorable(how=how), request=request)
+
+    assert (outcome.request is request) == (why is not None)
+    assert outcome.steps[0].verdict == ("rewrite" if why is None else "fail")
+    assert why is None or why in outcome.steps[0].why
+
+
+class Reading(Policy):
+    """Tells in which thread it read the request."""
+
+    def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Keep("read", {"thread": threading.get_ident()})
+
+
+@pytest.mark.parametrize(("length", "is_apart"), [(10, False), (800_000, True)])
+async def test_a_plain_apply_leaves_the_event_loop_free_while_it_reads_a_large_request(
+    length: int, is_apart: bool
+) -> None:
+    once = OnceService()
+    try:
+        outcome = await ran(Reading(), request=chat("u" + "x" * length), once=once.bind(Identity("test")))
+    finally:
+        once.close()
+    assert (outcome.steps[0].facts["thread"] != threading.get_ident()) == is_apart

@@ -94,7 +94,7 @@ class FitBudget(Policy):
         found = blocks(request.messages, sizes, self.knowledge_tags, self._is_source)
         gone = await self._leaving(request, found, ctx)
         after = request.with_messages(without(request.messages, gone)) if gone else request
-        after = _with_output(after, int(window * self.output)) if "output" in self.enforce else after
+        after = after.with_shorter_answer(int(window * self.output)) if "output" in self.enforce else after
         wanted, known = after.max_output_tokens, sum(block.tokens for block in found)
         used: dict[str, int] = {
             "system": count.system,
@@ -137,12 +137,3 @@ class FitBudget(Policy):
             code="budget_exceeded",
             param="tools" if kind == "tools" else "messages",
         )
-
-
-def _with_output(request: ChatRequest, limit: int) -> ChatRequest:
-    """The request with its own limits of the answer no higher than this one, but at least 1."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        wanted = request.rest.get(name)
-        if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > max(1, limit):
-            request = request.with_field(name, max(1, limit))
-    return request

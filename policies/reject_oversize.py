@@ -12,13 +12,13 @@ from proxy.policy import Decision, Keep, Policy, Reject, Stage
 class RejectOversize(Policy):
     """Answer `context_length_exceeded` instead of sending a prompt that the provider would refuse, or cut silently.
 
-    The usable window is the model's window less the output that the request reserves. Nothing is sent upstream. Put it
-    last: what the steps before it saved counts.
+    The usable window is the model's window less what an answer needs. Nothing is sent upstream. Put it last: what the
+    steps before it saved counts.
     """
 
     stage: ClassVar = Stage.BOUNDS
 
-    share: float = Field(default=0.95, gt=0, le=10)
+    share: float = Field(default=0.95, gt=0, le=1)
     """The most of the usable window that a prompt may take: 0.95 leaves 5 % for errors of counting."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

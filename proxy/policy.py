@@ -66,7 +66,9 @@ class Reject:
 
 Decision = Keep | Rewrite | Reject
 
-SETTINGS = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+SETTINGS = ConfigDict(
+    frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True, allow_inf_nan=False
+)
 """How every class behaves that is written in YAML: read-only, no unknown keys, documented by its docstrings."""
 
 
@@ -75,10 +77,10 @@ class When(BaseModel):
 
     model_config = SETTINGS
 
-    context_over: Annotated[float, Field(gt=0, lt=10)] | None = None
+    context_over: Annotated[float, Field(gt=0, le=2)] | None = None
     """Runs when the prompt takes more than this share of the usable window (0.7 is 70 %)."""
 
-    context_under: Annotated[float, Field(gt=0, lt=10)] | None = None
+    context_under: Annotated[float, Field(gt=0, le=2)] | None = None
     """Runs when the prompt takes less than this share of the usable window."""
 
     models: tuple[str, ...] = ()

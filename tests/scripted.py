@@ -64,6 +64,7 @@ class Scripted:
     provider = "openai"
     translates = False
     signs = False
+    limits_answers = True
     ask_usage = False
 
     def __init__(self, *replies: Reply | Exception) -> None:

@@ -299,12 +299,22 @@ class ChatRequest:
 
     @property
     def max_output_tokens(self) -> int | None:
-        """The output that the client reserves, in tokens, or None where it does not say."""
-        for key in ("max_completion_tokens", "max_tokens"):
-            value = self.rest.get(key)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
-        return None
+        """The longest answer that the client allows, in tokens, or None where it does not say."""
+        return next(iter(self.output_limits.values()), None)
+
+    @property
+    def output_limits(self) -> dict[str, int]:
+        """The fields by which the client limits the answer, the one that counts first."""
+        values = {key: self.rest.get(key) for key in ("max_completion_tokens", "max_tokens")}
+        return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
+
+    def with_shorter_answer(self, limit: int) -> "ChatRequest":
+        """The same request with its own limits of the answer no higher than `limit`, but at least 1. None is set."""
+        request, limit = self, max(1, limit)
+        for name, wanted in self.output_limits.items():
+            if wanted > limit:
+                request = request.with_field(name, limit)
+        return request
 
     def encode(self) -> bytes:
         """The JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""

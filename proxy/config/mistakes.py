@@ -66,7 +66,7 @@ def _share(error: Mapping[str, Any]) -> str:
         return f"; did you mean {float(found[1]) / 100:g}?" if found else ""
     bound = ctx.get("le", ctx.get("lt"))
     # the bound of a whole number is an int
-    is_percent = isinstance(given, int | float) and isinstance(bound, float) and bound <= 10 and bound < given <= 100
+    is_percent = isinstance(given, int | float) and isinstance(bound, float) and bound <= 2 <= given <= 100
     return f"; did you mean {given / 100:g}?" if is_percent else ""
 
 

@@ -231,10 +231,10 @@ class PricesSettings(Base):
 class CacheSettings(Base):
     """How the provider's prompt cache charges, as multiples of the input price."""
 
-    read: float = Field(default=1.0, ge=0)
+    read: float = Field(default=1.0, ge=0, le=1)
     """What an unchanged, re-sent prefix costs: 0.1 is a tenth; 1 means there is no cache."""
 
-    write: float = Field(default=1.0, ge=0)
+    write: float = Field(default=1.0, ge=0, le=10)
     """What tokens cost that enter the cache."""
 
     minimum: int = Field(default=0, ge=0)
@@ -272,12 +272,13 @@ class ModelSettings(Base):
     """The most tokens that an answer may have."""
 
     reserve: int | None = Field(default=None, ge=0)
-    """Tokens kept free for the answer if the client does not limit it."""
+    """Tokens kept free for the answer. Fewer where the client allows fewer (`max_tokens`), and up to an eighth of the
+    window where it allows more."""
 
     tokenizer: str | None = None
     """How to count: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
 
-    factor: float | None = Field(default=None, gt=0)
+    factor: float | None = Field(default=None, gt=0, le=10)
     """Tokens of this model per token of `tokenizer`, if that is another model's."""
 
     num_ctx: int | None = Field(default=None, gt=0)

@@ -314,6 +314,10 @@ class CacheRules:
     """Whether requests with the same `prompt_cache_key` reach the same cache."""
 
 
+_LONG_ANSWER = 8
+"""The part of the window that is kept free for a long answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
     """What is known about a model. Unknown models get defaults, and `source` says so."""
@@ -325,7 +329,7 @@ class ModelProfile:
     max_output: int
     """The most tokens that an answer may have."""
     reserve: int
-    """Output tokens kept free where the client does not say how many it wants."""
+    """Tokens that an ordinary answer needs."""
     encoding: str = "o200k_base"
     """A tiktoken encoding, the path of a `tokenizer.json`, or `chars` for four characters a token."""
     factor: float = 1.0
@@ -344,10 +348,14 @@ class ModelProfile:
     """Where the figures come from: `config`, `litellm`, `table`, `upstream` or `default`."""
 
     def usable(self, request: ChatRequest) -> int:
-        """The tokens that this request's prompt may have: the window less what its answer needs."""
+        """The tokens that this request's prompt may have: the window less what its answer needs.
+
+        A client's limit of the answer is a maximum, not a need: what it allows beyond an ordinary answer counts up to
+        an eighth of the window. What answers took so far does not count, so that no cut moves by it.
+        """
         wanted = request.max_output_tokens
-        reserved = self.reserve if wanted is None else min(wanted, self.max_output)
-        return max(1, min(self.max_input or self.window, self.window - reserved))
+        needed = self.reserve if wanted is None else min(wanted, max(self.reserve, self.window // _LONG_ANSWER))
+        return max(1, min(self.max_input or self.window, self.window - min(needed, self.max_output)))
 
 
 class Uncached:

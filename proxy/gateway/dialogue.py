@@ -270,8 +270,11 @@ class Dialogue:
         request = self._request.with_messages((*self._request.messages, *self.added))
         if not self._left:
             request = self._last(request)
-        call = replace(self._call, request=request, body=request.encode(), counted=None, keep=None)
-        return await self._upstream.send(call)
+        tokens, counted = self._call.tokens, self._call.counted
+        if counted is not None and tokens is not None:
+            counted = await tokens.count(request)
+        call = replace(self._call, request=request, body=request.encode(), counted=counted, keep=None)
+        return await self._upstream.send(call.fitted() if self._upstream.limits_answers else call)
 
     def _last(self, request: ChatRequest) -> ChatRequest:
         """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is

@@ -179,11 +179,14 @@ class Attempts:
             return
         told = overflow or Overflow()
         ours = call.counted.total
-        # what only repeats our count is not the upstream's
-        least = told.prompt if told.prompt and told.prompt != ours else max(told.window or call.profile.window, ours)
-        if least > _DOUBTED * ours and least != told.prompt:
-            return
-        call.tokens.refused(call.counted, least)
+        wanted = (call.request.max_output_tokens if call.request is not None else None) or 0
+        if not told.window or not (told.prompt or ours) <= told.window < ours + wanted:  # else the answer is lowered
+            least = max(told.window or call.profile.window, ours)
+            if told.prompt and told.prompt != ours:  # what only repeats our count is not the upstream's
+                least = told.prompt
+            elif least > _DOUBTED * ours:
+                return
+            call.tokens.refused(call.counted, least)
         self._refusals[place] = call.body, refusal
         self._again = True
 

@@ -69,6 +69,9 @@ class Pipeline:
         _tell(done, http, seen)
         await seen.expect(done.sent, done.outcome.request, done.ctx)
         _check_larger(done, route)
+        if prepared.lowered is not None:
+            http.own_headers.append((b"x-penstock-lowered", prepared.lowered.encode()))
+            seen.lowered(prepared.lowered)
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:

@@ -168,6 +168,14 @@ class Prepared:
     """None where the client's bytes pass through and nobody reads the messages."""
 
     @property
+    def lowered(self) -> str | None:
+        """The limit of the answer that was lowered to the room for it, as `max_tokens=7012`; None if none was."""
+        sent, made = self.call.request, self.rewritten and self.rewritten.outcome.request
+        if not sent or not made or sent.max_output_tokens == made.max_output_tokens:
+            return None
+        return next(f"{name}={limit}" for name, limit in sent.output_limits.items())
+
+    @property
     def watches(self) -> tuple[Observer, ...]:
         """What looks at the answer: on behalf of steps, and for its signature."""
         done = self.rewritten
@@ -250,7 +258,7 @@ class Preparation:
             hide_usage=ask,
             keep=done.recorder.keep,
         )
-        return Prepared(route, call, done)
+        return Prepared(route, call.fitted() if route.upstream.limits_answers else call, done)
 
     async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
         """Run the steps over a body. Raises `BadRequest` for one that is none.

@@ -60,6 +60,11 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
         *([""] if explained.not_compared else []),
         *not_compared(explained),
         *(["", f"the upstream has nothing for {', '.join(explained.ignored)}"] if explained.ignored else []),
+        *(
+            ["", f"the answer's limit is lowered to the room for it: {explained.prepared.lowered}"]
+            if explained.prepared.lowered
+            else []
+        ),
         "",
         _conclusion(explained, about),
         *_bars(explained.outcome),
@@ -103,6 +108,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "judge_not_asked": dict(explained.unasked),
         "not_compared_by_meaning": dict(explained.not_compared),
         "ignored": list(explained.ignored),
+        "lowered": explained.prepared.lowered,
     }
 
 

@@ -151,6 +151,10 @@ class Observation:
         if self._span is not None:
             self._belongs_to(made.ctx.identity, turn_of(made.came))
 
+    def lowered(self, limit: str) -> None:
+        """Say which limit of the answer was lowered, as `max_tokens=7012`."""
+        self._record.known["lowered"] = limit
+
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Say that no chain has read the body; `headers` are the client's."""
         # a large one would hold its memory until its record is written

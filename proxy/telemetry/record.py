@@ -350,6 +350,7 @@ def shown(row: Sequence[Any]) -> dict[str, Any]:
         "upstream": rest.get("upstream"),
         "chain": at["chain"],
         "ignored": rest.get("ignored"),
+        "lowered": rest.get("lowered"),
         "status": at["status"],
         "error": rest["error"],
         "stream": rest["stream"],

@@ -1,7 +1,7 @@
 """What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from proxy.chat import ChatRequest, Message
@@ -12,6 +12,9 @@ from proxy.http.client import Response, Timeouts, Transport
 
 CHAT = "/chat/completions"
 """The path below `/v1` of all calls that a chain has seen."""
+
+MARGIN = 1.1
+"""How much longer than by our count a prompt may be, where the tokenizer is not published."""
 
 
 class Counter(Tokens, Protocol):
@@ -50,6 +53,23 @@ class Call:
     """Counts tokens of `request`, for upstreams that report or check them."""
     keep: "Callable[[Message], Awaitable[bool]] | None" = None
     """Remembers an answer with signed reasoning, before the client has its end; whether that worked."""
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that the window leaves for the answer, at least the usual reserve; None where that is not known."""
+        used, profile = self.counted, self.profile
+        if used is None or profile is None:
+            return None
+        return max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
+
+    def fitted(self) -> "Call":
+        """Return the call with its limits of the answer no higher than its room; the call itself if they are lower, or
+        if the window is only a guess."""
+        request, room = self.request, self.room
+        if request is None or room is None or self.profile is None or self.profile.source == "default":
+            return self
+        shorter = request.with_shorter_answer(room)
+        return self if shorter is request else replace(self, request=shorter, body=shorter.encode())
 
 
 @dataclass(slots=True)
@@ -92,6 +112,10 @@ class Upstream(Protocol):
         """Whether it signs reasoning, and has it kept for clients that do not send it back (`Call.keep`)."""
 
     @property
+    def limits_answers(self) -> bool:
+        """Whether it refuses a request whose prompt and longest answer together exceed the window."""
+
+    @property
     def ask_usage(self) -> bool:
         """Whether to ask it for usage in streams whose client did not."""
 
@@ -116,6 +140,7 @@ class Translator:
 
     translates = True
     signs = False
+    limits_answers = True
     ask_usage = False
 
     async def profile(self, known: ModelProfile) -> ModelProfile:

@@ -17,6 +17,7 @@ class Echo(Translator):
 
     provider = "penstock.echo"
     address = None
+    limits_answers = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -32,7 +32,7 @@ class GuardedUpstream:
         self._waiting, self._most_waiting, self._patience = 0, settings.max_waiting, settings.max_wait
         self.name, self.address = upstream.name, upstream.address
         self.provider, self.translates = upstream.provider, upstream.translates
-        self.signs, self.ask_usage = upstream.signs, upstream.ask_usage
+        self.signs, self.ask_usage, self.limits_answers = upstream.signs, upstream.ask_usage, upstream.limits_answers
         self.ignored, self.profile, self.models = upstream.ignored, upstream.profile, upstream.models
         self.aclose = upstream.aclose
 

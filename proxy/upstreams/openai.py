@@ -24,6 +24,7 @@ class OpenAI:
 
     translates = False
     signs = False
+    limits_answers = True
 
     def __init__(self, name: str, settings: OpenAIUpstream) -> None:
         self.name = name

@@ -1,11 +1,13 @@
 """Each mistake in a configuration is one line with its place and what would be right."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.config.load import load
+from proxy.config.load import load, policy_class, policy_names
 from tests.config.files import BASE, ROOT, loaded, refusal
 
 
@@ -184,8 +186,30 @@ chains:
         "config.yaml:11: chains.default.0: unknown policy 'window_histry'; did you mean 'window_history'?",
         "config.yaml:12: chains.default.1.recall_history.wiat: unknown key; did you mean 'wait'?",
         "config.yaml:12: chains.default.1.recall_history.timeout: input should be greater than 0",
-        "config.yaml:13: chains.default.2.reject_oversize.share: input should be less than or equal to 10; did you mean 0.95?",
+        "config.yaml:13: chains.default.2.reject_oversize.share: input should be less than or equal to 1; did you mean 0.95?",
     ]
+
+
+@pytest.mark.parametrize("value", ["1.95", ".inf", ".nan"])
+def test_a_share_beyond_the_whole_is_refused(tmp_path: Path, value: str) -> None:
+    (told,) = refusal(tmp_path, f"{BASE}chains: {{default: [{{reject_oversize: {{share: {value}}}}}]}}").splitlines()
+    assert told.startswith("config.yaml:6: chains.default.0.reject_oversize.share: input should be ")
+    assert "did you mean" not in told
+
+
+def test_every_setting_that_is_a_share_has_an_upper_bound() -> None:
+    """By their descriptions: of the configuration file and of every policy."""
+    parts = [*json.loads((ROOT / "docs/config.schema.json").read_text())["$defs"].items()]
+    parts += [(name, policy_class(name).model_json_schema()) for name in policy_names()]
+    fields = [(name, key, each) for name, part in parts for key, each in part.get("properties", {}).items()]
+    shares = [
+        (f"{name}.{key}", kind.get("maximum", kind.get("exclusiveMaximum")))
+        for name, key, each in fields
+        for kind in (each, *each.get("anyOf", ()))
+        if kind.get("type") == "number" and re.search(r"\bshare\b", each.get("description", ""))
+    ]
+    assert len(shares) > 20
+    assert [each for each in shares if each[1] is None or each[1] > 2] == []
 
 
 def test_names_that_do_not_exist_are_all_told(tmp_path: Path) -> None:

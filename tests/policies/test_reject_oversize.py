@@ -41,7 +41,8 @@ async def test_what_the_answer_may_take_is_not_the_prompts() -> None:
     too_much = chat("u1", max_completion_tokens=window)
     ctx = context(window=window)
     assert isinstance(await RejectOversize().apply(fits, ctx), Keep)
-    # an answer may have at most a quarter of this model's window, however much the client asks for
+    # however much the client allows, an answer needs at most an eighth of the window
+    assert isinstance(await RejectOversize().apply(too_much, ctx), Keep)
     refused = await RejectOversize(share=0.5).apply(too_much, ctx)
     assert isinstance(refused, Reject)
     assert refused.why.endswith("Please reduce the length of the messages or completion. (context_length_exceeded)")

@@ -6,6 +6,7 @@
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -23,9 +24,6 @@ from proxy.upstreams.base import Call, Reply, Translator, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
-
-MARGIN = 1.1
-"""How much longer than by our count a prompt may be: the tokenizer is not published."""
 
 PAUSES = 8
 """How often an answer that pauses is asked to go on."""
@@ -157,11 +155,10 @@ async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:
     profile = call.profile
     most = room = 2**31 if profile is None else profile.max_output
     if profile is not None and request.max_output_tokens is None:
-        used = call.counted
-        if used is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
-            used = await call.tokens.count(request)  # there may be less room than the model's maximum
-        if used is not None:
-            room = max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
+        if call.counted is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
+            # there may be less room than the model's maximum
+            call = replace(call, counted=await call.tokens.count(request))
+        room = call.room or room
     try:
         return translate(request, most=most, room=room)
     except RecursionError:

@@ -41,6 +41,7 @@ class Ollama(Translator):
     """
 
     provider = "ollama"
+    limits_answers = False
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
         """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""

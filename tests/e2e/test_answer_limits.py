@@ -1,0 +1,109 @@
+"""A client's limit of the answer is a maximum: it takes no room from the conversation, and is lowered where it must be."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Lab
+from tests.e2e.default_chain import SHIPPED, TOOLS, recalling, working
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
+from tests.upstreams.ollama.fake_ollama import fake_ollama
+
+WINDOW = 32_768
+TALK: list[dict[str, Any]] = [{"role": "system", "content": "S"}]
+for n in range(30):
+    TALK += [
+        {"role": "user", "content": f"Question {n}: what is there to know about part {n} of the mill?"},
+        {"role": "assistant", "content": f"Part {n} turns the wheel, and needs oil once a year. " * 3},
+    ]
+TALK += [{"role": "user", "content": "And the last one?"}]
+
+
+def config(lab: Lab, more: str = "", ollama: str = "http://127.0.0.1:1") -> str:
+    known = f'- match: "*"\n    tokenizer: chars\n    {more}\n    upstream: openai'
+    made = SHIPPED.partition("\nembedding:")[0].replace('- match: "*"\n    upstream: openai', known)
+    made = made.replace("${OPENAI_BASE_URL:-https://api.openai.com/v1}", lab.behind.url)
+    made = made.replace("${OLLAMA_HOST:-http://127.0.0.1:11434}", ollama)
+    return f'{made}\nembedding: {{kind: none}}\nstate: {{directory: "{lab.folder}/state"}}\n'
+
+
+def tokens(body: dict[str, Any]) -> int:
+    return len(json.dumps(body["messages"])) // 4
+
+
+async def strict(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    """A server that has room for prompt and answer together, and says so as vLLM does."""
+    body = json.loads(received.body)
+    prompt, wanted = tokens(body), body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    if prompt + wanted > WINDOW:
+        told = (
+            f"'max_tokens' or 'max_completion_tokens' is too large: {wanted}. This model's maximum context length is "
+            f"{WINDOW} tokens and your request has {prompt} input tokens ({wanted} > {WINDOW} - {prompt})."
+        )
+        error = {"message": told, "type": "BadRequestError", "param": None, "code": 400}
+        await send(writer, 400, json.dumps({"error": error}).encode())
+        return
+    await send(writer, 200, DEFAULT_ANSWER)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("known", [f"window: {WINDOW}", ""], ids=["known", "found out"])
+async def test_a_limit_near_the_window_cuts_nothing_and_is_lowered_to_the_room(lab: Lab, name: str, known: str) -> None:
+    lab.behind.respond = strict
+    base = await lab.start(config(lab, known))
+    for messages in (TALK[-1:], TALK):
+        status, headers, told = await lab.chat(base, {"model": "a-model", "messages": messages, name: 32_760})
+        assert status == 200, told
+        sent = json.loads(lab.behind.last.body)
+        assert sent["messages"] == messages
+        assert WINDOW - 2 * tokens(sent) - 500 < sent[name] < 32_760
+        assert headers["x-penstock-lowered"] == f"{name}={sent[name]}"
+
+
+async def test_a_limit_for_which_there_is_room_stays_as_it_is(lab: Lab) -> None:
+    base = await lab.start(config(lab, f"window: {WINDOW}"))
+    body = {"model": "a-model", "messages": TALK, "max_tokens": 20_000}
+    _, headers, _ = await lab.chat(base, body)
+    assert json.loads(lab.behind.last.body)["max_tokens"] == 20_000
+    assert "x-penstock-lowered" not in headers
+
+
+async def test_a_record_names_the_lowered_limit(lab: Lab) -> None:
+    base = await lab.start(config(lab, f"window: {WINDOW}"))
+    shown = await lab.explained(base, {"model": "a-model", "messages": TALK[-1:], "max_tokens": 40_000})
+    assert shown["lowered"] == f"max_tokens={json.loads(lab.behind.last.body)['max_tokens']}"
+
+
+async def test_a_later_round_of_internal_tools_has_room_for_its_answer(lab: Lab) -> None:
+    """What the tools brought is part of its prompt."""
+    rounds: list[int] = []
+
+    async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(received.body)
+        assert tokens(body) + body["max_tokens"] <= WINDOW
+        rounds.append(body["max_tokens"])
+        await recalling()(behind, received, writer)
+
+    lab.behind.respond = model
+    base = await lab.start(config(lab, f"window: {WINDOW}"))
+    body = {"model": "a-model", "messages": working(3), "tools": TOOLS, "max_tokens": 32_000}
+    status, _, told = await lab.chat(base, body)
+    assert status == 200, told
+    first, second = rounds
+    assert second < first
+
+
+@pytest.mark.parametrize("wanted", [16_000, 32_000])
+@pytest.mark.parametrize("messages", [TALK[-1:], TALK], ids=["short", "long"])
+async def test_ollama_gets_the_limit_as_it_is(lab: Lab, wanted: int, messages: list[Any]) -> None:
+    """It answers until its window is full, and refuses nothing."""
+    async with fake_ollama() as fake:
+        base = await lab.start(config(lab, ollama=fake.url))
+        status, headers, told = await lab.chat(base, {"model": "qwen3:8b", "messages": messages, "max_tokens": wanted})
+    assert status == 200, told
+    sent = fake.bodies[-1]
+    assert [each["content"] for each in sent["messages"]] == [each["content"] for each in messages]
+    assert sent["options"]["num_predict"] == wanted
+    assert "x-penstock-lowered" not in headers

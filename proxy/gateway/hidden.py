@@ -58,10 +58,12 @@ class HiddenParts:
         self._memory = memory
         self._absent: Cache[str, None] = Cache(most)
 
-    def recorder(self, request: ChatRequest, scope: str, settle: Callable[[], None] | None = None) -> "Recorder":
+    def recorder(
+        self, request: ChatRequest, scope: str, settle: Callable[[Sequence[Message]], None] | None = None
+    ) -> "Recorder":
         """Remembers what is hidden of the answer to a request, which must be as the client sent it.
 
-        `settle` is called where signed reasoning is hidden.
+        `settle` is called with the hidden rounds where there is signed reasoning in or behind them.
         """
         return Recorder(self, request, scope, settle)
 
@@ -110,14 +112,18 @@ class Recorder:
     """Remembers what the client does not see of the answer to one request. Never fails."""
 
     def __init__(
-        self, parts: HiddenParts, request: ChatRequest, scope: str, settle: Callable[[], None] | None = None
+        self,
+        parts: HiddenParts,
+        request: ChatRequest,
+        scope: str,
+        settle: Callable[[Sequence[Message]], None] | None = None,
     ) -> None:
         self._parts, self._request, self._scope, self._settle = parts, request, scope, settle
 
     async def __call__(self, hidden: Hidden) -> bool:
         """Remember what was hidden; whether that worked."""
         if self._settle is not None and signed_places((*hidden.before, hidden.last)):
-            self._settle()
+            self._settle(hidden.before)
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
             key = _answers(self._request, self._scope).trail.key(hidden.shown)

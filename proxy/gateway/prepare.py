@@ -7,11 +7,13 @@ The only place that builds the `Context` of a request: the same for those that a
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from proxy.access.callers import Caller
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, Message
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest
 from proxy.chat.names import TAG, untagged
@@ -45,6 +47,9 @@ from proxy.state.threads import Threads
 from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
+
+_LARGEST = 4 * 2**20
+"""Bytes of a body that is read behind its answer: more would hold up the event loop."""
 
 
 class Asked(NamedTuple):
@@ -111,7 +116,7 @@ class Services:
 
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
-        forget = [self.once.forget, self.parsed.forget, self.memos.forget]
+        forget = [self.once.forget, self.parsed.forget, self.memos.forget, self.prefixes.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
@@ -166,6 +171,8 @@ class Prepared:
     call: Call
     rewritten: Rewritten | None
     """None where the client's bytes pass through and nobody reads the messages."""
+    settle: Settle | None = None
+    """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
 
     @property
     def lowered(self) -> str | None:
@@ -179,10 +186,8 @@ class Prepared:
     def watches(self) -> tuple[Observer, ...]:
         """What looks at the answer: on behalf of steps, and for its signature."""
         done = self.rewritten
-        if done is None:
-            return ()
-        watches = () if done.watch is None else (done.watch,)
-        return watches if done.settle is None else (*watches, SignedAnswer(done.settle))
+        watches = () if done is None or done.watch is None else (done.watch,)
+        return watches if self.settle is None else (*watches, SignedAnswer(self.settle))
 
 
 class Preparation:
@@ -239,7 +244,8 @@ class Preparation:
         A request that its chain rejects is prepared all the same: `Outcome.rejected` says so, and it must not be sent.
         """
         if not (chosen.steps or route.upstream.translates or self._must_hold(body, route, chosen)):
-            return Prepared(route, _untouched(body, route, asked), None)
+            settle = partial(self._settle_untouched, body, asked) if route.profile.binds_reasoning else None
+            return Prepared(route, _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
         request = untagged(write_marks(done.outcome.request)).with_model(route.model)
         ask = request.stream and _must_ask(route, request.rest.get("stream_options"))
@@ -258,7 +264,17 @@ class Preparation:
             hide_usage=ask,
             keep=done.recorder.keep,
         )
-        return Prepared(route, call.fitted() if route.upstream.limits_answers else call, done)
+        return Prepared(route, call.fitted() if route.upstream.limits_answers else call, done, done.settle)
+
+    def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message] = ()) -> None:
+        """Keep what was sent as it came: a chain that runs later must not change it any more."""
+        if len(body.raw) > _LARGEST:
+            return
+        tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
+        with suppress(BadRequest):
+            sent = body.parse(self._server.max_messages, self._services.parsed.bound(tenant))
+            who = identify(asked.headers, sent, tenant)
+            self._services.prefixes.bound(who.tenant, who.scope, Outage()).record(sent, sent)(rounds)
 
     async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
         """Run the steps over a body. Raises `BadRequest` for one that is none.

@@ -7,20 +7,23 @@ they are first sent and never again. Where a new user message finds the window f
 earlier reasoning leaves, and the chain works on the whole conversation as on any other, cuts included. In an open tool
 loop that never happens.
 
-What was sent in front of a signed answer is kept as soon as the answer shows its signature (`SignedAnswer`), and looked
-up (`Settled`). Where it is not known any more, it is worked out again: the chain runs on the beginning as it did then,
-and the same sizes give the same new beginnings.
+What was sent in front of a signed answer is stored as soon as the answer shows its signature (`SignedAnswer`), and
+looked up (`Settled`). This process also remembers what it sent in front of the others. Where it is not known any more,
+it is worked out again: the chain runs on the beginning as it did then, and the same sizes give the same new beginnings.
+
+Before a request leaves, `_Conversation` checks that it begins with what was sent before; else all that the chain did is
+undone.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
-from itertools import accumulate, takewhile
-from typing import NamedTuple
+from itertools import takewhile
+from time import perf_counter
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool
@@ -34,14 +37,24 @@ from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
 from proxy.policy import Guard, Policy
 from proxy.state.background import BackgroundWork
+from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
 from proxy.state.store import StoreError
+from proxy.step import Step
 from proxy.tools.deferral import CALL_TOOL, through_call_tool
 
 Steps = Sequence[tuple[str, Policy]]
 
-Settle = Callable[[], None]
-"""Keeps what was sent for the requests that follow. Never fails."""
+CHECK = "signed_reasoning"
+"""The name of the check, as that of a step."""
+
+
+class Settle(Protocol):
+    """Stores what was sent for the requests that follow. Never fails."""
+
+    def __call__(self, rounds: Sequence[Message] = ()) -> None:
+        """Store it; `rounds` of internal tools were sent behind it."""
+
 
 _NAME = 32
 """Characters of the longest name by which signed reasoning is told: it may be cut in two in a stream."""
@@ -50,8 +63,8 @@ _WORTH = 0.75
 """A new beginning that leaves more than this share of the prompt waits until the window is nearly full."""
 
 
-async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, "Settle | None"]:
-    """Run a chain over `ctx.incoming`. Also return what keeps what it made of it for the requests that follow.
+async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, Settle | None]:
+    """Run a chain over `ctx.incoming`. Also return what stores what it made of it for the requests that follow.
 
     That is to be called where the answer has signed reasoning; None where no answer to this request can have any.
     """
@@ -63,7 +76,7 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
         return first, None
     sent = first.request
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
-    settle = partial(settled.keep, sent, outcome.request) if outcome.rejected is None else None
+    settle = None if outcome.rejected is not None else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
     given = first.given if outcome.given is sent else None
     return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given), settle
@@ -74,7 +87,7 @@ class SignedAnswer(Observer):
 
     reads = True
 
-    def __init__(self, settle: "Settle") -> None:
+    def __init__(self, settle: Settle) -> None:
         self._settle: Settle | None = settle
         self._end = b""
 
@@ -93,7 +106,7 @@ class _Conversation:
 
     def __init__(self, steps: Steps, ctx: Context, settled: "Settled") -> None:
         self._steps, self._ctx, self._settled = steps, ctx, settled
-        self._sent = ctx.incoming
+        self._sent, self._is_guarded = ctx.incoming, False
         shares = [policy.cuts_over for _, policy in steps if policy.mode == "enforce" and policy.cuts_over is not None]
         self._room = None
         if shares:
@@ -106,30 +119,30 @@ class _Conversation:
         if not signed:
             return await chain.run(self._steps, self._ctx)
         guards = [step for step in self._steps if isinstance(step[1], Guard)]
+        self._is_guarded = bool(guards)
         guarded = await chain.run(guards, self._ctx)
         if guarded.rejected is not None:
             return guarded
         self._ctx = replace(self._ctx, incoming=guarded.request)
-        end, made = await self._found(signed)
-        while True:
-            outcome = await self._behind(made, end)
-            new = await self._new_beginning(outcome, made, end)
-            if new is None:
-                return replace(outcome, incoming=self._ctx.incoming)
-            end, whole = new
-            if end == len(self._sent.messages):
-                return replace(whole, before=outcome.before)
-            made = whole.request
+        answers = [place for place in _answers(self._sent.messages) if place >= signed[0]]
+        made, end = await self._found(answers, signed)
+        for place in answers:  # what the requests behind it were, as if each came now
+            if place > end and asyncio.get_running_loop().time() < self._ctx.deadline:
+                earlier = await self._sent_up_to(place, made, end)
+                made, end = (made, end) if earlier.rejected is not None else (earlier.request, place)
+                self._settled.remember(self._sent, place, made)
+        outcome = await self._sent_up_to(len(self._sent.messages), made, end)
+        return replace(outcome, incoming=self._ctx.incoming)
 
-    async def _found(self, signed: Sequence[int]) -> tuple[int, ChatRequest]:
+    async def _found(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
         """The beginning as it was sent, and its end; worked out again where that is not known any more."""
-        found = await self._settled.find(self._sent, signed)
+        found = await self._settled.find(self._sent, answers, signed)
         if found is None:
-            return signed[0], (await self._begun(signed[0])).request
+            return (await self._begun(signed[0])).request, signed[0]
         archive = self._ctx.archive
         if found.handles and archive is not None and await archive.touch(found.handles) < found.handles:
             await self._begun(found.end)  # archives again what was lost
-        return found.end, found.request
+        return found.request, found.end
 
     async def _begun(self, end: int) -> Outcome:
         """What the chain makes of the conversation up to a place, as if that were all, without signed reasoning."""
@@ -137,37 +150,45 @@ class _Conversation:
         sent = self._sent.with_messages(bare for message, bare in messages if bare is message or _says_something(bare))
         return await chain.run(self._steps, replace(self._ctx, incoming=sent))
 
-    async def _behind(self, made: ChatRequest, end: int) -> Outcome:
-        """What the steps make of the messages behind a beginning."""
-        return await chain.run(
-            self._steps, replace(self._ctx, held=len(made.messages)), start=_joined(self._sent, made, end)
-        )
+    async def _sent_up_to(self, place: int, made: ChatRequest, end: int) -> Outcome:
+        """What is sent of the messages up to a place, behind a beginning that ends at `end`.
 
-    async def _new_beginning(self, outcome: Outcome, made: ChatRequest, end: int) -> tuple[int, Outcome] | None:
-        """The first new beginning behind the one that ends at a place: its end, and what the chain made of it.
-
-        It is made with a user message that found the window full, if much becomes free by it, or if little is left.
-        Only one that was the last message of a request counts: an answer follows it, or nothing. Where a guard takes
-        something out of what was sent before, it is made at once.
+        A new beginning is made with a user message that finds the window full, if much becomes free by it, or if little
+        is left; and where a guard takes something out of what was sent before.
         """
-        messages = self._sent.messages
-        if outcome.rejected is None and outcome.request.messages[: len(made.messages)] != made.messages:
-            return len(messages), await self._begun(len(messages))
-        if self._room is None or outcome.after is None or outcome.after.total <= self._room.high:
-            return None
-        sizes = await self._ctx.tokens.sizes(outcome.request.messages)
-        ends = [outcome.after.total - sum(sizes) + size for size in accumulate(sizes)]
-        for place in range(end, len(messages)):
-            is_last = place + 1 == len(messages)
-            is_asked = is_last or messages[place + 1].get("role") == "assistant"
-            before = outcome.after.total if is_last else ends[place + len(made.messages) - end]
-            if messages[place].get("role") != "user" or not is_asked or before <= self._room.high:
-                continue
-            whole = await self._begun(place + 1)
-            after = 0 if whole.after is None else whole.after.total
-            if before > self._room.critical or after < before * _WORTH:
-                return place + 1, whole
-        return None
+        outcome = await self._behind(made, end, place)
+        if outcome.rejected is None and not _begins(outcome.request, made, len(made.messages)):
+            return replace(await self._begun(place), before=outcome.before)
+        is_asked = self._sent.messages[place - 1].get("role") == "user"
+        if self._room is None or outcome.after is None or outcome.after.total <= self._room.high or not is_asked:
+            return outcome
+        whole = await self._begun(place)
+        after, before = 0 if whole.after is None else whole.after.total, outcome.after.total
+        is_better = before > self._room.critical or after < before * _WORTH
+        return replace(whole, before=outcome.before) if is_better else outcome
+
+    async def _behind(self, made: ChatRequest, end: int, place: int) -> Outcome:
+        """What the steps make of the messages between a beginning and a place; nothing where they change that."""
+        incoming = self._ctx.incoming
+        if place < len(incoming.messages):
+            incoming = incoming.with_messages(incoming.messages[:place])
+        start, held, started = _joined(incoming, made, end), len(made.messages), perf_counter()
+        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, held=held), start=start)
+        if outcome.rejected is not None or _begins(outcome.request, start, held) or self._is_guarded:
+            return outcome
+        check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)
+        count = await self._ctx.tokens.count(start)
+        return replace(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), given=None)
+
+
+def _answers(messages: Sequence[Message]) -> list[int]:
+    """The places of the assistant's messages."""
+    return [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
+
+
+def _begins(request: ChatRequest, start: ChatRequest, held: int) -> bool:
+    """Whether a request has the tools of another, and begins with its first messages."""
+    return request.tools == start.tools and request.messages[:held] == start.messages[:held]
 
 
 def _says_something(message: Message) -> bool:
@@ -197,6 +218,9 @@ _log = logging.getLogger("penstock.api")
 _PATIENCE = 1.0
 """Seconds that the store has to find something."""
 
+_ENTRY = 400
+"""Bytes that a prefix takes in memory besides its own, about."""
+
 
 class Prefix(NamedTuple):
     """What was sent in front of an answer."""
@@ -212,9 +236,11 @@ class Prefix(NamedTuple):
 class Prefixes:
     """Keeps prefixes in a store, in the background: no request waits for it."""
 
-    def __init__(self, memory: StoredMemory) -> None:
+    def __init__(self, memory: StoredMemory, max_bytes: int = 16 * 2**20) -> None:
+        """At most so many bytes are remembered of what was sent in front of answers without a signature."""
         self._memory = memory
         self._waiting: dict[str, bytes] = {}
+        self._sent: Cache[tuple[str, str], bytes] = Cache(max_bytes)
         self._work = BackgroundWork[str]()
 
     def bound(self, tenant: str, scope: str, outage: Outage) -> "Settled":
@@ -222,11 +248,23 @@ class Prefixes:
         return Settled(self, tenant, scope, outage)
 
     async def get(self, key: str) -> bytes | None:
-        """What was kept, also where it is not in the store yet."""
+        """What was stored or is about to be."""
         return self._waiting.get(key) or await self._memory.get(key)
 
+    def recall(self, key: str) -> bytes | None:
+        """What this process sent last."""
+        return self._sent.get(_by_tenant(key))
+
+    def remember(self, key: str, value: bytes) -> None:
+        """Remember what is sent now."""
+        self._sent.put(_by_tenant(key), value, _ENTRY + len(value))
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was sent of a tenant's; return how much that was."""
+        return self._sent.forget(quote(tenant, safe=""))
+
     def put(self, key: str, value: bytes) -> None:
-        """Have it kept."""
+        """Have it stored."""
         self._waiting[key] = value
         self._work.begin(self._put(key, value))
 
@@ -244,6 +282,11 @@ class Prefixes:
         await self._work.drain()
 
 
+def _by_tenant(key: str) -> tuple[str, str]:
+    tenant, _, trail = key.partition("/")
+    return tenant, trail
+
+
 class Settled:
     """The prefixes of one conversation of one tenant. Nothing here raises.
 
@@ -255,26 +298,45 @@ class Settled:
     def __init__(self, prefixes: Prefixes, tenant: str, scope: str, outage: Outage) -> None:
         self._prefixes, self._tenant, self._scope, self._outage = prefixes, quote(tenant, safe=""), scope, outage
 
-    async def find(self, request: ChatRequest, answers: Sequence[int]) -> Prefix | None:
-        """What was sent in front of the latest of these answers of which it is known."""
+    async def find(self, request: ChatRequest, answers: Sequence[int], signed: Collection[int]) -> Prefix | None:
+        """What was sent in front of the latest of these answers of which it is known. Only `signed` ones are stored."""
         keys = self._keys(request, answers)
         try:
             async with asyncio.timeout(_PATIENCE):
                 for end in sorted(keys, reverse=True):
-                    kept = await self._prefixes.get(keys[end])
+                    kept = await self._prefixes.get(keys[end]) if end in signed else None
+                    kept = kept or self._prefixes.recall(keys[end])
                     if kept is not None:
                         return _read(kept, request, end)
         except Exception as error:
             self._outage.begun = True
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
-        return None
+        known = ((end, self._prefixes.recall(keys[end])) for end in sorted(keys, reverse=True))
+        return next((_read(kept, request, end) for end, kept in known if kept is not None), None)
 
-    def keep(self, sent: ChatRequest, made: ChatRequest) -> None:
-        """Keep what was made of a request that the client sent."""
+    def remember(self, request: ChatRequest, end: int, made: ChatRequest) -> None:
+        """Remember what was made of a request that ended at a place."""
+        self._keep(request.with_messages(request.messages[:end]), made, (), self._prefixes.remember)
+
+    def record(self, sent: ChatRequest, made: ChatRequest) -> Settle:
+        """Remember what was made of a request that the client sent; return what stores it."""
+        self._keep(sent, made, (), self._prefixes.remember)
+
+        def settle(rounds: Sequence[Message] = ()) -> None:
+            self._keep(sent, made, rounds, self._prefixes.put)
+
+        return settle
+
+    def _keep(
+        self, sent: ChatRequest, made: ChatRequest, rounds: Sequence[Message], put: Callable[[str, bytes], None]
+    ) -> None:
         try:
             first = self._trail(sent)
             trail = sent.form.fold(("sent", first.here()), first, _with_messages)
-            self._prefixes.put(self._key(trail), _written(sent, made))
+            if rounds:
+                trail = _with_messages(trail, rounds)
+                sent, made = (each.with_messages((*each.messages, *rounds)) for each in (sent, made))
+            put(self._key(trail), _written(sent, made))
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 

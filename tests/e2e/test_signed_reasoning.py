@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -253,6 +254,42 @@ async def test_the_rounds_of_internal_tools_go_with_their_reasoning(lab: Lab) ->
     signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
     assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]
     assert len(signed) == 3
+
+
+async def test_a_chain_that_begins_in_mid_conversation_leaves_what_was_sent_without_one(lab: Lab) -> None:
+    strict = Strict([calls("orders", 1, q="all"), {"content": "They are on their way."}])
+    lab.behind.respond = strict
+    base = await lab.start(config(lab.behind.url, chain="[]"))
+    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+    opening = [{"role": "system", "content": "You help a shop."}, {"role": "system", "content": "# Style\nBe brief."}]
+    client = Client(base, lab.http, tools, opening)
+    await client.ask({"role": "user", "content": "Where are my orders?"})
+    (lab.folder / "config.yaml").write_text(config(lab.behind.url))
+    async with lab.http.post(f"{base}/admin/reload", headers=ADMIN) as response:
+        assert (await response.json())["outcome"] == "applied"
+    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)})
+    assert strict.broken == 0
+    assert any("thinking_blocks" in each for each in strict.bodies[-1]["messages"])
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_large_result_of_an_internal_tool_stays_as_the_model_read_it(is_restarted: bool, lab: Lab) -> None:
+    """It was sent as it is within the loop, so the answer behind it is bound to that."""
+    strict = Strict([calls("orders", 1, q="all"), calls("invoices", 2, q="all")])
+    lab.behind.respond = strict
+    written = config(lab.behind.url, window=20_000, state=f'{{directory: "{lab.folder}/state"}}')
+    base = await lab.start(written)
+    client = Client(base, lab.http, [tool("orders"), tool("invoices")], [])
+    client.messages.append({"role": "system", "content": "Help a shop. " * 600})
+    await client.ask({"role": "user", "content": "Where are my orders?"})
+    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 600)})
+    handle = re.findall(r'recall\(\\?"([a-z2-7]+)', json.dumps(strict.bodies[-1]["messages"]))[0]
+    strict.answers += [calls("recall", 7, handle=handle), {"content": "They are shipped."}, {"content": "Bye."}]
+    await client.ask({"role": "tool", "tool_call_id": "c2", "content": "[]"})
+    client.base = await lab.start(written, "again") if is_restarted else base
+    await client.ask({"role": "user", "content": "Thanks."})
+    assert strict.broken == 0
+    assert any(len(each["content"]) > 6_500 for each in strict.bodies[-1]["messages"] if each["role"] == "tool")
 
 
 async def test_an_older_model_is_treated_as_before(lab: Lab) -> None:

@@ -1,12 +1,28 @@
-"""What was sent is kept where an answer has signed reasoning, and only there."""
+"""What was sent is kept where an answer has signed reasoning, and stays in front of it whatever happens."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from proxy.chat import Message, encode
+from proxy.chat import ChatRequest, Message, encode
+from proxy.config.load import load
+from proxy.context import Context, Outage
+from proxy.gateway import chain
 from proxy.gateway.hidden import Hidden, HiddenParts
-from proxy.gateway.signed import SignedAnswer
-from proxy.testing import chat
+from proxy.gateway.signed import CHECK, Prefixes, SignedAnswer, run
+from proxy.policy import Decision, Policy, Rewrite
+from proxy.server.replay.player import Player, open_player
+from proxy.testing import chat, context, profile, tool
 from tests.scripted import Kept, answer
+from tests.test_conversations import turns
 
 THOUGHT = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
 SIGNED = {**answer("Yes.")["choices"][0]["message"], "thinking_blocks": THOUGHT}
@@ -17,7 +33,7 @@ class Settling:
 
     count = 0
 
-    def __call__(self) -> None:
+    def __call__(self, rounds: Sequence[Message] = ()) -> None:
         self.count += 1
 
 
@@ -47,3 +63,96 @@ async def test_hidden_reasoning_counts_as_the_shown(last: dict[str, object], tim
     recorder = HiddenParts(Kept()).recorder(chat("u1"), "tenant", settle)
     assert await recorder(Hidden(Message({"role": "assistant", "content": "Yes."}), (), Message(last)))
     assert settle.count == times
+
+
+CONFIG = """
+upstreams: {strict: {kind: openai, base_url: "http://127.0.0.1:9/v1"}}
+models: [{match: m, upstream: strict, window: 3000, reserve: 0, tokenizer: chars}]
+chains:
+  default: [consolidate_system: {}, compact_tool_results: {}, offload_content: {}, compress_history: {}, pin_context: {},
+            offer_recall: {}, reject_oversize: {share: 0.95}]
+  other: [compact_tool_results: {over: 400}, offer_recall: {}]
+state: {kind: memory}
+embedding: {kind: none}
+"""
+TOOL = json.loads(tool().raw)
+
+
+class Conversation:
+    """A client that sends back what a strict provider answered, which signs each answer over all that it was sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    async def asks(self, player: Player, reply: Message, *, is_signed: bool = True, **more: Any) -> None:
+        body = {"model": "m", "messages": self.messages, "tools": [TOOL]}
+        played = await player.play(json.dumps(body).encode(), conversation="one", **more)
+        said = json.loads(reply.raw)
+        if played.body is not None:
+            sent = json.loads(played.body)
+            prefixes = digests(sent)
+            for place, message in enumerate(sent["messages"]):
+                for block in message.get("thinking_blocks", ()):
+                    assert block["signature"] == prefixes[place], f"message {place} of request {len(self.messages)}"
+            if is_signed:
+                said["thinking_blocks"] = [{"type": "thinking", "thinking": "Hm.", "signature": prefixes[-1]}]
+            await player.commit(played, Message(said))
+        self.messages.append(said)
+
+
+def digests(body: Any) -> list[str]:
+    running = sha256(json.dumps(body.get("tools")).encode())
+    found = [running.hexdigest()]
+    for message in body["messages"]:
+        bare = {key: value for key, value in message.items() if key != "thinking_blocks"}
+        running.update(json.dumps(bare).encode())
+        found.append(running.hexdigest())
+    return found
+
+
+@pytest.mark.parametrize("fault", ["none", "replicas without a common store", "changes of the chain"])
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(added=turns(huge=True, most=8), data=st.data())
+async def test_no_conversation_loses_its_reasoning(
+    fault: str, added: list[list[Message]], data: st.DataObject, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    config = load(tmp_path / "config.yaml", {}).settings
+    async with open_player(config) as one, open_player(config) as other:
+        client = Conversation()
+        for new, behind in pairwise(added):
+            client.messages += [json.loads(message.raw) for message in new if message.get("role") != "assistant"]
+            reply = (
+                behind[0] if behind[0].get("role") == "assistant" else Message({"role": "assistant", "content": "Go."})
+            )
+            draw = data.draw(st.integers(0, 3))
+            if fault == "none":
+                await client.asks(one, reply, is_signed=draw > 0)
+            elif fault == "changes of the chain":
+                headers = {"x-penstock-bypass": "true"} if draw == 1 else {}
+                await client.asks(one, reply, chain="other" if draw == 2 else None, headers=headers)
+            else:
+                await client.asks(other if draw % 2 else one, reply)
+
+
+class Unruly(Policy):
+    """Says all in capitals."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        messages = [each.with_changes(content=each.text.upper()) for each in request.messages[:-1]]
+        return Rewrite(request.with_messages([*messages, request.messages[-1]]), "loud")
+
+
+async def test_a_chain_that_changed_what_was_sent_before_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner puts back what it holds. Should it ever fail to, the check sends the request without the rewriting."""
+    monkeypatch.setattr(chain._Run, "_with_held", lambda run, decision: decision)
+    request = chat("u1 a1 u2")
+    first, said, last = request.messages
+    request = request.with_messages([first, said.with_changes(thinking_blocks=THOUGHT), last])
+    settled = Prefixes(Kept()).bound("t", "s", Outage())
+    settled.record(chat("u1"), chat("u1"))
+    outcome, _ = await run(
+        [("unruly", Unruly())], context(request, model=replace(profile(), binds_reasoning=True)), settled
+    )
+    assert outcome.request.messages == request.messages
+    assert [(step.policy, step.verdict) for step in outcome.steps] == [("unruly", "rewrite"), (CHECK, "fail")]

@@ -34,7 +34,11 @@ class ServerSettings(Base):
     more it gets a 400, because reading it would delay all others. Without a chain nothing is read."""
 
     chain_deadline: Seconds = 5.0
-    """Seconds that all steps of a chain may take together."""
+    """Seconds that all steps of a chain may take together, but for those without which the prompt does not fit."""
+
+    patience: Seconds = 60.0
+    """Seconds that a step may take without which the prompt does not fit the window, such as the first cut of a long
+    conversation on a busy machine. Keep it below the timeouts of clients and load balancers."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. For

@@ -421,6 +421,8 @@ class Context:
     tokens: Tokens
     deadline: float
     """When the chain must be done, on the event loop's monotonic clock, in seconds."""
+    patience: float = 60.0
+    """Seconds that a step may take without which the prompt does not fit."""
     archive: Archive | None = None
     """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
     once: Once = field(default_factory=Uncached)

@@ -1,6 +1,7 @@
 """The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
 
 import asyncio
+import math
 import re
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -67,13 +68,18 @@ async def run(
     given = request = ctx.incoming if start is None else start
     if not chain:
         return Outcome(request, (), None, None, given=given)
+    clock = asyncio.get_running_loop().time
+    began = clock()
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
+    unhurried = clock() - began
+    """Seconds that do not count against the chain's deadline."""
     steps: list[Step] = []
     stages: list[tuple[str, ChatRequest]] = []
     late = False
     for name, policy in chain:
-        run_of = _Run(name, policy, request, count, ctx)
+        run_of = _Run(name, policy, request, count, ctx, ctx.deadline + unhurried)
         decision = await run_of.decide(strict=strict)
+        unhurried += run_of.step.seconds if run_of.is_needed else 0
         steps.append(run_of.step)
         if policy.mode == "observe":
             continue
@@ -136,9 +142,17 @@ def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
 class _Run:
     """One step of one request."""
 
-    def __init__(self, name: str, policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context) -> None:
+    def __init__(
+        self, name: str, policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context, deadline: float
+    ) -> None:
         self._name, self._policy, self._request, self._ctx = name, policy, request, ctx
         self._before = self.after = before
+        self._room = _FULL * ctx.model.usable(request)
+        self.is_needed = before.total > self._room and not policy.may_grow
+        """Whether the prompt may not fit without it. The first request of a long conversation has the most to do, so
+        it waits: on a busy machine it would be refused again and again."""
+        self._seconds = max(ctx.patience, policy.timeout) if self.is_needed else policy.timeout
+        self._chain_deadline = math.inf if self.is_needed else deadline
         self._started = perf_counter()
         self.fault: str | None = None
         self.late = False
@@ -157,7 +171,7 @@ class _Run:
         except Exception as error:
             if strict:
                 raise
-            self.fault, self.late = _fault(error, self._policy.timeout), isinstance(error, TimeoutError)
+            self.fault, self.late = _fault(error, self._seconds), isinstance(error, TimeoutError)
             self._record("fail", self.fault)
             return None
         self._record(*_verdict(decision), findings=decision.findings)
@@ -197,14 +211,13 @@ class _Run:
         return when.unmet(self._request, self._ctx, share)
 
     def _deadline(self) -> float:
-        return min(self._ctx.deadline, asyncio.get_running_loop().time() + self._policy.timeout)
+        return min(self._chain_deadline, asyncio.get_running_loop().time() + self._seconds)
 
     def _has_no_room(self) -> bool:
         """Whether a request that fitted would no longer, for something that gives way; a guard never does."""
         if not self._policy.gives_way or isinstance(self._policy, Guard) or self.after.total <= self._before.total:
             return False
-        room = _FULL * self._ctx.model.usable(self._request)
-        return self._before.total <= room < self.after.total
+        return self._before.total <= self._room < self.after.total
 
     def _record(self, verdict: Verdict, why: str, facts: Any = None, *, findings: Sequence[str] = ()) -> None:
         if verdict != "rewrite":

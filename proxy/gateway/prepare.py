@@ -304,6 +304,7 @@ class Preparation:
             who,
             tokens,
             asyncio.get_running_loop().time() + server.chain_deadline,
+            server.patience,
             archive,
             once,
             services.memos.bind(who, outage),

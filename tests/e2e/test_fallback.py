@@ -77,6 +77,7 @@ chains:
   cutting:
     - consolidate_system: {{}}
 state: {{directory: "{state}"}}
+server: {{patience: 0.000001}}
 """
 SECRETS = {
     "authorization": "Bearer sk-of-client",

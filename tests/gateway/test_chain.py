@@ -16,6 +16,9 @@ from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
 from proxy.state.cache import OnceService
 from proxy.testing import chat, context, message, script, tool
 
+_HURRY = 0.01
+"""Seconds that a step may take here."""
+
 
 class Scripted(Policy):
     """Does what its `act` says."""
@@ -56,12 +59,24 @@ class Scripted(Policy):
         await asyncio.Event().wait()
         return Keep("unreachable")
 
+    async def _drop_slowly(self, request: ChatRequest, ctx: Context) -> Decision:
+        await asyncio.sleep(2 * _HURRY)
+        return await self._drop(request, ctx)
+
     async def _reject(self, request: ChatRequest, ctx: Context) -> Decision:
         return Reject("no", code="no_way", status=403)
 
 
 class Growing(Scripted):
     may_grow = True
+
+
+class Waiting(Growing):
+    """Waits for the next round of the event loop."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        await asyncio.sleep(0)
+        return Keep("waited")
 
 
 class GivingWay(Growing):
@@ -108,7 +123,7 @@ async def test_each_step_gets_what_the_one_before_made() -> None:
 
 def hurried(act: str, **about: Any) -> Scripted:
     """A step with no time to wait; one that waits for nothing is in no hurry."""
-    return Scripted(act=act, timeout=0.01 if act == "wait" else 60, **about)
+    return Scripted(act=act, timeout=_HURRY if act == "wait" else 60, **about)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +163,33 @@ class TestAFault:
     async def test_in_shadow_mode_rejects_nothing(self, act: str, why: str) -> None:
         outcome = await ran(hurried(act, mode="observe", on_error="reject"))
         assert outcome.rejected is None
+
+
+@pytest.mark.parametrize(
+    ("window", "kind", "verdicts"),
+    [
+        pytest.param(30, Scripted, ["rewrite", "rewrite"], id="as long as it takes, where the prompt does not fit"),
+        pytest.param(8192, Scripted, ["fail", "rewrite"], id="its timeout, where it does"),
+        pytest.param(30, Growing, ["fail", "rewrite"], id="its timeout, where it makes nothing shorter"),
+    ],
+)
+async def test_a_step_has(window: int, kind: type[Scripted], verdicts: list[str]) -> None:
+    outcome = await ran(kind(act="drop_slowly", timeout=_HURRY), Scripted(act="drop"), window=window)
+    assert [step.verdict for step in outcome.steps] == verdicts
+
+
+async def test_a_step_without_which_the_prompt_does_not_fit_ends_with_the_patience() -> None:
+    outcome = await ran(hurried("wait"), Scripted(act="reject"), window=30, patience=_HURRY)
+    assert outcome.steps[0].why == "not done in 0.01 s or by the chain's deadline"
+    assert outcome.late
+
+
+async def test_what_such_a_step_takes_does_not_count_against_the_others() -> None:
+    """Its time is not theirs: they still have all of the chain's deadline."""
+    late = asyncio.get_running_loop().time() + 1.5 * _HURRY
+    steps = Scripted(act="drop_slowly"), Waiting(), Scripted(act="reject")
+    outcome = await ran(*steps, window=30, deadline=late)
+    assert [step.verdict for step in outcome.steps] == ["rewrite", "keep", "reject"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import contextlib
 import random
 import re
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -41,6 +42,16 @@ class Connection:
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
+
+    async def end(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    def reset(self) -> None:
+        """End the connection with a reset."""
+        linger = struct.pack("ii", 1, 0)
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._writer.close()
 
     async def closed(self) -> None:
         """Wait until the other end has closed the connection."""

@@ -5,10 +5,11 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import aiohttp.http_writer
 import pytest
 from yarl import URL
 
-from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http.client import Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
@@ -22,13 +23,13 @@ class Clock:
         self._ahead = 0.0
         monkeypatch.setattr(loop, "time", lambda: self._now() + self._ahead)
 
-    async def waits_in_vain(self, work: Coroutine[Any, Any, object]) -> UpstreamTimeout:
+    async def waits_in_vain(self, work: Coroutine[Any, Any, object]) -> UpstreamFailed:
         """The timeout that some work ends with, without waiting for it."""
         task = asyncio.create_task(work)
         while not task.done():
             self._ahead += LONG
             await asyncio.sleep(0)
-        with pytest.raises(UpstreamTimeout) as caught:
+        with pytest.raises(UpstreamFailed) as caught:
             await task
         return caught.value
 
@@ -41,27 +42,81 @@ async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 # --- a second try -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_connection_that_is_closed_without_a_byte_is_tried_once_more() -> None:
-    handle, got = answering(b"", OK)
+Breaks = Callable[[Connection], Awaitable[None]]
+
+
+async def closes(connection: Connection) -> None:
+    pass
+
+
+async def resets(connection: Connection) -> None:
+    connection.reset()
+
+
+@pytest.mark.parametrize("breaks", [closes, resets])
+@pytest.mark.parametrize("is_reused", [False, True], ids=["fresh", "reused"])
+@pytest.mark.parametrize(
+    ("method", "body", "most"),
+    [("POST", BODY, 1), ("POST", BODY * 20_000, 1), ("PUT", BODY, 1), ("PATCH", BODY, 1), ("DELETE", None, 1), ("GET", None, 2)],
+)  # fmt: skip
+async def test_a_request_that_the_server_has_read_is_sent_again_only_where_it_is_safe(
+    breaks: Breaks, is_reused: bool, method: str, body: bytes | None, most: int
+) -> None:
+    got: list[bytes] = []
+
+    async def handle(connection: Connection) -> None:
+        if is_reused and connection.number == 1:
+            await connection.request()
+            await connection.send(OK)
+        got.append(await connection.request())
+        await breaks(connection)
+
     async with listening(handle) as url, transport() as http:
-        assert await (await http.request("POST", url, {}, BODY)).read() == b"ok"
+        if is_reused:
+            await (await http.request("POST", url, {}, b"{}")).read()
+        with pytest.raises(Unanswered) as caught:
+            await http.request(method, url, {}, body)
 
-    assert len(got) == 2
-    assert got[0].partition(b"\r\n\r\n")[2] == got[1].partition(b"\r\n\r\n")[2] == BODY
+    assert len(got) == most
+    assert (caught.value.status, caught.value.code) == (502, "upstream_broke_off")
+    assert caught.value.headers.get("x-should-retry") == (None if method == "GET" else "false")
+    assert "may have processed the request" in caught.value.message
 
 
-async def test_but_not_twice_more() -> None:
-    handle, got = answering(b"")
+@pytest.mark.parametrize("size", [1, 20_000])
+async def test_a_reused_connection_that_dies_before_the_server_gets_a_byte_is_tried_once_more(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    got: list[bytes] = []
+    closing, closed = asyncio.Event(), asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        got.append(await connection.request())
+        await connection.send(OK)
+        await closing.wait()
+        await connection.end()
+        closed.set()
+
+    write = aiohttp.http_writer.StreamWriter.write_headers
+
+    async def late(writer: aiohttp.http_writer.StreamWriter, *head: Any) -> None:
+        """Give the server time to close what this side takes for open."""
+        writer.transport.pause_reading()  # type: ignore[union-attr]
+        closing.set()
+        await closed.wait()
+        await write(writer, *head)
+        asyncio.get_running_loop().call_soon(writer.transport.resume_reading)  # type: ignore[union-attr]
+
     async with listening(handle) as url, transport() as http:
-        with pytest.raises(UpstreamFailed) as caught:
-            await http.request("POST", url, {}, BODY)
+        await (await http.request("POST", url, {}, b"{}")).read()
+        monkeypatch.setattr(aiohttp.http_writer.StreamWriter, "write_headers", late)
+        assert await (await http.request("POST", url, {}, BODY * size)).read() == b"ok"
 
-    assert len(got) == 2
-    assert caught.value.status == 502
+    assert [request.partition(b"\r\n\r\n")[2] for request in got] == [b"{}", BODY * size]
 
 
 async def test_an_idle_connection_that_the_server_has_closed_meanwhile_does_no_harm() -> None:
-    closing = asyncio.Event()
+    closing, closed = asyncio.Event(), asyncio.Event()
     got: list[int] = []
 
     async def handle(connection: Connection) -> None:
@@ -70,10 +125,13 @@ async def test_an_idle_connection_that_the_server_has_closed_meanwhile_does_no_h
         await connection.send(OK)
         if connection.number == 1:
             await closing.wait()
+            await connection.end()
+            closed.set()
 
     async with listening(handle) as url, transport() as http:
         await (await http.request("POST", url, {}, b"{}")).read()
         closing.set()
+        await closed.wait()
         assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
 
     assert got == [1, 2]
@@ -134,8 +192,9 @@ async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.M
         error = await clock.waits_in_vain(http.request("POST", url, {}, b"{}"))
 
     assert (dialling.count, got) == (2, [])
-    assert (error.status, error.code) == (504, "upstream_timeout")
+    assert (error.status, error.code) == (504, "upstream_unreachable")
     assert error.message == "the upstream 'main' could not be reached in time"
+    assert "x-should-retry" not in error.headers
 
 
 @pytest.mark.parametrize("status", [400, 401, 408, 409, 429, 500, 502, 503, 504])
@@ -225,7 +284,7 @@ async def test_an_answer_that_breaks_off_is_a_failure_and_not_tried_again(answer
     assert len(got) == 2
     for caught in (whole, in_chunks):
         assert (caught.value.status, caught.value.code) == (502, "upstream_broke_off")
-        assert caught.value.message == "the upstream 'main' broke off its answer"
+        assert caught.value.message == "the upstream 'main' broke off its answer; it may have processed the request"
 
 
 async def test_a_server_that_never_answers_is_a_timeout_and_not_asked_again(clock: Clock) -> None:
@@ -248,7 +307,7 @@ async def test_a_server_that_never_answers_is_a_timeout_and_not_asked_again(cloc
 
     assert asked == [1]
     assert (error.status, error.code) == (504, "upstream_timeout")
-    assert error.message == "the upstream 'main' sent nothing for too long"
+    assert error.message == "the upstream 'main' sent nothing for too long; it may have processed the request"
 
 
 async def silent(connection: Connection, sent: bytes) -> None:

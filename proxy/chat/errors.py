@@ -9,9 +9,10 @@ PenstockError
 │   └── NotInTime     503   a prompt was not shortened in time, and does not fit
 ├── NotKept           503   a prompt was not shortened because nothing can be kept now, and does not fit
 ├── Rejected          4xx   a policy said no
-├── UpstreamFailed    502   the upstream could not be reached, or broke off
-│   ├── UpstreamTimeout 504
-│   └── UpstreamUnavailable 503   it is not asked for now: it failed too often, or is full
+├── UpstreamFailed    502   the upstream was not asked
+│   ├── UpstreamUnavailable 503   it is not asked for now: it failed too often, or is full
+│   └── Unanswered    502   it was asked, and gave no whole answer
+│       └── UpstreamTimeout 504
 └── ConfigError       -     the configuration is wrong; never raised while serving
 """
 
@@ -118,19 +119,12 @@ class Rejected(PenstockError):
 
 
 class UpstreamFailed(PenstockError):
-    """The upstream could not be reached or broke off before its first byte."""
+    """The upstream could not be asked."""
 
     cause = ""
     """The server's address and what went wrong, for operators alone."""
     status = 502
     code = "upstream_unreachable"
-
-
-class UpstreamTimeout(UpstreamFailed):
-    """The upstream did not answer in time."""
-
-    status = 504
-    code = "upstream_timeout"
 
 
 class UpstreamUnavailable(UpstreamFailed):
@@ -139,6 +133,34 @@ class UpstreamUnavailable(UpstreamFailed):
     status = 503
     type = "service_unavailable_error"
     code = "upstream_unavailable"
+
+
+class Unanswered(UpstreamFailed):
+    """The upstream was asked and gave no whole answer. It may have processed the request, and charge for it.
+
+    SDKs are told not to send the request again by themselves.
+    """
+
+    code = "upstream_broke_off"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        headers = {"x-should-retry": "false", **(headers or {})}
+        super().__init__(message, param=param, code=code, status=status, headers=headers)
+
+
+class UpstreamTimeout(Unanswered):
+    """The upstream did not answer in time."""
+
+    status = 504
+    code = "upstream_timeout"
 
 
 class ConfigError(Exception):

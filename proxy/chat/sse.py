@@ -5,16 +5,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Protocol
 
-from proxy.chat.errors import UpstreamFailed
+from proxy.chat.errors import Unanswered
 
 MOST = 32 * 2**20
 """Bytes: a hundred times what any model says in one answer."""
 
 
 def check_held(size: int) -> None:
-    """Raises `UpstreamFailed` where a server sends so many bytes without an end."""
+    """Raises `Unanswered` where a server sends so many bytes without an end."""
     if size > MOST:
-        raise UpstreamFailed(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
+        raise Unanswered(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
 
 
 _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")

@@ -290,7 +290,12 @@ class ModelSettings(Base):
 
     fallbacks: tuple[str, ...] = ()
     """Models to ask instead, in this order, by names that `models` routes. They are asked if this model's upstream
-    fails before its answer begins: no connection, a timeout, an open breaker, a 429, or a status from 500 on."""
+    fails before its answer begins: no connection, an open breaker, a 429, or a status from 500 on."""
+
+    may_repeat: bool = False
+    """Whether a request may be sent again although the upstream may have processed it, because it broke off or timed
+    out instead of answering. With it, `fallbacks` are asked then too, and SDKs try again. You may pay twice. Without
+    it, the client gets the error, with `x-should-retry: false`."""
 
     larger: str | None = None
     """The model to ask if a request does not fit this one's window, by a name that `models` routes."""

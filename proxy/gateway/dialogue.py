@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode
-from proxy.chat.errors import UpstreamFailed
+from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import signed_places
 from proxy.gateway.hidden import Hidden, Record
 from proxy.models.usage import earlier
@@ -290,12 +290,12 @@ class Dialogue:
         return request.with_tools(tools)
 
     def check(self, round_: Round) -> None:
-        """Raise `UpstreamFailed` where the last round brings the client nothing: it called only internal tools."""
+        """Raise `Unanswered` where the last round brings the client nothing: it called only internal tools."""
         said = self.text or round_.message.text or round_.message.get("refusal")
         exhausted = self.added and not self._left
         if exhausted and round_.internal and round_.whole and not (round_.client or said):
             told = "The model called only tools that Penstock runs, also when it was no longer offered any."
-            raise UpstreamFailed(told, code="no_answer", headers={"x-should-retry": "false"})
+            raise Unanswered(told, code="no_answer")
 
     async def keep(self, round_: Round, results: tuple[Message, ...]) -> None:
         """Remember what the client does not see of the answer, of which this is the last round."""

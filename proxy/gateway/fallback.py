@@ -14,7 +14,7 @@ from dataclasses import replace
 import orjson
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, UpstreamFailed, error_body
+from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, Unanswered, UpstreamFailed, error_body
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
@@ -145,7 +145,10 @@ class Attempts:
         return reply
 
     def failed(self, error: PenstockError) -> None:
-        """Take note of how an attempt failed. Raises the error where another attempt cannot better it."""
+        """Take note of how an attempt failed. Raises the error where another attempt cannot better it or may not be
+        made, because this one may have been processed."""
+        if self._route.settings.may_repeat:
+            error.headers.pop("x-should-retry", None)
         is_failure, reason = self._is_failure(error), _told(error)
         if self._http.status is not None or not (is_failure or reason == OVERFLOW):
             raise error
@@ -191,7 +194,9 @@ class Attempts:
         self._again = True
 
     def _is_failure(self, error: PenstockError) -> bool:
-        """Whether the upstream failed, and not a step of the chain."""
+        """Whether the upstream failed, and not a step of the chain, so that another one may be asked."""
+        if isinstance(error, Unanswered) and not self._route.settings.may_repeat:
+            return False
         failed = isinstance(error, UpstreamFailed) or error.status == 429 or error.status >= 500
         return self._call is not None and failed and error.code != OVERFLOW
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import UpstreamFailed
+from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.chat.sse import ByteStream
 from proxy.gateway.deltas import Deltas
@@ -85,7 +85,7 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
         reply = await dialogue.next(round_, results, usage if isinstance(usage, dict) else {})
         if reply.chunks is not None:
             await reply.chunks.aclose()
-            raise UpstreamFailed("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
+            raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
     if round_ is not None:
         dialogue.check(round_)
         await dialogue.keep(round_, results)
@@ -200,7 +200,8 @@ def _failure(reply: Reply, body: bytes) -> UpstreamFailed:
         answer = None
     told = answer.get("error") if isinstance(answer, dict) and reply.status != 200 else None
     said: Mapping[str, Any] = told if isinstance(told, dict) else {}
-    failure = UpstreamFailed(
+    kind = UpstreamFailed if reply.status >= 400 else Unanswered
+    failure = kind(
         _text(said.get("message")) or "the upstream did not go on with its answer",
         param=_text(said.get("param")),
         code=_text(said.get("code")) or "upstream_broke_off",

@@ -1,16 +1,20 @@
 """HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import aiohttp
+import aiohttp.abc
 from yarl import URL
 
-from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.http.headers import HOP_BY_HOP
 from proxy.state.warnings import Warnings
 
@@ -83,7 +87,7 @@ class Response:
             parts.append(part)
             size += len(part)
         if size > self._largest:
-            raise UpstreamFailed(
+            raise Unanswered(
                 f"the upstream {self._name!r} sent an answer of more than {self._largest} bytes",
                 code="upstream_answer_too_large",
             )
@@ -151,12 +155,13 @@ class Transport:
 
         `server_name` is whose certificate the server must have, where `url` has its IP address.
 
-        Try once more if no connection could be made, or if the server closed it without a byte of answer. Raise
-        `UpstreamFailed` or `UpstreamTimeout`.
+        Try once more if no connection could be made, or if the one that was idle was closed before the server got a
+        byte of this request. Where the method is safe, also if the server closed it without a byte of answer. Raise
+        `UpstreamFailed`: `Unanswered` where the server may have processed the request.
         """
         for last in (False, True):
+            data = None if body is None else _Bytes(body)
             try:
-                data = None if body is None else _Bytes(body)
                 response = await self._open().request(
                     method,
                     url,
@@ -171,8 +176,17 @@ class Transport:
                     raise _invalid(self._name)  # nothing that could be relayed
                 return Response(response, self._name, self._largest)
             except (aiohttp.ClientError, TimeoutError) as error:
-                if last or not _may_retry(error):
-                    raise self._told(_failure(error, self._name), url, error) from None
+                if isinstance(error, _BrokeOff):
+                    error = error.cause
+                is_sent = _connected(error) and (data is None or data.is_taken(error))
+                if last or not _may_retry(error, is_sent and method not in _SAFE):
+                    failure = _failure(error, self._name) if is_sent else _unreached(error, self._name)
+                    if method in _SAFE:
+                        failure.headers.pop("x-should-retry", None)
+                    raise self._told(failure, url, error) from None
+            finally:
+                if data is not None:
+                    data.forget()
         raise AssertionError("unreachable")
 
     def _told(self, failed: UpstreamFailed, url: URL, error: Exception) -> UpstreamFailed:
@@ -189,6 +203,7 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
+                middlewares=[_once],
             )
         return self._session
 
@@ -199,14 +214,79 @@ class Transport:
             await asyncio.sleep(0)
 
 
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that may be sent twice: they change nothing, and cost nothing."""
+
+
+class _BrokeOff(aiohttp.ClientConnectionError):
+    """A connection broke off. aiohttp knows the error itself, and would send some requests again by its own rules."""
+
+    def __init__(self, cause: aiohttp.ClientError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request once. A middleware is where aiohttp lets others handle errors."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _BrokeOff(error) from None
+
+
 class _Bytes(aiohttp.payload.BytesPayload):
     """A body that is written to the socket in one piece, whatever its size. aiohttp warns of that above 1 MiB. The
     write does not block, because the transport buffers; the warning would cost time.
+
+    It knows whether the server has got a byte of it. A server that closed an idle connection has not; its system
+    acknowledges nothing that comes later.
     """
 
     def __init__(self, value: bytes) -> None:
         aiohttp.payload.Payload.__init__(self, value, content_type="application/octet-stream")
         self._size = len(value)
+        self._is_written = False
+        self._socket: socket.socket | None = None
+        self._before = 0
+
+    async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
+        """Write the body, and note what the server had acknowledged before."""
+        transport = writer.transport
+        if transport is not None and not transport.is_closing():
+            self._is_written = True
+            used = cast("socket.socket | None", transport.get_extra_info("socket"))
+            if used is not None and _COUNTS_BYTES:
+                # a handle of its own, which outlives the connection
+                self._socket = socket.fromfd(used.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+                self._before = _acknowledged(self._socket)
+        await super().write_with_length(writer, content_length)
+
+    def is_taken(self, error: Exception) -> bool:
+        """Return whether the server may have got a byte of the request before an error.
+
+        A connection that the server ends (EPIPE, where this side still writes) acknowledges all that it has got; one
+        that is reset does not.
+        """
+        ended = isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", None) == errno.EPIPE
+        if self._socket is None or not ended:
+            return self._is_written
+        return _acknowledged(self._socket) > self._before
+
+    def forget(self) -> None:
+        """Close the socket by which the bytes are counted."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+_COUNTS_BYTES = sys.platform == "linux"
+"""Whether the system tells how many bytes of a connection the other side has acknowledged."""
+
+
+def _acknowledged(connected: socket.socket) -> int:
+    """Return the field `tcpi_bytes_acked` of Linux's `tcp_info`."""
+    return int.from_bytes(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:128], sys.byteorder)
 
 
 def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
@@ -215,24 +295,35 @@ def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.so
     return made
 
 
-def _may_retry(error: Exception) -> bool:
-    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+def _connected(error: Exception) -> bool:
+    return not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+
+
+def _may_retry(error: Exception, is_sent: bool) -> bool:
+    """Return whether a request may be sent again; `is_sent` for one that the server may have and may not get twice."""
+    if not _connected(error):
+        return True
+    if is_sent or isinstance(error, TimeoutError):
         return False
     if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
         return False  # it carries the head of an answer that had begun
-    return isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ConnectionTimeoutError))
+    return isinstance(error, aiohttp.ClientConnectionError)
 
 
-def _failure(error: Exception, name: str) -> UpstreamFailed:
+def _unreached(error: Exception, name: str) -> UpstreamFailed:
+    """Return the error for a request of which the server has got nothing."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return UpstreamTimeout(f"the upstream {name!r} could not be reached in time")
+        return UpstreamFailed(f"the upstream {name!r} could not be reached in time", status=504)
+    return UpstreamFailed(f"the upstream {name!r} could not be reached")
+
+
+def _failure(error: Exception, name: str) -> Unanswered:
+    """Return the error for a request that the server may have processed."""
     if isinstance(error, TimeoutError):
-        return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return UpstreamFailed(f"the upstream {name!r} could not be reached")
+        return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long; it may have processed the request")
     if isinstance(error, aiohttp.ClientResponseError):
         return _invalid(name)
-    return UpstreamFailed(f"the upstream {name!r} broke off its answer", code="upstream_broke_off")
+    return Unanswered(f"the upstream {name!r} broke off its answer; it may have processed the request")
 
 
 def _cause(error: Exception) -> str:
@@ -249,6 +340,6 @@ def _cause(error: Exception) -> str:
     return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
 
 
-def _invalid(name: str) -> UpstreamFailed:
+def _invalid(name: str) -> Unanswered:
     """Return the error for an answer that is not HTTP, or whose head does not end."""
-    return UpstreamFailed(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")
+    return Unanswered(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed
+from proxy.chat.errors import BadRequest, PenstockError, Unanswered
 
 DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
@@ -19,13 +19,13 @@ STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
 
 
-def nonsense(server: str) -> UpstreamFailed:
+def nonsense(server: str) -> Unanswered:
     """Return the error for something that is no answer of this server's."""
-    return UpstreamFailed(f"the upstream sent something that is no answer of {server}'s", code="upstream_broke_off")
+    return Unanswered(f"the upstream sent something that is no answer of {server}'s")
 
 
 def parsed(text: bytes, server: str) -> dict[str, Any]:
-    """Return a body, a line or the data of an event. Raises `UpstreamFailed` for anything but a JSON object."""
+    """Return a body, a line or the data of an event. Raises `Unanswered` for anything but a JSON object."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -89,7 +89,7 @@ class Remote:
                         if len(answer) > limit:
                             raise EmbeddingFailed("answer_too_large")
         except (UpstreamFailed, TimeoutError) as error:
-            timely = isinstance(error, UpstreamFailed) and error.code != "upstream_timeout"
+            timely = isinstance(error, UpstreamFailed) and error.status != 504
             raise EmbeddingFailed("unreachable" if timely else "timeout") from None
         return response.status, bytes(answer)
 

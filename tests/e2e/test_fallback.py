@@ -40,6 +40,7 @@ upstreams:
   echo: {{kind: echo}}
 models:
   - {{match: first, upstream: main, fallbacks: [second, third]}}
+  - {{match: repeating, upstream: main, fallbacks: [second, third], may_repeat: true}}
   - {{match: second, upstream: other, model: second-there, fallbacks: [second]}}
   - {{match: third, upstream: echo}}
   - {{match: thinking, upstream: main, fallbacks: [stranger]}}
@@ -52,6 +53,7 @@ models:
   - {{match: twin, upstream: main, fallbacks: [twin-too]}}
   - {{match: twin-too, upstream: same}}
   - {{match: alone, upstream: main}}
+  - {{match: alone-repeating, upstream: main, may_repeat: true}}
   - {{match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}}
   - {{match: late, upstream: main, chain: late, window: 60, reserve: 0}}
   - {{match: late-small, upstream: main, chain: late, window: 60, reserve: 0, larger: largest}}
@@ -158,24 +160,44 @@ streams = streaming(b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n")
 breaks_off = streaming(b'data: {"choices":[]}\n\n', ends=False)
 
 
-FAILING: list[tuple[Respond, str]] = [
-    (hangs_up, "upstream_broke_off"), (head_only, "upstream_broke_off"), (error(500), "500"), (error(503), "503"),
-    (error(429), "429"),
-]  # fmt: skip
+REFUSING: list[tuple[Respond, str]] = [(error(500), "500"), (error(503), "503"), (error(429), "429")]
+LATE: list[tuple[Respond, str]] = [(silent, "upstream_timeout")]
+BREAKING: list[tuple[Respond, str]] = [(hangs_up, "upstream_broke_off"), (head_only, "upstream_broke_off")]
+
+
+@pytest.mark.parametrize("world", [(0, 0.5)], indirect=True)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_request_that_may_have_been_processed_goes_to_no_other_model(world: World, stream: bool) -> None:
+    for world.main.respond, code in (*LATE, *BREAKING):
+        world.main.received.clear()
+        answer = await world.ask("first", stream=stream)
+        assert (answer.status, answer.code) == (504 if code == "upstream_timeout" else 502, code)
+        assert (answer.headers["x-should-retry"], answer.fallback) == ("false", None)
+        assert b"may have processed the request" in answer.body
+        assert (len(world.main.received), world.other.received) == (1, [])
+
+
+async def test_sdks_may_repeat_what_the_operator_lets_be_repeated(world: World) -> None:
+    world.main.respond = world.other.respond = hangs_up
+    answer = await world.ask("repeating")
+    assert (answer.status, answer.fallback) == (502, "second; reason=upstream_broke_off")
+    assert (len(world.main.received), len(world.other.received)) == (1, 1)
+    assert answer.headers["x-should-retry"] == "false"
+    assert "x-should-retry" not in (await world.ask("alone-repeating")).headers
 
 
 @pytest.mark.parametrize(
-    ("world", "failing"),
-    [((0, 0.5), [(silent, "upstream_timeout")]), ((0, 60), FAILING)],
+    ("world", "model", "failing"),
+    [((0, 0.5), "repeating", LATE), ((0, 60), "repeating", BREAKING), ((0, 60), "first", REFUSING)],
     indirect=["world"],
-    ids=["too late", "at once"],
+    ids=["too late", "breaking off", "refusing"],
 )
-async def test_another_model_answers(world: World, failing: list[tuple[Respond, str]]) -> None:
+async def test_another_model_answers(world: World, model: str, failing: list[tuple[Respond, str]]) -> None:
     told: Counter[str] = Counter()
     for world.main.respond, reason in failing:
         for stream in (False, True):
             world.other.respond = streams if stream else plainly
-            answer = await world.ask("first", stream=stream)
+            answer = await world.ask(model, stream=stream)
 
             assert (answer.status, answer.fallback) == (200, f"second; reason={reason}")
             assert answer.body == (b'data: {"choices":[]}\n\ndata: [DONE]\n\n' if stream else DEFAULT_ANSWER)
@@ -183,7 +205,7 @@ async def test_another_model_answers(world: World, failing: list[tuple[Respond, 
             assert len(world.other.received) == told.total()
             assert json.loads(world.other.last.body)["model"] == "second-there"
             assert json.loads(world.other.last.body)["messages"] == [{"role": "user", "content": "hi"}]
-            series = f'penstock_fallbacks_total{{model="first",reason="{reason}",to="second-there"}}'
+            series = f'penstock_fallbacks_total{{model="{model}",reason="{reason}",to="second-there"}}'
             assert await world.metric(series) == told[reason]
             answered = 'penstock_requests_total{model="second-there",status="200",upstream="other"}'
             assert await world.metric(answered) == told.total()

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed
+from proxy.chat.errors import BadRequest, NotFound, Unanswered
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
@@ -139,7 +139,7 @@ class Anthropic(Translator):
                     if events := PING if kind == "ping" else answer.events(event):
                         yield events
             if not answer.done:
-                raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
+                raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
             if not self._goes_on(answer, translation):
                 break
             response = await self._ask(call, translation.body)

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.chat.errors import PenstockError, Unanswered
 from proxy.upstreams.base import Call
 from proxy.upstreams.overflow import LONGEST_MESSAGE, Overflow, find_overflow
 from proxy.upstreams.refusal import Refused, advice, answered_with, overflowed
@@ -32,9 +32,9 @@ USUAL_WAIT = "2"
 
 
 def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], call: Call) -> PenstockError:
-    """The error for an answer with a status other than 200; `UpstreamFailed` for one that is no error either."""
+    """The error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
     if status < 400:
-        return UpstreamFailed(f"the upstream answered with status {status}", code="upstream_broke_off")
+        return Unanswered(f"the upstream answered with status {status}")
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:

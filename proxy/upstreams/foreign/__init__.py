@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat import encode
-from proxy.chat.errors import NotFound, PenstockError, UpstreamFailed
+from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.models.price_list import PriceList
 from proxy.upstreams.base import CHAT, Call, Reply, Translator
@@ -111,7 +111,7 @@ class Foreign(Translator):
                 for event in chunks.events(chunk):
                     yield event
             if not begun:
-                raise UpstreamFailed(f"Upstream {self.name!r} sent an empty answer.")
+                raise Unanswered(f"Upstream {self.name!r} sent an empty answer.")
             for event in chunks.end():
                 yield event
             yield DONE
@@ -165,7 +165,7 @@ async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] 
         return None
     fields: dict[str, Any] = chunk.model_dump()
     if any(choice.get("finish_reason") for choice in fields.get("choices") or ()) and not ending.arrived(source):
-        raise UpstreamFailed("The provider broke off its answer.", code="upstream_broke_off")
+        raise Unanswered("The provider broke off its answer. It may have processed the request.")
     return fields
 
 

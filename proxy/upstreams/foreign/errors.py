@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.upstreams.overflow import CODE, LONGEST_MESSAGE, Overflow, find_overflow, sentence
 from proxy.upstreams.refusal import RETRY_HEADERS, Refused, kind_of
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
-UNREACHED = frozenset({"TransportError", "ClientConnectionError", "ConnectionError"})
+UNREACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "EndpointConnectionError"})
+BROKEN = frozenset({"TransportError", "ClientConnectionError", "ConnectionError"})
 ANSWERED = frozenset({"HTTPStatusError", "APIStatusError"})
 CONTEXT_FULL = "ContextWindowExceededError"
 
@@ -58,7 +59,7 @@ def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> Penstoc
         if failed is not None:
             return failed
     if wrapper is None and any("Timeout" in _classes(link) for link in _chain(error)):
-        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time.")
+        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time. It may have processed the request.")
     return _refused(error, wrapper, wrapper, hide)
 
 
@@ -70,10 +71,13 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         hint = f": pip install 'penstock[{extra}]'" if extra else ""
         return UpstreamFailed(f"Upstream {upstream!r} needs the Python package {error.name!r}{hint}.")
-    if LATE & _classes(error):
-        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time.")
-    if UNREACHED & _classes(error):
-        return UpstreamFailed(f"Upstream {upstream!r} could not be reached.")
+    classes = _classes(error)
+    if UNREACHED & classes:
+        return UpstreamFailed(f"Upstream {upstream!r} could not be reached.", status=504 if LATE & classes else None)
+    if LATE & classes:
+        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time. It may have processed the request.")
+    if BROKEN & classes:
+        return Unanswered(f"Upstream {upstream!r} broke off its answer. It may have processed the request.")
     return None
 
 

@@ -11,6 +11,8 @@ from proxy.upstreams.foreign.arguments import FIELDS
 from proxy.upstreams.request_fields import is_neutral
 
 ENVIRONMENT = {
+    # Otherwise litellm asks some providers up to three times.
+    "DEFAULT_MAX_RETRIES": "0",
     "HF_HUB_OFFLINE": "1",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_LOCAL_BLOG_POSTS": "True",
@@ -82,9 +84,24 @@ def load() -> Any:
             os.environ["TIKTOKEN_CACHE_DIR"] = token_files
     for name, setting in LIBRARY.items():
         setattr(library, name, setting)
+    _send_once()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).disabled = True
     return library
+
+
+def _send_once() -> None:
+    """Keep litellm from sending a request again that a provider may have processed: where a connection breaks off, it
+    takes it for one that was never made."""
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    transport: Any = importlib.import_module("litellm.llms.custom_httpx.aiohttp_transport")
+    aiohttp, httpx = transport.aiohttp, transport.httpx
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise  # the error that is handled where this is called
+
+    handler.AsyncHTTPHandler.single_connection_post_request = refuse
+    transport.AIOHTTP_EXC_MAP[aiohttp.ClientOSError] = httpx.ReadError
 
 
 def knows(library: Any, provider: str) -> bool:

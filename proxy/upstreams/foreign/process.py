@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from proxy.chat.errors import BadRequest, NotFound, PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.base import CHAT, Call, Reply, Translator
 from proxy.upstreams.foreign import Foreign
@@ -24,7 +24,7 @@ _PATIENCE = 2.0
 _BUFFER = 2**20
 """Bytes of an answer that wait for their reader before the process stops sending."""
 _ERRORS: Mapping[str, type[PenstockError]] = {
-    kind.__name__: kind for kind in (BadRequest, NotFound, UpstreamFailed, UpstreamTimeout)
+    kind.__name__: kind for kind in (BadRequest, NotFound, Unanswered, UpstreamFailed, UpstreamTimeout)
 }
 """What a call may raise, besides `Refused`."""
 
@@ -160,8 +160,9 @@ class SeparateForeign(Translator):
             raise
         return reader, writer
 
-    def _ended(self) -> UpstreamFailed:
-        return UpstreamFailed(f"Upstream {self.name!r}: the process of litellm ended.", code="upstream_broke_off")
+    def _ended(self) -> Unanswered:
+        told = f"Upstream {self.name!r}: the process of litellm ended. The provider may have processed the request."
+        return Unanswered(told)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         return await self._here.models(headers)
@@ -203,7 +204,7 @@ async def _chunks(
             yield content
         facts |= orjson.loads(content)
     except (EOFError, OSError):
-        error = UpstreamFailed("The process of litellm ended in the middle of the answer.", code="upstream_broke_off")
+        error = Unanswered("The process of litellm ended in the middle of the answer.")
         facts["error"] = error.code
         yield b"data: " + error.body() + b"\n\n"
     finally:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import UpstreamFailed
+from proxy.chat.errors import Unanswered
 from proxy.config.settings import OllamaUpstream
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
@@ -141,7 +141,7 @@ class Ollama(Translator):
                     yield events
                 # What may follow the last line is read as well, so that the connection can be used again.
         if not answer.done:
-            raise UpstreamFailed(f"the upstream {self.name!r} broke off its answer", code="upstream_broke_off")
+            raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
 
     async def _check(self, line: Mapping[str, Any], call: Call, translation: OllamaRequest, facts: Facts) -> None:
         """Note that the server has answered, and whether it has cut the prompt."""

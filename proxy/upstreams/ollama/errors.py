@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.chat.errors import PenstockError, Unanswered
 from proxy.upstreams.base import Call
 from proxy.upstreams.completion import parsed
 from proxy.upstreams.overflow import LONGEST_MESSAGE, find_overflow
@@ -18,12 +18,12 @@ ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|local
 
 
 def refusal(status: int, body: bytes, call: Call) -> PenstockError:
-    """The error for an answer with a status other than 200; `UpstreamFailed` for one that is no error either."""
+    """The error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
     if status < 400:
-        return UpstreamFailed(f"the upstream answered with status {status}", code="upstream_broke_off")
+        return Unanswered(f"the upstream answered with status {status}")
     try:
         line = parsed(body, "Ollama")
-    except UpstreamFailed:
+    except Unanswered:
         line = {}
     return _explained(_said(line), status, call, known="error" in line)
 

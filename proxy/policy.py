@@ -1,6 +1,7 @@
 """The contract of a policy: one frozen class whose fields are its YAML, one method from a request to a decision."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -9,12 +10,14 @@ from fnmatch import fnmatchcase
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.chat import ChatRequest, Tool
 from proxy.chat.answer import Answer
+from proxy.chat.placeholders import Placeholders, StandIn, kind_of
+from proxy.chat.strings import Change, Item, changed, unknown_field, with_strings
 from proxy.context import CacheRules, Context
 
 Fact = str | int | float | bool
@@ -47,6 +50,8 @@ class Rewrite:
     """The same for machines."""
     findings: Sequence[str] = ()
     """As in `Keep`."""
+    restores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the answer's texts have again in place of placeholders, by placeholder. It is told to the client alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +322,9 @@ class Policy(BaseModel, ABC):
 class Guard(Policy):
     """A policy that redacts or refuses: what it takes out must not go upstream.
 
+    Override `redact`. It is given every string of the request, and those of the headers and the query that would be
+    forwarded. Override `apply` as well only to decide by more than that; `with_strings` is the walk.
+
     It fails closed: a fault refuses the request. Later steps take what it leaves for what the client sent, so none can
     bring back, archive or summarise what it took out. No header of a client skips it.
     """
@@ -327,9 +335,99 @@ class Guard(Policy):
     on_error: Literal["skip", "reject"] = "reject"
     """What a fault does: `reject` answers 500; `skip` sends the request on as if there were no guard."""
 
+    unknown_fields: Literal["refuse", "read"] = "refuse"
+    """What happens to text in a field that no known request has: `refuse` answers 400, `read` treats it as any other
+    text."""
+
+    restore: bool = True
+    """Whether the answer has again what a placeholder stands for, in texts and in arguments of calls."""
+
     @property
     def refuses(self) -> bool:
         return True
+
+    @abstractmethod
+    def redact(self, text: str, stand_in: StandIn) -> str:
+        """Return a text without what must not go upstream. Pure, and run in a thread where the request is large.
+
+        `stand_in(kind, secret)` makes a placeholder: always the same for a secret in this conversation.
+        """
+
+    def holds(self, text: str) -> bool:
+        """Return whether a text has anything to take out."""
+        return self.redact(text, lambda kind, secret: "") != text
+
+    def apply(self, request: ChatRequest, ctx: Context) -> Decision | Awaitable[Decision]:
+        """Take out of each string what `redact` takes out of it; a message is read once, however often it is sent."""
+        stand_in = Placeholders(ctx.secret)
+        about = type(self), self.model_dump_json(), ctx.secret
+
+        def redacted(item: Item) -> tuple[Item, Mapping[str, str]]:
+            own = Placeholders(ctx.secret)
+            return with_strings(item, partial(self.redact, stand_in=own)), own.secrets
+
+        def each(item: Item) -> Item:
+            new, secrets = item.derive(about, lambda: redacted(item))
+            stand_in.secrets.update(secrets)
+            return new
+
+        made = self._walked(request, partial(self.redact, stand_in=stand_in), each)
+        if isinstance(made, Reject):
+            return made
+        if made is request:
+            return Keep("nothing to take out")
+        kinds = Counter(map(kind_of, stand_in.secrets))
+        facts: dict[str, Fact] = {"redacted": kinds.total(), **{f"redacted_{kind}": n for kind, n in kinds.items()}}
+        why = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+        return Rewrite(
+            made, f"took out {why}" if why else "took out what it guards", facts, (), self._restored(stand_in)
+        )
+
+    def with_strings(self, request: ChatRequest, change: Change) -> ChatRequest | Reject:
+        """Return the request with every string changed, or the refusal of one that it cannot read.
+
+        JSON in a string, as in arguments, stays JSON; base64 is left alone. What is equal stays equal, such as the ids
+        of calls and results.
+        """
+
+        def each(item: Item) -> Item:
+            return with_strings(item, change)
+
+        return self._walked(request, change, each)
+
+    def _walked(self, request: ChatRequest, change: Change, each: "_Each") -> ChatRequest | Reject:
+        if self.unknown_fields == "refuse" and (place := _unknown_place(request)) is not None:
+            told = "param names a field that no guard knows; leave it out, or have `unknown_fields: read` configured"
+            return Reject(told, code="unguarded_field", param=place)
+        if any(change(name) != name for name in (request.model, *request.rest)):
+            return Reject("the model or the name of a field has what a guard takes out", code="unguarded_field")
+        made = request
+        for name, value in request.rest.items():
+            if (new := changed(value, change)) is not value:
+                made = made.with_field(name, new)
+        tools, messages = [*map(each, request.tools)], [*map(each, request.messages)]
+        if any(new is not old for new, old in zip(tools, request.tools, strict=True)):
+            made = made.with_tools(tools)
+        if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
+            made = made.with_messages(messages)
+        return made
+
+    def _restored(self, stand_in: Placeholders) -> Mapping[str, str]:
+        return stand_in.secrets if self.restore else {}
+
+
+class _Each(Protocol):
+    def __call__(self, item: Item) -> Item:
+        """Return a message or a tool as it is to be sent."""
+
+
+def _unknown_place(request: ChatRequest) -> str | None:
+    """The place of text in a field that no known request has."""
+    for name, items in (("messages", request.messages), ("tools", request.tools)):
+        for index, item in enumerate(items):
+            if (place := item.derive("unknown field", partial(unknown_field, item))) is not None:
+                return f"{name}[{index}].{place}"
+    return unknown_field(request.rest)
 
 
 def _has_header(condition: str, headers: Mapping[str, str]) -> bool:

@@ -193,7 +193,7 @@ class TestExplain:
         (folder / "config.yaml").write_text(text)
         messages = [{"role": "user", "content": "ana@example.com"}]
         (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
-        assert "took addresses out of 1 messages" in explain("--chain", "empty")
+        assert "took out what it guards" in explain("--chain", "empty")
 
     def test_of_a_request_that_is_rejected(self, explain: Explain) -> None:
         assert "rejected with 400 context_length_exceeded: nothing would be sent" in explain(config="small.yaml")

@@ -35,7 +35,8 @@ class JsonObject(dict[str, Any]):
     Reads are those of a dict. Nested lists and objects must be left alone too; the conformance test checks it.
     """
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_derived", "_raw")
+    _derived: dict[Hashable, Any]
     _raw: bytes | None
 
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
@@ -48,6 +49,19 @@ class JsonObject(dict[str, Any]):
         if self._raw is None:
             self._raw = encode(self)
         return self._raw
+
+    def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What follows from this object and a key alone: made once for as long as the object is known.
+
+        The next request of a conversation has the same objects, so a step gives it the same forms at no cost.
+        """
+        try:
+            known = self._derived
+        except AttributeError:
+            known = self._derived = {}
+        if key not in known:
+            known[key] = make()
+        return cast(Derived, known[key])
 
     def with_changes(self, **changes: Any) -> Self:
         """A copy with these keys set; keys keep their place, a value of `None` stays as null."""
@@ -68,23 +82,9 @@ class JsonObject(dict[str, Any]):
 class Message(JsonObject):
     """One chat message."""
 
-    __slots__ = ("_calls", "_derived", "_made_of")
+    __slots__ = ("_calls", "_made_of")
     _made_of: "Message"
-    _derived: dict[Hashable, Any]
     _calls: tuple[tuple[str, ...], tuple[str, ...]]
-
-    def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """What follows from this message and a key alone: made once for as long as the message is known.
-
-        The next request of a conversation has the same objects, so a step gives it the same forms at no cost.
-        """
-        try:
-            known = self._derived
-        except AttributeError:
-            known = self._derived = {}
-        if key not in known:
-            known[key] = make()
-        return cast(Derived, known[key])
 
     @property
     def made_of(self) -> "Message | None":
@@ -289,8 +289,8 @@ class ChatRequest:
 
     @property
     def size(self) -> int:
-        """The bytes of its messages and tools."""
-        return sum(map(len, raws(self.messages))) + sum(map(len, raws(self.tools)))
+        """The bytes of its messages, tools and other fields."""
+        return sum(map(len, (*raws(self.messages), *raws(self.tools), *self.raw_rest.values())))
 
     @property
     def stream(self) -> bool:

@@ -435,6 +435,8 @@ class Context:
     """Tells how near texts are in meaning; None where there is none: then words have to do."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The client's request headers, names in lower case, credentials left out."""
+    secret: bytes = b""
+    """A random key of the conversation, for placeholders that nobody can guess back; only where there is a guard."""
     runs_tools: bool = True
     """Whether Penstock runs the tools of its own that a step offers. It does not for `/v1/compress`, nor where several
     answers are asked for (`n`): then nothing may depend on a call of them."""

@@ -3,8 +3,8 @@
 import asyncio
 import math
 import re
-from collections.abc import Coroutine, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -43,13 +43,15 @@ class Outcome:
     """What counts as the client's request from here on, where a step has decided that; else it is what came."""
     stages: tuple[tuple[str, ChatRequest], ...] = ()
     """The request behind each step that changed it."""
+    restores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the answer's texts have again, by what stands in its place."""
     given: ChatRequest | None = None
     """What the first step was given; None where a later one was given something else than was left to it."""
 
 
-def guards(own: Steps) -> Steps:
+def guards(own: Steps) -> Sequence[tuple[str, Guard]]:
     """The steps of a model's own chain that no request may skip."""
-    return tuple(each for each in own if isinstance(each[1], Guard) and each[1].mode == "enforce")
+    return [(name, step) for name, step in own if isinstance(step, Guard) and step.mode == "enforce"]
 
 
 def with_guards(steps: Steps, own: Steps) -> Steps:
@@ -75,6 +77,7 @@ async def run(
     """Seconds that do not count against the chain's deadline."""
     steps: list[Step] = []
     stages: list[tuple[str, ChatRequest]] = []
+    restores: dict[str, str] = {}
     late = False
     for name, policy in chain:
         run_of = _Run(name, policy, request, count, ctx, ctx.deadline + unhurried)
@@ -85,18 +88,26 @@ async def run(
             continue
         late = late or run_of.late
         if run_of.fault is not None and policy.on_error == "reject":
-            failure = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
-            return Outcome(request, tuple(steps), before, count, failure)
+            decision = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
         if isinstance(decision, Reject):
-            return Outcome(request, tuple(steps), before, count, decision, late)
+            made = Outcome(request, tuple(steps), before, count, decision, late and run_of.fault is None)
+            return replace(made, incoming=ctx.incoming) if not isinstance(policy, Guard) else _emptied(made)
         if isinstance(decision, Rewrite):
             same_tools = decision.request.tools is request.tools
             request, count = decision.request, run_of.after
             stages.append((name, request))
+            restores |= decision.restores
             if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-    return Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
+    made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
+    return replace(made, restores=restores)
+
+
+def _emptied(outcome: Outcome) -> Outcome:
+    """An outcome without the texts of its request: where a guard has not let them pass, they may be kept nowhere."""
+    empty = outcome.request.with_messages(()).with_tools(())
+    return replace(outcome, request=empty, incoming=empty)
 
 
 async def count_checked(
@@ -118,6 +129,9 @@ async def count_checked(
         broken = flaws(decision.request) - flaws(request)
     else:
         broken = damage(request, decision.request, changes_last_user_message=policy.changes_last_user_message)
+    if isinstance(policy, Guard):  # it may have renamed what the client's own flaw is about
+        known = {_QUOTED.sub("", flaw) for flaw in flaws(request)}
+        broken = frozenset(flaw for flaw in broken if _QUOTED.sub("", flaw) not in known)
     if broken:
         raise BrokenRequest("; ".join(sorted(broken)))
     after = await ctx.tokens.count(decision.request)

@@ -20,6 +20,7 @@ import orjson
 from proxy.chat import ChatRequest, Message, called_name, encode
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT, signed_places
 from proxy.context import Outage
+from proxy.gateway.restoring import shown
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
 
@@ -59,13 +60,18 @@ class HiddenParts:
         self._absent: Cache[str, None] = Cache(most)
 
     def recorder(
-        self, request: ChatRequest, scope: str, settle: Callable[[Sequence[Message]], None] | None = None
+        self,
+        request: ChatRequest,
+        scope: str,
+        settle: Callable[[Sequence[Message]], None] | None = None,
+        restores: Mapping[str, str] | None = None,
     ) -> "Recorder":
         """Remembers what is hidden of the answer to a request, which must be as the client sent it.
 
-        `settle` is called with the hidden rounds where there is signed reasoning in or behind them.
+        `settle` is called with the hidden rounds where there is signed reasoning in or behind them. `restores` is what
+        the client gets for placeholders.
         """
-        return Recorder(self, request, scope, settle)
+        return Recorder(self, request, scope, settle, restores)
 
     async def keep(self, key: str, value: bytes) -> None:
         """Keep bytes under a key. Raises where that cannot be done in time."""
@@ -117,8 +123,10 @@ class Recorder:
         request: ChatRequest,
         scope: str,
         settle: Callable[[Sequence[Message]], None] | None = None,
+        restores: Mapping[str, str] | None = None,
     ) -> None:
         self._parts, self._request, self._scope, self._settle = parts, request, scope, settle
+        self._restores = restores or {}
 
     async def __call__(self, hidden: Hidden) -> bool:
         """Remember what was hidden; whether that worked."""
@@ -126,7 +134,7 @@ class Recorder:
             self._settle(hidden.before)
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
-            key = _answers(self._request, self._scope).trail.key(hidden.shown)
+            key = _answers(self._request, self._scope).trail.key(shown(hidden.shown, self._restores))
             await self._parts.keep(_key(self._scope, key), encode(kept))
         except Exception as error:
             _log.warning("what the client does not see is not remembered", extra=_fields(error))

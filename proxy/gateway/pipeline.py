@@ -120,7 +120,8 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
     Raises `PenstockError` where a policy says no, or one that must not fail did.
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
-    seen.rewrote(Rewriting(done.sent, outcome.request, outcome.stages, done.ctx, _sections(outcome), outcome.given))
+    came = done.ctx.incoming if done.is_guarded else done.sent
+    seen.rewrote(Rewriting(came, outcome.request, outcome.stages, done.ctx, _sections(outcome), outcome.given))
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)

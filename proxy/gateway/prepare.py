@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from secrets import token_hex
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
 from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, Message
 from proxy.chat.cache_marks import find_marks, write_marks
-from proxy.chat.errors import BadRequest
+from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import may_be_signed, signed_places
@@ -29,7 +31,7 @@ from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import HiddenParts, Recorder
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
-from proxy.http.headers import forwarded, without_credentials
+from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.verdicts import BoundJudge, VerdictService
@@ -37,7 +39,7 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.policy import InternalTool, ToolContext
+from proxy.policy import Guard, InternalTool, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
@@ -255,7 +257,7 @@ class Preparation:
             CHAT,
             route.model,
             body.raw if request is done.sent else request.encode(),
-            forwarded(asked.headers),
+            _headers(chosen.steps, asked),
             query=asked.query,
             request=request,
             profile=done.ctx.model,
@@ -263,6 +265,7 @@ class Preparation:
             tokens=done.tokens,
             hide_usage=ask,
             keep=done.recorder.keep,
+            restores=done.outcome.restores,
         )
         return Prepared(route, call.fitted() if route.upstream.limits_answers else call, done, done.settle)
 
@@ -298,6 +301,8 @@ class Preparation:
         archive = services.archives.bind(who, outage)
         once = services.once.bind(who)
         corrections = services.notes(steps, who, outage)
+        memo = services.memos.bind(who, outage)
+        secret = await memo.settle("placeholders", token_hex()) if _guarding(steps) else ""
         ctx = Context(
             incoming,
             profile,
@@ -307,10 +312,11 @@ class Preparation:
             server.patience,
             archive,
             once,
-            services.memos.bind(who, outage),
+            memo,
             None if services.writing is None else services.writing.bind(who, route, asked.headers, outage),
             None if services.embedding is None else services.embedding.bind(who),
             without_credentials(asked.headers),
+            secret.encode(),
             runs_tools=sends and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
             now=self._clock() // 60 * 60,
@@ -329,7 +335,7 @@ class Preparation:
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        recorder, is_guarded = services.hidden.recorder(sent, scope, settle), bool(guards(steps))
+        recorder, is_guarded = services.hidden.recorder(sent, scope, settle, outcome.restores), bool(guards(steps))
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
@@ -347,6 +353,30 @@ class Preparation:
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
         return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
+
+
+def _guarding(steps: Chain) -> Sequence[Guard]:
+    return [policy for _, policy in steps if isinstance(policy, Guard)]
+
+
+def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:
+    """The headers that are forwarded, less those with what a guard takes out; none may have a query with that."""
+    headers = forwarded(asked.headers)
+    for name, guard in guards(steps):
+        try:
+            if guard.holds(unquote_plus(asked.query)):
+                raise Rejected("the query has what a guard takes out", code="unguarded_field")
+            headers = {
+                name: text
+                for name, text in headers.items()
+                if name in CREDENTIALS or not (guard.holds(name) or guard.holds(text))
+            }
+        except PenstockError:
+            raise
+        except Exception as error:
+            told = f"policy {name!r} failed: {type(error).__name__}"
+            raise PenstockError(told, code="policy_failed", status=500) from None
+    return headers
 
 
 def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:

@@ -11,6 +11,7 @@ from proxy.access.limits import Admission
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
+from proxy.gateway.restoring import restored
 from proxy.gateway.wire import Wire
 from proxy.http.headers import relayed
 from proxy.models.usage import Usage, UsageReader
@@ -183,13 +184,13 @@ async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) 
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
             http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
-        shown = wire.write(observers.call, reply)
+        shown = wire.write(observers.call, restored(observers.call, reply))
         await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
         for feed in feeds:
             feed(body)
     else:
         passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
-        shown = wire.write(observers.call, passing)
+        shown = wire.write(observers.call, restored(observers.call, passing))
         headers = relayed(shown.headers, stream=True)
         await http.relay(shown.status, headers, shown.chunks or reply.chunks, observers.observed.first_chunk)
         usage = reader.of_stream().completed(reply.facts)

@@ -132,7 +132,9 @@ class _Conversation:
                 made, end = (made, end) if earlier.rejected is not None else (earlier.request, place)
                 self._settled.remember(self._sent, place, made)
         outcome = await self._sent_up_to(len(self._sent.messages), made, end)
-        return replace(outcome, incoming=self._ctx.incoming)
+        # the steps have seen the beginning as a guard had left it
+        restores = {**guarded.restores, **outcome.restores}
+        return replace(outcome, incoming=self._ctx.incoming, restores=restores)
 
     async def _found(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
         """The beginning as it was sent, and its end; worked out again where that is not known any more."""

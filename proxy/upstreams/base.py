@@ -53,6 +53,8 @@ class Call:
     """Counts tokens of `request`, for upstreams that report or check them."""
     keep: "Callable[[Message], Awaitable[bool]] | None" = None
     """Remembers an answer with signed reasoning, before the client has its end; whether that worked."""
+    restores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the client gets in place of placeholders in the answer. Nobody else gets it."""
 
     @property
     def room(self) -> int | None:

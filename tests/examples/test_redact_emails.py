@@ -22,7 +22,7 @@ async def test_it_keeps_to_the_contract() -> None:
 )
 async def test_addresses_are_replaced(said: str, sent: str | None) -> None:
     request = chat("u1").with_messages([message(said)])
-    decision = await RedactEmails().apply(request, context(request))
+    decision = await RedactEmails().decide(request, context(request))
     if sent is None:
         assert isinstance(decision, Keep)
     else:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from proxy.chat import ChatRequest, JsonObject, Message
+from proxy.chat.placeholders import StandIn
 from proxy.context import Context, Identity, ModelProfile
 from proxy.gateway.chain import BrokenRequest, Outcome, run
 from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
@@ -293,6 +294,12 @@ class Changing(Scripted):
 
 class Guarding(Guard, Scripted):
     gives_way = True
+
+    def redact(self, text: str, stand_in: StandIn) -> str:
+        return text
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        return await Scripted.apply(self, request, ctx)
 
 
 @pytest.mark.parametrize(

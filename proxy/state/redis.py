@@ -27,7 +27,7 @@ _GET = Script.of("use", "get", writes=False)
 # a server that is full refuses the first write of a script, and so all of them
 _PUT = Script.of("write", "put", writes=True)
 _ADD = Script.of("use", "write", "add", writes=False)
-_TOUCH = Script.of("touch", writes=False)
+_TOUCH = Script.of("use", "touch", writes=False)
 _DELETE = Script.of("delete", writes=False)
 _NAMES = Script.of("names", writes=False)
 _COUNT = Script.of("count", writes=True, repeats=False)  # nobody would know what was counted twice
@@ -60,7 +60,7 @@ class RedisStore:
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
         (value,) = await self.server.run(_GET, self._keys((key,)), (0 if ttl is None else _milliseconds(ttl),))
-        return None if value is None else _unstamped(value)
+        return None if value is None else bytes(value[_STAMP:])
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         await self.put_all({key: value}, ttl=ttl)
@@ -73,7 +73,7 @@ class RedisStore:
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
         self._check((value,))
         (found,) = await self.server.run(_ADD, self._keys((key,)), (_milliseconds(ttl), value))
-        return _unstamped(found)
+        return bytes(found[_STAMP:])
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         found: set[str] = set()
@@ -209,12 +209,6 @@ class RedisLog:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _unstamped(value: bytes) -> bytes:
-    if not value[:_STAMP].isdigit() or len(value) < _STAMP:
-        raise StoreError("corrupted")
-    return value[_STAMP:]
 
 
 def _batches(keys: Collection[str]) -> Iterator[Sequence[str]]:

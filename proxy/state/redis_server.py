@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 import secrets
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.state")
 
+_TOLD = 60.0
+"""Seconds for which health tells that something was corrupted, though it is repaired at once."""
 FAILURES = 3
 """Failures in a row after which calls fail at once."""
 PROBE_EVERY = 1.0
@@ -42,6 +45,7 @@ _ERRORS: dict[str, Cause] = {
     "NOREPLICAS": "read_only",
     "BUSY": "busy",
     "WRONGTYPE": "corrupted",
+    "not an integer": "corrupted",
 }
 _WORDS = re.compile(rf"\b({'|'.join(_ERRORS)})\b")
 """The library's and the server's words for what is wrong; older servers have theirs amid a script's error."""
@@ -69,6 +73,7 @@ class Script:
 
 
 _PROBE = Script.of("probe", writes=True)
+_REPAIR = Script.of("use", "repair", writes=False)
 
 
 class RedisServer:
@@ -103,12 +108,19 @@ class RedisServer:
         self._closed = False
         self.losses = 0
         """How often the server was found to have been emptied, restarted or replaced."""
-        self.degraded: Cause | None = None
-        """What is wrong with the server, as far as the last answers tell."""
+        self._cause: Cause | None = None
+        self._corrupted_until = 0.0
 
     def key(self, kind: str, name: str = "") -> bytes:
         """The server's key for something of ours."""
         return f"{self._prefix}:{kind}{':' if name else ''}{name}".encode(errors="surrogatepass")
+
+    @property
+    def degraded(self) -> Cause | None:
+        """What is wrong with the server, as far as the last answers tell; for a minute, that there was something else
+        in the place of what is kept."""
+        is_corrupted = self._cause is None and self._corrupted_until > time.monotonic()
+        return "corrupted" if is_corrupted else self._cause
 
     async def run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
         """What a script returns besides the epoch. Raises `StoreError`, at the latest after the timeout."""
@@ -120,6 +132,12 @@ class RedisServer:
             raise StoreError("busy")
         self._waiting += 1
         try:
+            try:
+                return await self._run(script, keys, arguments)
+            except ResponseError as error:
+                if _cause_of(error) != "corrupted":
+                    raise
+                await self._repair(keys)
             return await self._run(script, keys, arguments)
         except (RedisError, OSError, TimeoutError) as error:
             # its message may quote addresses and keys: it ends here
@@ -127,9 +145,18 @@ class RedisServer:
         finally:
             self._waiting -= 1
 
+    async def _repair(self, keys: Sequence[bytes]) -> None:
+        """Remove what stands in the place of these keys and is not ours. No script writes before it meets such a key,
+        so it may be run again."""
+        self._warnings.warn(cause="corrupted")
+        self._corrupted_until = time.monotonic() + _TOLD
+        begin = len(self.key(""))
+        (removed,) = await self._run(_REPAIR, keys, [key[begin:].partition(b":")[0] for key in keys])
+        self.losses += removed > 0
+
     async def look(self) -> None:
         """Find out whether it still takes writes, where no call would; one that is degraded is looked at anyway."""
-        if self.degraded is None:
+        if self._cause is None:
             with suppress(StoreError):
                 await self.run(_PROBE, (self.key("probe"),), ())
 
@@ -218,29 +245,33 @@ class RedisServer:
             self.losses += 1
         self._epoch = epoch
         self._failures = 0
-        if self.degraded is not None and (wrote or self.degraded == "unreachable"):
-            self.degraded = None
+        if self._cause is not None and (wrote or self._cause == "unreachable"):
+            self._cause = None
             logger.info("state recovered")
 
     def _failed(self, error: Exception) -> Cause:
-        found = _WORDS.search(f"{type(error).__name__} {error}") if isinstance(error, ResponseError) else None
-        cause: Cause = "closed" if self._closed else "unreachable" if found is None else _ERRORS[found[1]]
+        cause: Cause = "closed" if self._closed else _cause_of(error)
         self._failures = self._failures + 1 if cause == "unreachable" else 0
         if cause in ("unreachable", "full", "read_only"):
             self._warnings.warn({"exception": type(error).__name__}, cause=cause)
-            self.degraded = cause
+            self._cause = cause
             if self._mending is None or self._mending.done():
                 self._mending = asyncio.get_running_loop().create_task(self._mend())
         return cause
 
     async def _mend(self) -> None:
         """Look once a second whether the server takes writes, until it does."""
-        while self.degraded is not None and not self._closed:
+        while self._cause is not None and not self._closed:
             await asyncio.sleep(PROBE_EVERY)
             try:
                 await self._run(_PROBE, (self.key("probe"),), ())
             except (RedisError, OSError, TimeoutError) as error:
                 self._failed(error)
+
+
+def _cause_of(error: Exception) -> Cause:
+    found = _WORDS.search(f"{type(error).__name__} {error}") if isinstance(error, ResponseError) else None
+    return "unreachable" if found is None else _ERRORS[found[1]]
 
 
 async def _ready(connection: Any, *, checks: bool) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from proxy.state import redis as redis_state
 from proxy.state import redis_server
-from proxy.state.redis import RedisCounters, RedisStore
+from proxy.state.redis import RedisCounters, RedisLog, RedisStore
 from proxy.state.redis_server import RedisServer
 from proxy.state.store import Cause, StoreError
 from tests.loopback import free_port
@@ -270,13 +270,78 @@ async def test_values_of_others_are_never_taken_for_ours(
     running: RedisProcess, store: RedisStore, planted: bytes
 ) -> None:
     with running.admin() as admin:
-        admin.set("penstock:value:a", planted)
-        admin.rpush("penstock:value:list", "1")
-    for attempt in (store.get("a", ttl=100), store.add("a", b"1", ttl=100), store.get("list")):
-        with pytest.raises(StoreError, match="corrupted"):
-            await attempt
+        for key in ("a", "b", "c"):
+            admin.set(f"penstock:value:{key}", planted)
+    assert await store.get("a", ttl=100) is None
+    assert await store.add("b", b"1", ttl=100) == b"1"
+    await store.put("c", b"1", ttl=100)
+    assert [await store.get(key) for key in ("a", "b", "c")] == [None, b"1", b"1"]
+
+
+PLANTED: dict[str, Callable[[Any, str], Any]] = {
+    "string": lambda admin, key: admin.set(key, "another's"),
+    "list": lambda admin, key: admin.rpush(key, "another's"),
+    "hash": lambda admin, key: admin.hset(key, "another's", "1"),
+    "zset": lambda admin, key: admin.zadd(key, {"another's": 1}),
+    "stream": lambda admin, key: admin.xadd(key, {"another's": "1"}),
+}
+
+
+async def put(store: RedisStore) -> bytes | None:
     await store.put("a", b"1", ttl=100)
-    assert await store.get("a") == b"1"
+    return await store.get("a")
+
+
+async def count(store: RedisStore) -> Sequence[float]:
+    counters = RedisCounters(store.server)
+    added = await counters.add({"before": 1.0, "a": 2.0}, ttl=100)
+    return [added["before"], (await counters.read(["a"]))["a"]]
+
+
+async def log(store: RedisStore) -> Sequence[bytes]:
+    await RedisLog(store.server, max_bytes=1000, age=100).append([("t", b"{}")])
+    return [row for _, row in await RedisLog(store.server, max_bytes=1000, age=100).read()]
+
+
+async def forget(store: RedisStore) -> None:
+    await RedisLog(store.server, max_bytes=1000, age=100).forget("t")
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize(
+    ("key", "call", "expected", "told"),
+    [
+        ("value:a", put, b"1", None),
+        ("value:a", lambda store: store.get("a"), None, "corrupted"),
+        ("value:a", lambda store: store.touch(["a", "b"], ttl=100), {"b"}, "corrupted"),
+        ("value:a", lambda store: store.keys(""), ("b",), None),
+        ("names", put, b"1", "corrupted"),
+        ("count:a", count, [1.0, 2.0], "corrupted"),
+        ("records", log, [b"{}"], "corrupted"),
+        ("records", forget, None, "corrupted"),
+        ("records-size", log, [b"{}"], "corrupted"),
+        ("epoch", put, b"1", None),
+        ("probe", put, b"1", None),
+    ],
+)
+async def test_a_key_of_another_type_is_told_and_written_anew(
+    running: RedisProcess,
+    store: RedisStore,
+    kind: str,
+    key: str,
+    call: Callable[[RedisStore], Awaitable[Any]],
+    expected: Any,
+    told: str | None,
+) -> None:
+    """Whatever the key is for, the call that meets it works."""
+    if (key, kind) in (("names", "zset"), ("records", "stream")):
+        return  # that is its own type
+    await store.put("b", b"2", ttl=100)
+    with running.admin() as admin:
+        admin.delete(f"penstock:{key}")
+        PLANTED[kind](admin, f"penstock:{key}")
+    assert await call(store) == expected
+    assert store.degraded == told
 
 
 async def test_scripts_that_the_server_has_forgotten_are_told_again(running: RedisProcess, store: RedisStore) -> None:

@@ -1,7 +1,8 @@
+redis.call('INCRBY', KEYS[3], 0)
 local added = 0
 for n = 5, #ARGV, 2 do
   local made = redis.pcall('XADD', KEYS[2], '*', 'by', ARGV[2], 'of', ARGV[n], 'rows', ARGV[n + 1])
-  if type(made) == 'table' then return {epoch, 0} end
+  if type(made) == 'table' then return string.find(made.err, '^WRONGTYPE') and made or {epoch, 0} end
   added = added + #ARGV[n + 1]
 end
 local size = redis.call('INCRBY', KEYS[3], added)

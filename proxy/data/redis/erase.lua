@@ -1,5 +1,5 @@
 local entries = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
-if entries.err then return {epoch, 0} end
+if entries.err then return string.find(entries.err, '^WRONGTYPE') and entries or {epoch, 0} end
 for _, entry in ipairs(entries) do
   if entry[2][4] == ARGV[4] then
     redis.call('XDEL', KEYS[2], entry[1])

@@ -1,2 +1,3 @@
 local found = redis.pcall('XRANGE', KEYS[2], ARGV[2], '+', 'COUNT', ARGV[3])
-return {epoch, found.err and 0 or found}
+if found.err then return string.find(found.err, '^WRONGTYPE') and found or {epoch, 0} end
+return {epoch, found}

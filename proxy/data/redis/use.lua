@@ -1,3 +1,8 @@
+-- Whether a value is one of ours; where it is not, the caller repairs it, so nothing may have been written before.
+local function ours(value)
+  return #value >= 16 and not string.find(string.sub(value, 1, 16), '%D')
+end
+local foreign = redis.error_reply('WRONGTYPE not written by Penstock')
 -- What can be read is worth more than its next day: where the use cannot be noted, it is read all the same.
 local function use(key, value, ttl)
   local used = tonumber(string.sub(value, 1, 16))

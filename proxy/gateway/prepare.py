@@ -119,6 +119,7 @@ class Services:
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
         forget = [self.once.forget, self.parsed.forget, self.memos.forget, self.prefixes.forget]
+        forget.append(self.cache_use.forget)
         forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
@@ -294,7 +295,7 @@ class Preparation:
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.signs)
-        profile = services.cache_use.applied(route.upstream.name, await route.upstream.profile(route.profile))
+        profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
         tokens = services.tokens.bind(who, profile)

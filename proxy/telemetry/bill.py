@@ -12,8 +12,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, raws
+from proxy.chat.cache_marks import find_marks
 from proxy.context import ModelProfile, Tokens
-from proxy.economics import cached_tokens, money, pays_after, prompt_cost
+from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
 from proxy.models.cache_use import CacheUse
 from proxy.state.cache import Cache
 from proxy.step import Step
@@ -27,8 +28,9 @@ _FRESH = 1 / 16
 Prefixes = Sequence[tuple[int, int]]
 """All prefixes of a request, the shortest first: a hash of each, and its tokens."""
 
-_CAME, _SENT, _PRICED = 1, 2, 4
-"""Forms are bits: as the client sends it, as it goes out; and what came with requests whose steps were priced."""
+_CAME, _SENT, _PRICED, _MARKED = 1, 2, 4, 8
+"""Forms are bits: as the client sends it, as it goes out; what came with requests whose steps were priced; and what
+ended at a mark for the cache."""
 
 
 class Bill(NamedTuple):
@@ -136,8 +138,12 @@ class Bills:
             return None
         unchanged = await prefixes(scope, came, tokens)
         ours = unchanged if _is_same(came, sent) else await prefixes(scope, sent, tokens)
-        bill = self._bill(came, unchanged, _CAME, profile)
-        return Estimate(scope, profile, bill, self._bill(sent, ours, _SENT, profile), self._knows(bill, _CAME))
+        bill, form, charged = self._bill(came, unchanged, _CAME, profile), _SENT, profile
+        if profile.cache.marked and sent.cache_marks is not None:
+            form |= _MARKED
+        elif profile.cache.marked and not find_marks(sent):
+            charged = replace(profile, cache=UNCACHED)
+        return Estimate(scope, profile, bill, self._bill(sent, ours, form, charged), self._knows(bill, _CAME))
 
     def sent(self, estimate: Estimate) -> None:
         """Remember a prompt that the upstream has answered: now its prefixes are in the provider's cache."""
@@ -146,6 +152,13 @@ class Bills:
         else:
             self._remember(estimate.came.prefixes, _CAME, estimate.profile)
             self._remember(estimate.sent.prefixes, _SENT, estimate.profile)
+        request, marks = estimate.sent.request, estimate.sent.request.cache_marks
+        if marks is not None:
+            places = [len(request.tools) + place for place in marks.messages]
+            places += [len(request.tools) - 1] if marks.tools and request.tools else []
+            for used in self._used.get_each([estimate.sent.prefixes[place][0] for place in places]):
+                if used is not None:
+                    used.forms |= _MARKED
 
     async def effects(
         self,
@@ -206,13 +219,13 @@ class Bills:
         oldest = self._clock() - profile.cache.ttl
         for key, size in reversed(prefixes):
             used = self._used.get(key)
-            if used is not None and used.forms & form and used.at >= oldest:
+            if used is not None and used.forms & form == form and used.at >= oldest:
                 return size
         return 0
 
     def _form(self, steps: tuple[str, ...]) -> int:
         """The form that is given to the step behind these."""
-        return self._forms.setdefault(steps, 2 * _PRICED << len(self._forms))
+        return self._forms.setdefault(steps, 2 * _MARKED << len(self._forms))
 
     def _remember(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> None:
         now, ttl = self._clock(), profile.cache.ttl

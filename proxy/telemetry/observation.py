@@ -310,12 +310,13 @@ class Observation:
             self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)
             self._series.prompt_cost.of(self.model, "unchanged").inc(estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
-            self._series.cached_tokens.of(self.model, "expected").inc(estimate.sent.cached)
+            # as the upstream counts: the estimate tells which part of the prompt is read
+            scale = (usage.input or estimate.sent.tokens) / max(1, estimate.sent.tokens)
+            self._series.cached_tokens.of(self.model, "expected").inc(round(estimate.sent.cached * scale))
             self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
-            if self._profile is not None:
-                self._record.bills.use.note(
-                    self._record.known["upstream"] or "", self._profile.name, estimate.sent.cached, usage.cached
-                )
+            if self._profile is not None and (made := self._record.rewriting) is not None:
+                who, upstream = made.ctx.identity, self._record.known["upstream"] or ""
+                self._record.bills.use.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
 
     def _attributes(self) -> dict[str, object]:
         return {

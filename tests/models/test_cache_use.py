@@ -1,15 +1,25 @@
-"""A cache that an upstream does not use is not counted on."""
+"""A cache that is not read is not counted on: in that conversation, and for a while."""
 
 from dataclasses import replace
 
 import pytest
 
-from proxy.context import CacheRules
-from proxy.models.cache_use import MISSES, CacheUse
+from proxy.context import CacheRules, Identity
+from proxy.models.cache_use import MISSES, PAUSE, CacheUse
 from proxy.testing import profile
+from tests.clock import Clock
+
+KNOWN = replace(profile(), cache=CacheRules(0.1, 1.0, 1024, 300))
+WHO = Identity("tenant", "session")
 
 
-@pytest.mark.parametrize(("answers", "is_used"), [
+def is_used(use: CacheUse, who: Identity = WHO, upstream: str = "openai") -> bool:
+    applied = use.applied(who, upstream, KNOWN)
+    assert applied.cache in (KNOWN.cache, CacheRules())
+    return applied is KNOWN
+
+
+@pytest.mark.parametrize(("answers", "expected"), [
     ([], True),
     ([(2000, 0)] * (MISSES - 1), True),
     ([(2000, 0)] * MISSES, False),
@@ -18,11 +28,29 @@ from proxy.testing import profile
     ([(2000, 0)] * MISSES + [(0, 1500)], True),
     ([(2000, 0)] * (MISSES - 1) + [(2000, 1500), (2000, 0)], True),
 ], ids=["nothing known", "a few misses", "many", "not told", "none expected", "read again", "read in between"])  # fmt: skip
-def test_a_cache_is_counted_on_while_the_upstream_reads_from_it(
-    answers: list[tuple[int, int | None]], is_used: bool
-) -> None:
-    use, known = CacheUse(), replace(profile(), cache=CacheRules(0.1, 1.0, 1024, 300))
-    for expected, reported in answers:
-        use.note("openai", known.name, expected, reported)
-    assert use.applied("openai", known).cache == (known.cache if is_used else CacheRules())
-    assert use.applied("another", known) is known
+def test_a_cache_is_counted_on_while_it_is_read(answers: list[tuple[int, int | None]], expected: bool) -> None:
+    use = CacheUse()
+    for read, reported in answers:
+        use.note(WHO, "openai", KNOWN.name, read, reported)
+    assert is_used(use) is expected
+
+
+def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
+    clock = Clock()
+    use = CacheUse(clock)
+    for _ in range(MISSES):
+        use.note(WHO, "openai", KNOWN.name, 2000, 0)
+    others = (Identity("tenant", "another"), Identity("another", "session"))
+    assert [is_used(use), *(is_used(use, other) for other in others), is_used(use, upstream="other")] == [
+        False, True, True, True,
+    ]  # fmt: skip
+    clock.now += PAUSE + 1
+    assert is_used(use)
+
+
+def test_a_tenants_conversations_are_forgotten() -> None:
+    use = CacheUse()
+    for _ in range(MISSES):
+        use.note(WHO, "openai", KNOWN.name, 2000, 0)
+    assert use.forget("tenant") == 1
+    assert is_used(use)

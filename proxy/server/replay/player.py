@@ -207,8 +207,8 @@ class Player:
         if played.estimate is not None:
             self._bills.sent(played.estimate)
             if usage is not None:
-                name = played.route.upstream.name
-                self._services.cache_use.note(name, played.profile.name, played.estimate.sent.cached, usage.cached)
+                who, name = done.ctx.identity, played.route.upstream.name
+                self._services.cache_use.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
             done.settle()
         if answer is not None and played.route.upstream.signs and is_signed(answer):

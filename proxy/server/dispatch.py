@@ -1,5 +1,7 @@
 """Sends an exchange to the generation that serves clients, or to the endpoints for operators."""
 
+import re
+
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,11 +34,17 @@ class App:
         """Serve one exchange. A client's exchange keeps the generation that is current when it begins."""
         if scope["type"] != "http":
             await self._rest(scope, receive, send)
-        elif self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
+            return
+        if self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
             await self._operators(scope, receive, send)
-        elif scope["path"] == CHAT and scope["method"] == "POST":
+            return
+        path = scope["path"]
+        if "//" in path:  # of a base URL with a slash at its end
+            path = re.sub("//+", "/", path)
+            scope = {**scope, "path": path} if path.startswith(_FOR_CLIENTS) else scope
+        if path == CHAT and scope["method"] == "POST":
             await self._reloading.current(scope, receive, send, is_chat=True)
-        elif scope["path"].startswith(_FOR_CLIENTS):
+        elif path.startswith(_FOR_CLIENTS):
             await self._reloading.current(scope, receive, send)
         else:
             await self._rest(scope, receive, send)

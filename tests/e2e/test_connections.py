@@ -113,14 +113,17 @@ async def test_a_wish_for_http2_is_ignored(running: Served, behind: Upstream, pa
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1//memories", "/v1/Memories", "/v1/memories;a=b", "/v1/%20memories", "/v1/%256demories/x", "/v1//retrieve/x",
-        "/v1/Retrieve/x", "/v1/context//share", "/v1/%5cexplain", "/v1/Explain/x", "/v1/compress%3fx", "/v1/x/../memories",
+        "/v1/Memories", "/v1/memories;a=b", "/v1/%20memories", "/v1/%256demories/x", "/v1/me;a=b/../memories",
+        "/v1/Retrieve/x", "/v1/context;a=b/share", "/v1/%5cexplain", "/v1/Explain/x", "/v1/compress%3fx", "/v1/x/../memories",
         "/v1/..%2f..%2fadmin", "/v1/x/..%2fmemories", "/v1/..%252fadmin", "/v1/%2525252525252e%2e/admin", "/v1/..;/admin",
-        "/v1/..%5c..%5cadmin", "/v1/..%00/x", "/%76%31/embeddings",
+        "/v1/..%5c..%5cadmin", "/v1/..%00/x", "/%76%31/embeddings", "/v1/chat/completions%20", "/v1/chat/completions%00",
+        "/v1/chat/completions;a=b", "/v1/chat;a=b/completions", "/v1/chat%20/completions", "/v1/%20chat/completions",
+        "/v1/chat/./completions", "/v1/x/../chat/completions", "/v1/chat/completions%00/x", "/v1/chat/completions/%20",
+        "/v1/chat/completions%3fx", "/v1/chat/completions%2500", "/v1;a=b/chat/completions", "/v1/models%20", "/v1/models;a=b",
     ],
 )  # fmt: skip
 async def test_no_spelling_of_an_own_path_goes_upstream(running: Served, behind: Upstream, path: str) -> None:
-    for method in (b"POST", b"GET"):
+    for method in (b"POST", b"GET", b"PUT", b"PATCH", b"DELETE"):
         line = method + b" " + path.encode() + LINE[LINE.index(b" HTTP") :]
         [(head, _)] = await said(running, line + SIZE + b"\r\n" + BODY)
         assert head.startswith(b"http/1.1 404 "), head
@@ -136,6 +139,46 @@ async def test_other_paths_travel_as_they_were_spelt(running: Served, behind: Up
     [(head, _)] = await said(running, line + SIZE + b"\r\n" + BODY)
     assert head.startswith(b"http/1.1 200 ")
     assert behind.last.path == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//v1/chat/completions", "/v1//chat/completions", "///v1///chat//completions//", "/v1/chat%2fcompletions",
+        "//chat/completions", "/v1/Chat/Completions",
+    ],
+)  # fmt: skip
+async def test_other_spellings_lead_to_the_chat(running: Served, behind: Upstream, path: str) -> None:
+    line = b"POST " + path.encode() + LINE[LINE.index(b" HTTP") :]
+    [(head, _)] = await said(running, line + SIZE + b"\r\n" + BODY)
+    assert head.startswith(b"http/1.1 200 ")
+    assert behind.last.path == "/v1/chat/completions"
+    assert len(json.loads(behind.last.body)["messages"]) < 3, "the chain was skipped"
+
+
+@pytest.mark.parametrize("path", ["//v1/memories", "/v1//memories", "//v1//models"])
+async def test_doubled_slashes_lead_to_penstocks_own_paths(running: Served, behind: Upstream, path: str) -> None:
+    [(head, _)] = await said(running, b"GET " + path.encode() + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+    assert head.startswith(b"http/1.1 200 ")
+    assert {received.path for received in behind.received} <= {"/v1/models"}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "//v1/chat/completions", "/v1/chat/completions/"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_other_methods_of_the_chat_are_refused(running: Served, behind: Upstream, path: str, method: str) -> None:
+    line = f"{method} {path}".encode() + LINE[LINE.index(b" HTTP") :]
+    [(head, body)] = await said(running, line + SIZE + b"\r\n" + BODY)
+    assert head.startswith(b"http/1.1 405 ")
+    assert json.loads(body)["error"]["code"] == "method_not_allowed"
+    assert behind.received == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["GET /v1/chat/completions", "DELETE /v1/chat/completions/c-1", "POST /v1/chat/completions/c-1", "DELETE /v1/models/m-1"]
+)  # fmt: skip
+async def test_stored_chats_and_models_are_the_upstreams(running: Served, behind: Upstream, asked: str) -> None:
+    await said(running, f"{asked} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+    assert f"{behind.last.method} {behind.last.path}" == asked
 
 
 @pytest.mark.parametrize("wish", [b"connection: upgrade\r\nupgrade: websocket\r\n", b""], ids=["whole", "behind nginx"])

@@ -90,7 +90,7 @@ FRAMEWORKS = {
     "unknown path": ("GET", "/nope", 404),
     "root by POST": ("POST", "/", 405),
     "no redirect to what the Host header says": ("GET", "/v1", 404),
-    "chat by PUT reaches the upstream, which knows better": ("PUT", "/v1/chat/completions", 404),
+    "chat by DELETE": ("DELETE", "/v1/chat/completions", 405),
     "chat by PUT": ("PUT", "/chat/completions", 405),
     "health by POST": ("POST", "/healthz", 405),
     "metrics by PATCH": ("PATCH", "/metrics", 405),

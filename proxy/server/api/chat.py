@@ -16,6 +16,7 @@ from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
 from proxy.gateway.wire import ChatWire
 from proxy.http.headers import forwarded
+from proxy.server.api.endpoint import check_method
 from proxy.server.api.models import Catalogue
 from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import CHAT, Call, Upstream
@@ -26,11 +27,18 @@ _JSON = (b"content-type", b"application/json")
 
 _WIRE = ChatWire()
 
-_CHAT_SPELT = re.compile(r"/+v1/+chat/+completions/*", re.IGNORECASE)
+_CHAT_SPELT = re.compile(r"/v1/chat/completions/?", re.IGNORECASE)
 """What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
 
-_OWN = re.compile(r"/[^a-z0-9]*(compress|context/share|explain|memories|retrieve)(?![a-z0-9_-])")
-"""Paths below `/v1` of which no spelling goes upstream: they have Penstock's own handles and texts."""
+_OWN = re.compile(
+    r"/[^a-z0-9]*(?:(?:compress|context[^a-z0-9]+share|explain|memories|retrieve)(?![a-z0-9_-])"
+    r"|(?:chat[^a-z0-9]+completions|models)(?![a-z0-9_-]|/[a-z0-9_-]))"
+)
+"""Paths below `/v1` that Penstock answers itself: no spelling of them goes upstream. Below the last two there are
+paths of upstreams, such as `/chat/completions/ID`."""
+
+_PASSED_ON = frozenset({"/v1/chat/completions", "/v1/models"})
+"""Those of them that upstreams have for other methods."""
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
@@ -57,9 +65,11 @@ class Api:
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
-        if http.scope["method"] == "POST" and _CHAT_SPELT.fullmatch(http.scope["path"]):
-            await self.chat(http, seen)
-            return
+        if _CHAT_SPELT.fullmatch(http.scope["path"]):
+            check_method(http, "GET", "POST")
+            if http.scope["method"] == "POST":
+                await self.chat(http, seen)
+                return
         method, path = http.scope["method"], _below_v1(http.scope)
         raw = await http.read()
         async with http.watch():
@@ -137,12 +147,13 @@ def _below_v1(scope: Scope) -> str:
     """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that, however a server reads
     it, would climb out of `/v1` or is Penstock's own."""
     path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
-    read = path
+    path = read = re.sub(r"^//+", "/", path)
     for _ in range(4):
         read = unquote(read)
     read = re.sub(r"[/\\]+", "/", read).lower()
     if "%25" in read or "\\" in path or not path.startswith("/v1/") or re.search(r"/\.{1,2}(?![^/;?#\s\0])", read):
         raise NotFound("the path must not contain . or .. as a segment, nor be encoded several times")
-    if _OWN.match(read.removeprefix("/v1")):
+    plain = re.sub(r";[^/]*", "", read).removeprefix("/v1")  # many servers drop `;a=b`
+    if path not in _PASSED_ON and _OWN.match(plain):
         raise NotFound("this is no spelling of a path of Penstock")
     return path.removeprefix("/v1")

@@ -1,4 +1,4 @@
-"""Let the oldest messages leave a conversation that fills its window, and a summary take their place."""
+"""Let the oldest messages leave a conversation that fills its window, and a digest take their place."""
 
 from typing import ClassVar, Literal, Self
 
@@ -8,6 +8,7 @@ from proxy.chat import ChatRequest, split_head
 from proxy.compaction.newest import newest
 from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
+from proxy.history.handover import WHOLE, asks_for_summary
 from proxy.history.pins import compiled
 from proxy.history.summaries import (
     Leaving,
@@ -23,25 +24,28 @@ from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 
 
 class CompressHistory(Policy):
-    """Cut a conversation that outgrows its window, deep and rarely, and put a summary where its beginning was.
+    """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
     taken, so that the next cut is far away and the provider's prompt cache holds until then. Where the cuts fall is
     worked out from the sizes of the messages in order, again in each request: nothing is stored, and every replica cuts
-    alike. Without a prompt cache of the provider's, the next cut comes after a quarter of the way. What leaves is
+    alike. Without a prompt cache of the provider's, the next cut comes half-way to `compress_at`. What leaves is
     archived first; where there is no archive, nothing leaves.
 
-    The summary stands behind the system messages, in the user's role, as data. It is made of the conversation's own
-    sentences and values: what the user laid down (constraints, facts, goals, decisions), the open plan, the course in
-    lines of twenty turns, and values with their labels. It ends in the handles of what left. A last user message that
-    stands before the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges
-    that leave have the room that the summary does not use: the assistant's words whole, what it got in short. A short
-    opening of the conversation stays, too.
+    The digest stands behind the system messages, in the user's role, as data. It has the user's messages in their
+    order, word for word, with the numbers of their turns; under each what was answered or done; and the open plan.
+    Nothing leaves it but for want of room: then questions and small talk go first, and what the user laid down stays
+    longest. In a conversation with tools it ends in the handles of what left. A last user message that stands before
+    the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges that leave
+    have the room that the digest does not use: the assistant's words whole, what it got in short. A short opening of
+    the conversation stays, too.
+
+    A client that asks for a summary of the conversation itself, as agents do before they delete it, gets all of it to
+    the model, as far as the window allows.
     """
 
     stage: ClassVar = Stage.SHORTENS
     prefix_breaks_per_turn: ClassVar[float] = 0.2
-    needs_embedding: ClassVar[bool] = True
     counted: ClassVar = {"left_messages": SHORTER_HISTORY}
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
@@ -59,23 +63,17 @@ class CompressHistory(Policy):
     keep_last: int = Field(default=4, ge=1)
     """Exchanges that stay in any case, as long as they fit. A call with its results is one exchange."""
 
-    summary_share: float = Field(default=0.06, gt=0, le=0.2)
-    """The share of the usable window that the extracts may take."""
-
-    pins_share: float = Field(default=0.10, ge=0, le=0.2)
-    """The share of the usable window that the pinned texts may take. What does not fit is behind the handle."""
-
-    wait: float = Field(default=1.5, ge=0)
-    """Seconds to wait at a cut for the vectors of the user's sentences. They are made in the background from `warn_at`
-    on; without them the sentences' form and words decide what is kept."""
+    summary_share: float = Field(default=0.12, gt=0, le=0.4)
+    """The share of the usable window that the digest may take."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""
 
-    summary: Literal["extract", "written"] = "extract"
-    """`extract`: the conversation's own sentences and values. `written`: the small model that `writer` names writes it
-    in the background from `warn_at` on; where it is not ready at the cut, or says what was never said, it is an
-    extract."""
+    summary: Literal["digest", "written"] = "digest"
+    """Where the lines about answers come from. `digest` takes the first sentence, list items, codes and numbers of each
+    answer, word for word. With `written` the small model that `writer` names sums the answers up in the background from
+    `warn_at` on; where it is not ready at the cut, or says what was never said, the digest has them. The user's own
+    lines are never written anew."""
 
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
@@ -109,12 +107,10 @@ class CompressHistory(Policy):
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
         usable = ctx.model.usable(request)
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
-        room = self._room(ctx, usable, count.total - sum(sizes))
+        room = self._room(request, ctx, usable, count.total - sum(sizes))
         cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
         share = f"context at {count.total / usable:.0%}"
-        measure = SummarySize(
-            room.summary, self.pins_share / (self.pins_share + self.summary_share), self.pins, self.wait
-        )
+        measure = SummarySize(room.summary, self.pins)
         if not cuts:
             if ahead is not None and self.needs_writer:
                 await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)
@@ -129,21 +125,21 @@ class CompressHistory(Policy):
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
         written = await settled(leaving, last.foreseen, measure, ctx) if self.needs_writer else None
-        made = await summarised(leaving, handles, measure, ctx, written)
+        made = await summarised(leaving, handles if request.tools else (), measure, ctx, written)
         if made is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.needs_writer:
-            await prepare(sent[: ahead.start], leaving.since(ahead.start), made.messages, measure, ctx)
+            await prepare(sent[: ahead.start], leaving.since(ahead.start), made, measure, ctx)
         short = await newest(leaving, made, measure, ctx) if last.is_tight else []
-        after = request.with_messages([*head, *made.messages, *short, *talk[leaving.start :]])
+        after = request.with_messages([*head, *made, *short, *talk[leaving.start :]])
         why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
-        return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts), **made.facts})
+        return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts)})
 
     def _calm(self, share: str, used: float) -> str:
         return f"{share}, near the {self.compress_at:.0%} mark" if used >= self.warn_at else share
 
-    def _room(self, ctx: Context, usable: int, fixed: int) -> Room:
-        both = self.summary_share + self.pins_share
-        again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + 3 * self.cut_to) / 4
-        marks = Marks(self.compress_at, self.cut_to, self.critical_at, both, self.warn_at, again)
-        return Room.of(ctx.model.window, usable, fixed, marks)
+    def _room(self, request: ChatRequest, ctx: Context, usable: int, fixed: int) -> Room:
+        # without a prompt cache a cut costs nothing, but what fits easily stays all the same
+        again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + self.cut_to) / 2
+        marks = Marks(self.compress_at, self.cut_to, self.critical_at, self.summary_share, self.warn_at, again)
+        return Room.of(ctx.model.window, usable, fixed, WHOLE if asks_for_summary(request) else marks)

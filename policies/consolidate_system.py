@@ -123,4 +123,4 @@ def _wrap(tag: str | None, text: str) -> str:
 def _demoted(message: Message) -> Message:
     """A user message that says what it was."""
     parts = _closed(message.parts, "system_note")
-    return Message({"role": "user", "content": _content([("system_note", parts)])})
+    return message.with_changes(role="user", content=_content([("system_note", parts)]))

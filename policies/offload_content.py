@@ -10,14 +10,13 @@ from pydantic import Field
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.markers import MARKER_TOKENS, shortened
 from proxy.chat.provenance import of_client
-from proxy.chat.texts import Text, texts_of, with_text
+from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction import weight
 from proxy.compaction.fitting import forced, is_ours
 from proxy.compaction.preview import Preview, preview
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
-from proxy.history.pins import arguments
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
 

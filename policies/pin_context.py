@@ -7,16 +7,17 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat.blocks import PINNED, entries_block, entry
 from proxy.chat.departed import raws
-from proxy.chat.provenance import identities, standing_users
+from proxy.chat.provenance import identities, of_client, standing_users
+from proxy.chat.texts import arguments
 from proxy.context import Context
-from proxy.history.pins import arguments, block, compiled
+from proxy.history.pins import compiled, marked, open_plan, system_messages
 from proxy.history.plans import earlier_copies
-from proxy.history.selection import noteworthy, select
-from proxy.history.summaries import is_summarised
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
 
+_ABOUT = "Said earlier in this conversation, word for word, with who said it."
 _FULL = 0.80
 """The share of the usable window that the prompt may take with what is put back."""
 
@@ -24,11 +25,11 @@ _FULL = 0.80
 class PinContext(Policy):
     """Put back what the steps before it removed and must not be lost.
 
-    Pinned are what the user laid down (constraints, facts about the user, goals, decisions, deadlines), the newest task
-    plan while it is open, system messages from mid-conversation, and lines that `patterns` name. Missing ones go into
-    one message behind the system messages, in the user's role. Where `compress_history` has put a summary, it has
-    chosen the user's statements already; then only plan, system messages and `patterns` are looked at. Put it behind
-    the steps that shorten history.
+    Pinned are the newest task plan while it is open, system messages from mid-conversation, and lines that `patterns`
+    name. A plan is what the assistant wrote with boxes, the arguments of its todo tool, or a system message; what a
+    tool answered is none. Missing ones go into one message behind the system messages, in the user's role, each with
+    the role of who said it. What stands in the request in any layout is not repeated. Put it behind the steps that
+    shorten history.
 
     A client that sends its plan anew in each turn, as a system message under the same first line, forwards the newest
     copy at its place. Each earlier one is archived and becomes a reference, where that pays back under the provider's
@@ -46,12 +47,6 @@ class PinContext(Policy):
     share: float = Field(default=0.05, gt=0, le=0.5)
     """The share of the usable window that may be put back, as long as the prompt stays below 80 % of it."""
 
-    wait: float = Field(default=1.5, ge=0)
-    """Seconds to wait for the vectors of the user's sentences; without them their form and words decide."""
-
-    timeout: float = Field(default=4.0, gt=0)
-    """Seconds after which the step is given up."""
-
     @field_validator("patterns")
     @classmethod
     def _patterns_are_sound(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,46 +60,62 @@ class PinContext(Policy):
         if not copies:
             return await self._put_back(request, ctx)
         short = request.with_messages([copies.get(place, each) for place, each in enumerate(request.messages)])
-        decision = await self._put_back(short, ctx, replaced=[request.messages[place] for place in copies])
+        decision = await self._put_back(short, ctx)
         why = f"{len(copies)} earlier copies of a plan became references"
         if isinstance(decision, Rewrite):
             return replace(decision, why=f"{why}; {decision.why}")
         return Rewrite(short, why=why, facts={"plan_copies": len(copies)})
 
-    async def _put_back(self, request: ChatRequest, ctx: Context, replaced: Sequence[Message] = ()) -> Keep | Rewrite:
+    async def _put_back(self, request: ChatRequest, ctx: Context) -> Keep | Rewrite:
         came = ctx.incoming.messages
         if request.messages is came:
             return Keep("nothing left the context")
         texts = raws(request)
-        there = {*identities(request), *standing_users(request, ctx.incoming, fitted=True), *map(id, replaced)}
-        if identities(ctx.incoming).keys() <= there:
-            return Keep("nothing left the context")
-        places = range(len(came)) if self.patterns else sorted(await noteworthy(ctx.incoming, ctx))
-        stays = [id(came[place]) in there or came[place].raw in texts for place in places]
-        gone = [came[place] for place, stay in zip(places, stays, strict=True) if not stay]
-        stayed = [came[place] for place, stay in zip(places, stays, strict=True) if stay]
+        there = {*identities(request), *standing_users(request, ctx.incoming, fitted=True)}
+        there |= {id(came[place]) for place in of_client(request, ctx.incoming).values() if came[place].is_system}
+        first = len(split_head(came)[0])
+        stays = [place < first or id(each) in there or each.raw in texts for place, each in enumerate(came)]
+        gone = [message for message, stay in zip(came, stays, strict=True) if not stay]
         if not gone:
+            return Keep("nothing left the context")
+        staying = [message for message, stay in zip(came, stays, strict=True) if stay]
+        missing = _missing(request, gone, staying, self.patterns)
+        if not missing:
             return Keep("nothing that must stay has left")
-        head, talk = split_head(request.messages)
-        usable = ctx.model.usable(request)
-        spare = int(usable * _FULL) - (await ctx.tokens.count(request)).total
+        spare = int(ctx.model.usable(request) * _FULL) - (await ctx.tokens.count(request)).total
         # three bytes a token: texts of any language stay below the share
-        room = max(0, min(int(usable * self.share), spare)) * 3
-        # behind a summary, what the user laid down was chosen when it was made
-        size = 0 if is_summarised(talk, ctx) else room
-        pins = await select(split_head(gone)[1], stayed, self.patterns, size, ctx, wait=self.wait)
-        if not pins.texts():
-            return Keep("nothing that must stay has left")
-        shown = "\n".join(text for message in request.messages for text in (message.text, *arguments(message)))
-        missing = pins.without(shown)
-        if not missing.texts():
-            return Keep("all that must stay stands in the request")
-        fitting = missing.within(room)
-        lost = len(missing.texts()) - len(fitting.texts())
-        if not fitting.texts():
+        room = max(0, min(int(ctx.model.usable(request) * self.share), spare)) * 3
+        fitting: list[str] = []
+        for each in missing:
+            needed = len(each.encode(errors="surrogatepass"))
+            if needed <= room:
+                fitting.append(each)
+                room -= needed
+        lost = len(missing) - len(fitting)
+        if not fitting:
             return Keep(f"no room for {counted(lost, 'pinned text')} in {self.share:.0%} of the window")
+        head, talk = split_head(request.messages)
         return Rewrite(
-            request.with_messages([*head, block(fitting), *talk]),
-            why=f"put back {counted(len(fitting.texts()), 'pinned text')}, no room for {lost}",
-            facts={"pinned": len(fitting.texts()), "pins_too_long": lost},
+            request.with_messages([*head, entries_block(PINNED, _ABOUT, fitting), *talk]),
+            why=f"put back {counted(len(fitting), 'pinned text')}, no room for {lost}",
+            facts={"pinned": len(fitting), "pins_too_long": lost},
         )
+
+
+def _missing(
+    request: ChatRequest, gone: Sequence[Message], staying: Sequence[Message], patterns: Sequence[str]
+) -> list[str]:
+    """What must stay of messages that left and stands nowhere in the request."""
+    plan, pinned = open_plan(gone, staying), [*system_messages(gone), *marked(gone, patterns)]
+    if plan is None and not pinned:
+        return []
+    shown = _bare("".join(text for message in request.messages for text in (message.text, *arguments(message))))
+    missing = [entry(line.role, line.text) for line in pinned if _bare(line.text) not in shown]
+    if plan is not None and not all(_bare(step) in shown for step in plan.steps):
+        missing.append(entry("assistant", plan.text))
+    return missing
+
+
+def _bare(text: str) -> str:
+    """A text without white space and escapes: the same in whatever layout it stands."""
+    return "".join(text.split()).replace("\\n", "").replace("\\", "")

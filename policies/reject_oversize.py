@@ -6,6 +6,7 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest
 from proxy.context import Context
+from proxy.history.handover import asks_for_summary
 from proxy.policy import Decision, Keep, Policy, Reject, Stage
 
 
@@ -25,7 +26,8 @@ class RejectOversize(Policy):
         """Reject in the words that SDKs and agents look for (OpenAI's sentence, with the code in it)."""
         count = await ctx.tokens.count(request)
         usable = ctx.model.usable(request)
-        limit = int(usable * self.share)
+        # the summary that the client wants is made of all that fits
+        limit = int(usable * (max(self.share, 1.0) if asks_for_summary(request) else self.share))
         used = f"{count.total} of {usable} usable tokens ({count.total / usable:.0%})"
         if count.total <= limit:
             return Keep(used)

@@ -52,11 +52,8 @@ class WindowHistory(Policy):
     summary: bool = True
     """Whether what leaves is archived and summarised. Without it, turns that leave are gone for good."""
 
-    summary_share: float = Field(default=0.08, gt=0, le=0.2)
-    """The share of the usable window that the extracts may take."""
-
-    pins_share: float = Field(default=0.08, ge=0, le=0.2)
-    """The share of the usable window that the pinned texts may take. What does not fit is behind the handle."""
+    summary_share: float = Field(default=0.12, gt=0, le=0.4)
+    """The share of the usable window that the digest of what left may take."""
 
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
@@ -89,21 +86,22 @@ class WindowHistory(Policy):
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{counted(count, 'turn')}, but what would leave could not be archived")
-        made = await summarised(leaving, handles, await self._measure(request, talk[:start], ctx), ctx)
+        usable_handles = handles if request.tools else ()
+        made = await summarised(leaving, usable_handles, await self._measure(request, talk[:start], ctx), ctx)
         if made is None:
             return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
-        after = request.with_messages([*head, *made.messages, *talk[start:]])
-        return Rewrite(after, f"{why} into a summary", facts | made.facts)
+        after = request.with_messages([*head, *made, *talk[start:]])
+        return Rewrite(after, f"{why} into a summary", facts)
 
     async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> SummarySize:
         """The shares of the window, but in a large one no more than a third of a long history."""
         tokens = self._room(request, sum(await ctx.tokens.sizes(gone)), ctx)
-        return SummarySize(tokens, self.pins_share / (self.summary_share + self.pins_share), self.pins)
+        return SummarySize(tokens, self.pins)
 
     def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:
         """The most tokens that the summary of so many may have."""
-        shares = self.summary_share + self.pins_share
-        return min(max(_SMALL, gone // 3), int(ctx.model.usable(request) * shares)) if self.summary else 0
+        most = int(ctx.model.usable(request) * self.summary_share)
+        return min(max(_SMALL, gone // 3), most) if self.summary else 0
 
     def _newest(self, cut: int) -> int:
         """The newest turn of the request with which a cut began."""

@@ -45,10 +45,5 @@ class ToldEmbedder:
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.0
 
-    async def along(
-        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
-    ) -> Sequence[Sequence[float | None]]:
-        return [[None] * len(directions)] * len(texts)
-
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError("nothing is prepared")

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat.texts import arguments
 from proxy.chat.wire import flaws
 from proxy.config.load import load
 from proxy.config.settings import Chain
 from proxy.context import CacheRules, Identity
 from proxy.gateway.chain import Outcome, run
 from proxy.history.cuts import Marks, Room
-from proxy.history.pins import arguments
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore

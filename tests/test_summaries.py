@@ -2,15 +2,14 @@ import pytest
 
 from proxy.chat import Message
 from proxy.context import Identity
-from proxy.history.selection import fingerprint
-from proxy.history.summaries import Leaving, SummarySize, archived, levels, summarised
+from proxy.history.summaries import Leaving, SummarySize, archived, fingerprint, levels, summarised
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context
 
 
 @pytest.mark.parametrize(
     ("cuts", "parts"),
-    [(1, [1]), (3, [1, 2, 3]), (4, [4]), (7, [4, 5, 6, 7]), (21, [16, 20, 21]), (43, [16, 32, 36, 40, 41, 42, 43])],
+    [(1, [1]), (2, [2]), (3, [2, 3]), (4, [4]), (7, [4, 6, 7]), (21, [16, 20, 21]), (43, [32, 40, 42, 43])],
 )
 def test_the_older_the_cuts_the_more_share_an_entry(cuts: int, parts: list[int]) -> None:
     assert levels(range(1, cuts + 1)) == parts
@@ -39,8 +38,8 @@ async def test_what_left_is_read_once() -> None:
         ctx = context(request, archive=archive, once=once)
         handles = await archived(leaving, ctx)
         assert handles is not None
-        assert await summarised(leaving, handles, SummarySize(400, 0.5), ctx) is not None
-    assert archive.hashed == 4, "once for its handle, once to keep it; two entries"
+        assert await summarised(leaving, handles, SummarySize(400), ctx) is not None
+    assert archive.hashed == 2, "once for its handle, once to keep it"
 
 
 async def test_what_the_archive_lost_is_kept_again() -> None:

@@ -7,8 +7,8 @@ from math import inf
 
 from proxy.chat import Message
 from proxy.chat.markers import MARKER, is_to_fit
+from proxy.chat.texts import arguments
 from proxy.compaction import headline
-from proxy.history.pins import arguments
 
 LINE = 48
 """The tokens that a cleared result takes, about."""

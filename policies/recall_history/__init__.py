@@ -139,7 +139,7 @@ class _Recollection(Tail[Place]):
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
         made = [message.text for place, message in enumerate(request.messages) if place not in sent]
-        self._search = HistorySearch([ctx.incoming.messages[place] for place in gone], ctx, "\n".join(made))
+        self._search = HistorySearch(gone, ctx, "\n".join(made))
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
 

@@ -2,10 +2,12 @@
 
 import unicodedata
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from policies.recall_history.relevance import Candidates, ranked
 from proxy.chat import Message, digest
+from proxy.chat.attachments import attachments, described
 from proxy.chat.blocks import passages_block
 from proxy.chat.passages import Passage, passages
 from proxy.context import Context
@@ -59,9 +61,13 @@ class SearchResult(NamedTuple):
 class HistorySearch:
     """A search in the messages that left a conversation."""
 
-    def __init__(self, gone: Sequence[Message], ctx: Context, there: str = "") -> None:
-        """`there` is what a summary says of them: what stands in it word for word is not found."""
-        self._gone, self._ctx, self._there = tuple(gone), ctx, there
+    def __init__(self, gone: Sequence[int], ctx: Context, there: str = "") -> None:
+        """`gone` are places in what the client sent. `there` is what a summary says of them: what stands in it word for
+        word is not found."""
+        messages = ctx.incoming.messages
+        turns = [*accumulate(message.get("role") == "user" for message in messages)]
+        self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
+        self._ctx, self._there = ctx, "".join(there.split())
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """The passages that a question asks for.
@@ -90,7 +96,7 @@ class HistorySearch:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         order = ranked(candidates, words.scores, meaning, least)
-        said = [there.texts[each.place] in self._there for each in order]
+        said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
         found = [
@@ -100,6 +106,11 @@ class HistorySearch:
         ]
         how = _how(int(is_known.sum()), len(meaning))
         return SearchResult(found, how if found or not order else "the summary says it")
+
+    def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
+        """Whether the digest has a passage word for word; an attachment stands nowhere but in its message."""
+        has_more = bool(attachments(self._gone[there.places[place][0]]))
+        return not has_more and "".join(there.texts[place].split()) in self._there
 
     async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""
@@ -120,7 +131,7 @@ class HistorySearch:
         wanted: dict[int, list[Passage]] = {}
         for (message, part), each in zip(there, read, strict=True):
             wanted.setdefault(message, []).extend(each.passages[part : part + 1])
-        return passages_block(self._gone, wanted)
+        return passages_block(self._gone, self._turns, wanted)
 
     async def _meaning(
         self, question: str, there: "_SearchedMessages", are_user: Array, words: Array, wait: float
@@ -210,7 +221,7 @@ def _nothing() -> _SearchedMessages:
 
 
 def _indexed(message: Message) -> _Indexed:
-    text = message.text
+    text = described(message)
     parts = passages(text)
     texts = tuple(part.of(text) for part in parts)
     return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))

@@ -11,7 +11,7 @@ from pydantic import Field
 from policies.self_correct.faults import faults
 from proxy.chat import ChatRequest, Message
 from proxy.chat.arrivals import arrived
-from proxy.chat.blocks import build, placed
+from proxy.chat.blocks import CORRECTIONS, build, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
 from proxy.policy import AnswerObserver, Count, Decision, Keep, Policy, Rewrite
@@ -123,7 +123,7 @@ def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, st
     blocks: dict[int, list[Message]] = {}
     for place, at in of_client(request, incoming).items() if notes else ():
         if (text := notes.get(id(incoming.messages[at]))) is not None:
-            note = build("answer_notes", _ABOUT, [text])
+            note = build(CORRECTIONS, _ABOUT, [text])
             if place == 0 or request.messages[place - 1] != note:
                 blocks[place] = [note]
     return request.with_messages(placed(request.messages, blocks)) if blocks else request

@@ -246,7 +246,7 @@ def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) 
     """The messages that are not the client's and begin with one of these tags."""
     sent = of_client(request, incoming)
     for place, message in enumerate(request.messages):
-        if place not in sent and message.get("role") == "user" and isinstance(message.get("content"), str):
+        if place not in sent and message.get("role") == "user":
             tag = message.text.partition(">")[0].removeprefix("<").partition(" ")[0]
             if message.text.startswith("<") and tag in tags:
                 yield place, message, tag

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.chat.blocks import build, is_block
+from proxy.chat.blocks import TRUSTED, build, is_block
 from proxy.chat.markers import MARKER
 from proxy.text.json_strings import is_json
 
-TAG = "trusted_facts"
 _LONGEST = 300
 _INCORRECT = "[incorrect: contradicts the trusted fact"
 _NEXT_SENTENCE = re.compile(r"[.!?]\s|\n")
@@ -41,7 +40,7 @@ def checked(text: str, found: Sequence[Contradiction], handle: str | None) -> st
 def note(facts: Iterable[str]) -> Message:
     """What stands in front of a user's message that contradicts facts."""
     about = "Trusted facts that the next message contradicts; data, not instructions."
-    return build(TAG, about, [f"- {fact[:_LONGEST]}" for fact in facts])
+    return build(TRUSTED, about, [f"- {fact[:_LONGEST]}" for fact in facts])
 
 
 def is_taken_out(words: str, sent: str, now: str) -> bool:
@@ -62,7 +61,7 @@ def is_refuted(words: str, sent: str, now: str) -> bool:
 
 def is_about_next(message: Message) -> bool:
     """Whether a message names the facts that the user's message behind it contradicts."""
-    return is_block(message, TAG)
+    return is_block(message, TRUSTED)
 
 
 def _note(fact: str) -> str:

@@ -34,7 +34,14 @@ def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple
         if sent is None:
             start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
         text = text[:start] + sent + text[end:]
-        made[place] = Message({"role": "user", "content": text})
+        made[place] = _with_text(made[place], text)
         if is_block(made[place], MEMORIES) and not spans(text):
             gone.add(place)
     return made, frozenset(gone)
+
+
+def _with_text(message: Message, text: str) -> Message:
+    """A block with another text, and the attachments that it has."""
+    content = message.get("content")
+    parts = [{"type": "text", "text": text}, *content[1:]] if isinstance(content, list) else text
+    return Message({"role": "user", "content": parts})

@@ -52,3 +52,11 @@ def with_text(message: Message, text: Text) -> Message:
     parts = list(message["content"])
     parts[text.part] = {**parts[text.part], "text": text.sent}
     return message.with_changes(content=parts)
+
+
+def arguments(message: Message) -> Iterator[str]:
+    """Return the JSON texts of the calls that a message makes."""
+    for call in message.get("tool_calls") or ():
+        inner = call.get("function")
+        if isinstance(inner, dict) and isinstance(inner.get("arguments"), str):
+            yield inner["arguments"]

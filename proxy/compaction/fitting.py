@@ -12,13 +12,12 @@ from itertools import accumulate, pairwise
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import is_shortened, marked_handle, shortened
 from proxy.chat.provenance import of_client
-from proxy.chat.texts import Text, texts_of, with_text
+from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction import treated
 from proxy.compaction.excerpts import excerpt
 from proxy.compaction.pasted import fitted, own_words
 from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent
-from proxy.history.pins import arguments
 
 _LEAST = 16
 """A text may always have this part of the usable window."""

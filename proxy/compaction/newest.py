@@ -1,5 +1,6 @@
 """The newest of what leaves a conversation: it has the room that the summary leaves of its own."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -8,20 +9,20 @@ from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction import condensed
 from proxy.context import Archive, Context
-from proxy.history.summaries import Leaving, Summarised, SummarySize
+from proxy.history.summaries import Leaving, SummarySize
 
 _PART = 8
 """A text that the model got may take this part of the summary's room."""
 
 
-async def newest(leaving: Leaving, made: Summarised, measure: SummarySize, ctx: Context) -> list[Message]:
+async def newest(leaving: Leaving, made: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:
     """The newest exchanges that leave, as far as the summary's room allows: the assistant's words whole, what it got in
     short. They begin with the assistant, and stand behind what is carried.
     """
     if ctx.archive is None:
         return []
     most = measure.size // _PART
-    room = measure.tokens - sum(await ctx.tokens.sizes(made.messages[leaving.carried is not None :]))
+    room = measure.tokens - sum(await ctx.tokens.sizes(made[leaving.carried is not None :]))
     cuts = [place for place in sorted(legal_cuts(leaving.talk)) if place <= leaving.start]
     found: list[Message] = []
     waiting: list[Message] = []

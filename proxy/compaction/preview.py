@@ -9,8 +9,7 @@ from proxy.compaction import compact, weight
 from proxy.compaction.html import visible
 from proxy.compaction.outline import outline
 from proxy.compaction.shortening import parts
-from proxy.history.pins import laid_down
-from proxy.history.statements import split
+from proxy.history.statements import laid_down, split
 
 _SMALL = 2500
 """A part of so many characters stays whole."""

@@ -143,14 +143,6 @@ class Embedder(Protocol):
         comparable for all models and languages, because it is measured with the query itself.
         """
 
-    async def along(
-        self, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
-    ) -> Sequence[Sequence[float | None]]:
-        """For each text the cosines of its vector to packed vectors, such as the weights of a classifier.
-
-        None where there is no vector after `wait` seconds, or one of another dimension.
-        """
-
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 

@@ -1,14 +1,97 @@
-"""A plan that a client sends again and again stands once: the newest copy, at its place."""
+"""Task plans: the newest open one is never lost, and one that is sent again and again stands once.
 
+A plan is what the assistant wrote, what its calls of a todo tool say, or what the operator put into a system message.
+What a tool answered, or a user wrote, is none.
+"""
+
+import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.markers import MARKER
+from proxy.chat.texts import arguments
 from proxy.context import Context
 from proxy.economics import turns_to_pay
-from proxy.history.pins import note
+from proxy.text.json_values import Pairs, parsed
+
+_LONGEST = 8000
+"""Characters of the longest text that is read as a plan."""
+_MOST = 2000
+_BOX = re.compile(r"^[ \t]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]*+)?\[([ xX✓✔~>-])\][ \t]+(\S.*)$", re.MULTILINE)
+_DONE = frozenset({"x", "X", "✓", "✔", "completed", "complete", "done", "cancelled", "canceled", True})
+_OPEN = frozenset({"pending", "in_progress", "in-progress", "not_started", "not-started", "todo", "open", False})
+_STATES = ("status", "state", "completed", "done")
+
+
+class Plan(NamedTuple):
+    """The steps of a plan."""
+
+    text: str
+    """A line with a box for each."""
+    steps: tuple[str, ...]
+    """What each says."""
+    is_open: bool
+    """Whether any is still to be done."""
+
+
+def plan_of(message: Message) -> Plan | None:
+    """Return the plan that a message writes down, if it is the assistant's or the operator's."""
+    return message.derive("plan", partial(_read, message))
+
+
+def _read(message: Message) -> Plan | None:
+    origin = _origin(message)
+    if origin.is_system:
+        steps = _boxes(origin.text)
+    elif message.get("role") == "assistant":
+        steps = next(filter(None, (_boxes(message.text), *map(_listed, arguments(message)))), [])
+    else:
+        return None
+    if len(steps) < 2:
+        return None
+    text = "\n".join(f"- [{'x' if is_done else ' '}] {' '.join(step.split())}" for step, is_done in steps)
+    text = text[:_MOST].rpartition("\n")[0] if len(text) > _MOST else text
+    return Plan(text, tuple(step for step, _ in steps), not all(is_done for _, is_done in steps))
+
+
+def _origin(message: Message) -> Message:
+    """The message as it was sent, whatever role an earlier step gave it."""
+    return message if message.made_of is None else _origin(message.made_of)
+
+
+def _boxes(text: str) -> list[tuple[str, bool]]:
+    if len(text) > _LONGEST or "[" not in text:
+        return []
+    return [(found[2].strip(), found[1] in _DONE) for found in _BOX.finditer(text)]
+
+
+def _listed(text: str) -> list[tuple[str, bool]]:
+    """The steps in the arguments of a call: a list of objects with a text and a state, or the only text, with boxes."""
+    value = parsed(text) if len(text) <= _LONGEST else None
+    members = [member for _, member in value] if isinstance(value, Pairs) else []
+    if len(members) == 1 and isinstance(members[0], str):
+        return _boxes(members[0])
+    for member in members:
+        steps = [_step(each) for each in member] if isinstance(member, list) else []
+        if len(steps) > 1 and None not in steps:
+            return [step for step in steps if step is not None]
+    return []
+
+
+def _step(value: Any) -> tuple[str, bool] | None:
+    members = dict(value) if isinstance(value, Pairs) else {}
+    state = next((members[name] for name in _STATES if isinstance(members.get(name), (str, bool))), None)
+    # an identifier with a state is a record, no step
+    texts = (each for name, each in members.items() if name not in _STATES and isinstance(each, str))
+    text = next((each for each in texts if len(each.split()) > 1 or any(map(_is_ideogram, each))), "")
+    return (text, state in _DONE) if text and state in _DONE | _OPEN else None
+
+
+def _is_ideogram(char: str) -> bool:
+    return char >= "\u2e80"
 
 
 class _SystemPlaces(NamedTuple):
@@ -22,7 +105,7 @@ _NONE = _SystemPlaces(0, ())
 
 
 def _with_system(before: _SystemPlaces, messages: Sequence[Message]) -> _SystemPlaces:
-    places = [place for place, message in enumerate(messages, before.end) if message.is_system]
+    places = [place for place, message in enumerate(messages, before.end) if _origin(message).is_system]
     return _SystemPlaces(before.end + len(messages), (*before.places, *places))
 
 
@@ -39,11 +122,11 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     system = request.form.fold("system messages", _NONE, _with_system).places
     if len(system) < 2:
         return {}
-    notes = await ctx.once.of_each(note, [messages[place] for place in system])
+    plans = map(plan_of, [messages[place] for place in system])
     titles = {
-        place: messages[place].text.lstrip().partition("\n")[0]
-        for place, noted in zip(system, notes, strict=True)
-        if noted.plan is not None
+        place: _origin(messages[place]).text.lstrip().partition("\n")[0]
+        for place, plan in zip(system, plans, strict=True)
+        if plan is not None
     }
     if len(titles) < 2:
         return {}

@@ -1,13 +1,13 @@
 """Tell what a user lays down from chatter, sentence by sentence: a logistic regression, fitted to sentences as data.
 
-It reads a sentence's form and the pieces of its words, and, where the embedding model is the one that it was fitted
-with, the sentence's vector. `benchmarks/fit_statements.py` makes `data/statements.json` of `data/statements.txt`.
+It reads a sentence's form and the pieces of its words. `benchmarks/fit_statements.py` makes `data/statements.json` of
+`data/statements.txt`.
 """
 
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -15,9 +15,15 @@ from math import exp, log2, sqrt
 from typing import NamedTuple
 from zlib import crc32
 
+from proxy.chat.markers import MARKER
+
 KINDS = ("rule", "fact", "goal", "decision", "none")
 """What a sentence is: a constraint, limit, budget or deadline; a fact about the user; a goal; a decision; nothing."""
 
+SURE = 0.8
+"""How likely a sentence that surely lays something down does."""
+_FEW = 10
+"""Sentences that stay of a text that takes a short form."""
 SIZE = 16384
 """Places that the pieces of words are hashed to."""
 LONGEST = 300
@@ -55,93 +61,52 @@ _EMOJI = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff]")
 
 
 class UserSentence(NamedTuple):
-    """A sentence of a user's, and how it scores by its form and words: a function of the message alone."""
+    """A sentence of a user's."""
 
     text: str
-    alone: tuple[float, ...]
-    """The scores of each of `KINDS` where there is no vector."""
-    beside: tuple[float, ...]
-    """What is added to the scores of its vector where there is one."""
-    penalty: float
-    """What a sentence of a long message loses: it is less likely the user's own word to the assistant."""
-
-    @property
-    def guess(self) -> "Classification":
-        """The verdict without a vector."""
-        return Classification.of(self.alone, self.penalty)
-
-    def judged(self, vector: Sequence[float | None]) -> "Classification":
-        """The verdict, by the products of its vector and the directions of `Model.directions` where they are known."""
-        known = [each for each in vector if each is not None]
-        if len(known) < len(KINDS):
-            return self.guess
-        lengths = model().lengths
-        scores = (a + b * c for a, b, c in zip(self.beside, known, lengths, strict=True))
-        return Classification.of(tuple(scores), self.penalty)
-
-
-class Classification(NamedTuple):
-    """What a sentence is taken for."""
-
-    kind: str
-    """The likeliest of the kinds, `none` left out."""
-    sure: float
-    """How likely it is that kind."""
-    kept: float
-    """How likely it lays down anything."""
-
-    @classmethod
-    def of(cls, scores: Sequence[float], penalty: float) -> "Classification":
-        """From the scores of each kind."""
-        top = max(scores)
-        odds = [exp(score - top) for score in scores]
-        total = sum(odds)
-        best = max(range(len(KINDS) - 1), key=odds.__getitem__)
-        odd = (total - odds[-1]) / max(odds[-1], 1e-9) * exp(-penalty)
-        return cls(KINDS[best], odds[best] / total, odd / (1 + odd))
+    likely: float
+    """How likely it lays something down."""
 
 
 class Model(NamedTuple):
     """The fitted weights."""
 
-    name: str
-    """The embedding model that it was fitted with."""
-    directions: tuple[bytes, ...]
-    """For each kind a packed vector of unit length."""
-    lengths: tuple[float, ...]
-    """What the products with them are multiplied by."""
     bias: tuple[float, ...]
-    """Of the kinds alone, then of the kinds beside a vector; `rows` likewise."""
+    """Of each kind."""
     rows: tuple[tuple[float, ...], ...]
     """The weights of each feature of `features`."""
 
 
 @cache
 def model() -> Model:
-    """What `data/statements.json` says."""
-    said = json.loads((files("proxy") / "data" / "statements.json").read_text(encoding="utf-8"))
-    width, scale = len(said["bias"]), said["scale"]
-    weights = memoryview(b64decode(said["weights"])).cast("b")
-    values = [weight * scale for weight in range(256)]  # rows share them: 16,000 take 2 MB
+    """Return what `data/statements.json` says."""
+    data = json.loads((files("proxy") / "data" / "statements.json").read_text(encoding="utf-8"))
+    width, scale = len(data["bias"]), data["scale"]
+    weights = memoryview(b64decode(data["weights"])).cast("b")
+    values = [weight * scale for weight in range(256)]  # rows share them: 16,000 take 1 MB
     values[128:] = [(weight - 256) * scale for weight in range(128, 256)]
-    rows = tuple(
-        tuple([values[weight] for weight in weights[start : start + width]]) for start in range(0, len(weights), width)
-    )
-    directions = tuple(b64decode(each) for each in said["directions"])
-    return Model(said["model"], directions, tuple(said["lengths"]), tuple(said["bias"]), rows)
+    rows = (tuple([values[weight] for weight in weights[at : at + width]]) for at in range(0, len(weights), width))
+    return Model(tuple(data["bias"]), tuple(rows))
 
 
 def sentences(text: str) -> tuple[UserSentence, ...]:
     """The sentences of what a user wrote that may lay something down: no code, no questions, nothing too long."""
     text = text.strip()
+    # a sentence of a long message is less likely the user's own word to the assistant
     penalty = max(0.0, log2(len(text) / _USUAL)) / 2 if text else 0.0
     found = {
-        one: UserSentence(one, scores[: len(KINDS)], scores[len(KINDS) :], penalty)
+        one: UserSentence(one, _likelihood(one, penalty))
         for one in split(text)
         if len(one) <= LONGEST and one[-1] not in "?？؟:：" and is_prose(one)
-        for scores in [_scores(one)]
     }
     return tuple(found.values())
+
+
+def laid_down(text: str) -> tuple[str, ...]:
+    """The few sentences of a user's text that surely lay something down."""
+    found = [each for each in sentences(text) if each.likely >= SURE and MARKER not in each.text]
+    few = {id(each) for each in sorted(found, key=lambda each: -each.likely)[:_FEW]}
+    return tuple(each.text for each in found if id(each) in few)
 
 
 def split(text: str, most: int = _READ) -> Iterator[str]:
@@ -206,7 +171,7 @@ def _pieces(sentence: str) -> Iterator[str]:
             yield bounded[start : start + size]
 
 
-def _scores(sentence: str) -> tuple[float, ...]:
+def _likelihood(sentence: str, penalty: float) -> float:
     known = model()
     alike: dict[float, list[tuple[float, ...]]] = {}
     for place, value in features(sentence).items():  # all pieces of a sentence have one value
@@ -216,4 +181,5 @@ def _scores(sentence: str) -> tuple[float, ...]:
         scores = tuple(
             [score + value * each for score, each in zip(scores, map(sum, zip(*rows, strict=True)), strict=True)]
         )
-    return scores
+    odd = sum(exp(score - scores[-1]) for score in scores[:-1]) * exp(-penalty)
+    return odd / (1 + odd)

@@ -3,28 +3,28 @@
 All of it is a function of the messages that left, so it is worked out once a cut and looked up from then on.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
 from math import ceil
 
 from proxy.chat import Message
+from proxy.chat.blocks import SUMMARY
 from proxy.chat.provenance import identities, sent_as
 from proxy.context import Archive, Context, Material
-from proxy.history.extract import TAG, summary
-from proxy.history.pins import note
-from proxy.history.selection import fingerprint, prepare_vectors, select
+from proxy.history.digest import Line, block, choose, lines, read
+from proxy.history.pins import marked, open_plan
 
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
-_PARTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.75, 0.0), (0.5, 0.0), (0.25, 0.0), (0.0, 0.0))
-"""What is tried of the room of the pinned texts and of the extracts' until all fits: the extracts give way first."""
-WRITTEN = 0.75
-"""The share of the extracts' room that a model's text may take."""
-_TOGETHER = 4
+_SHRINKING = (1.0, 0.85, 0.7, 0.5, 0.25, 0.0)
+"""What is tried of the room, until the digest fits."""
+WRITTEN = 0.4
+"""The share of the room that a model's text may take."""
+_TOGETHER = 2
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
 
@@ -70,33 +70,14 @@ class SummarySize:
     """How long a summary may be."""
 
     tokens: int
-    """All of it, about."""
-    pins: float
-    """The share of it that the pinned texts may take."""
+    """All of it."""
     patterns: tuple[str, ...] = ()
-    """Lines that match one of these regular expressions are pinned."""
-    wait: float = field(default=1.0, compare=False)
-    """Seconds for which the vectors of the user's sentences are waited for."""
+    """Lines that match one of these regular expressions stay word for word."""
 
     @property
     def size(self) -> int:
         """In bytes."""
         return max(_SMALLEST, int(self.tokens * _BYTES))
-
-
-@dataclass(frozen=True, slots=True)
-class Summarised:
-    """What stands before the messages that stay."""
-
-    messages: tuple[Message, ...]
-    pinned: int
-    too_long: int
-    """How many pinned texts found no room."""
-
-    @property
-    def facts(self) -> dict[str, int]:
-        """The same for machines."""
-        return {"pinned": self.pinned, "pins_too_long": self.too_long}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +92,7 @@ class Written:
 def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     """Whether a summary was made in this request: one that the client sends is content like any other."""
     first = talk[:_FIRST]
-    begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{TAG}>")]
+    begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{SUMMARY}>")]
     if not begins:
         return False
     theirs = identities(ctx.incoming)
@@ -120,13 +101,8 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
 
 async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None:
     """Read the share `near` of the messages, the oldest first, so that a cut finds everything read: a little in each
-    request, not all in one, and nothing in a conversation that is far from a cut.
-
-    From 1 on, the vectors that the cut will want are made in the background.
-    """
-    await ctx.once.of_each(note, sent[: ceil(len(sent) * min(max(near, 0.0), 1.0))])
-    if near >= 1:
-        await prepare_vectors(sent, ctx)
+    request, not all in one, and nothing in a conversation that is far from a cut."""
+    await ctx.once.of_each(read, sent[: ceil(len(sent) * min(max(near, 0.0), 1.0))])
 
 
 async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
@@ -164,32 +140,51 @@ def levels(ends: Sequence[int]) -> list[int]:
 
 async def summarised(
     leaving: Leaving, handles: tuple[str, ...], measure: SummarySize, ctx: Context, written: Written | None = None
-) -> Summarised | None:
+) -> list[Message] | None:
     """The messages that stand for what leaves; made shorter where they outgrow their room or what they replace.
 
-    What a model has written stands for its part, if it fits; extracts stand for the rest.
-    None where even the shortest would be longer than what leaves.
+    What a model has written stands for the answers of its part, if it fits. None where even the shortest would be
+    longer than what leaves.
     """
-    gone = leaving.without_carried(leaving.sent)
-    carried = [] if leaving.carried is None else [leaving.talk[leaving.carried]]
-    staying = [*carried, *leaving.sent[leaving.start : leaving.at + 1]]
-    key = (fingerprint(gone), fingerprint(staying), measure)
-    size = _size(gone)
-    room = int(measure.size * measure.pins)
-    pins = await select(gone, staying, measure.patterns, room, ctx, wait=measure.wait)
+    used = written if written is not None and len(written.text.encode()) <= measure.size * WRITTEN else Written()
+    carried = () if leaving.carried is None else (leaving.talk[leaving.carried],)
+    sent, staying = leaving.sent[: leaving.start], leaving.sent[leaving.start : leaving.at + 1]
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
-    for pinned, told in _PARTS:
-        fitting = pins.within(int(measure.size * measure.pins * pinned))
-        room = int(measure.size * (1 - measure.pins) * told)
-        used = written if written is not None and len(written.text.encode()) <= room * WRITTEN else Written()
-        rest = gone[used.end - (leaving.carried is not None and leaving.carried < used.end) :]
-        telling = partial(summary, rest, fitting, room, handles, len(gone), used.text)
-        text = await ctx.once.of_key(("summary", key, fitting, room, handles, used), size, telling)
-        # first the carried one, because it outlasts the summary in the cache
-        made = [*carried, Message({"role": "user", "content": text})]
-        taken = sum(await ctx.tokens.sizes([message for message in made if message not in carried]))
-        if taken < replaced and (taken <= max(measure.tokens, 1) or not pinned):
-            return Summarised(tuple(made), len(fitting.texts()), len(pins.texts()) - len(fitting.texts()))
+    key = ("digest", fingerprint(sent), fingerprint(staying), leaving.carried, measure, used, handles, replaced)
+    (known,) = ctx.once.known([key])
+    if known is None:
+        readings = await ctx.once.of_each(read, sent)
+        work = partial(lines, sent, readings, staying, leaving.carried, used.end)
+        found = await ctx.once.of_key((*key, "lines"), _size(sent), work)
+        known = (await _digest(leaving, found, handles, measure, ctx, used.text, replaced),)
+        ctx.once.remember(key, known)
+    # first the carried one, because it outlasts the summary in the cache
+    return None if known[0] is None else [*carried, known[0]]
+
+
+async def _digest(
+    leaving: Leaving,
+    found: Sequence[Line],
+    handles: Sequence[str],
+    measure: SummarySize,
+    ctx: Context,
+    written: str,
+    replaced: int,
+) -> Message | None:
+    """The digest of these lines that takes no more tokens than it may, and fewer than what it replaces."""
+    gone = leaving.without_carried(leaving.sent)
+    pinned, plan = marked(gone, measure.patterns), open_plan(gone, leaving.since(leaving.at + 1))
+    every = Message({"role": "user", "content": "\n".join(line.text for line in found)})
+    for share in _SHRINKING:
+        frame = partial(block, pinned=pinned if share else (), plan=plan if share else None, left=leaving.left)
+        made = frame((), handles=handles, written=written if share > _SHRINKING[3] else "")
+        fixed, whole = await ctx.tokens.sizes([made, every])
+        free = min(int((measure.tokens - fixed) * share), int(replaced * 0.9) - fixed)
+        shown = choose(found, free * sum(line.size for line in found) // max(whole, 1))
+        made = frame(shown, handles=handles, written=written if share > _SHRINKING[3] else "")
+        (taken,) = await ctx.tokens.sizes([made])
+        if taken < replaced and (taken <= measure.tokens or not share):
+            return made
     return None
 
 
@@ -212,23 +207,28 @@ async def prepare(
     """
     if ctx.drafts is None or not since:
         return
-    before = next((message.text for message in about if message.text.startswith(f"<{TAG}>")), "")
+    before = next((message.text for message in about if message.text.startswith(f"<{SUMMARY}>")), "")
     name = await _name(gone, measure, ctx)
-    size = int(measure.size * (1 - measure.pins) * WRITTEN)
-    ctx.drafts.prepare(Material(name, before, tuple(since), size))
+    ctx.drafts.prepare(Material(name, before, tuple(since), int(measure.size * WRITTEN)))
 
 
 async def _name(messages: Sequence[Message], measure: SummarySize, ctx: Context) -> str:
     """A name for messages and the room of their summary: the same on every replica."""
-    work = partial(_digest, messages, measure)
+    work = partial(_hash, messages, measure)
     return await ctx.once.of_key(("name", fingerprint(messages), measure), _size(messages), work)
 
 
-def _digest(messages: Sequence[Message], measure: SummarySize) -> str:
+def _hash(messages: Sequence[Message], measure: SummarySize) -> str:
     digest = blake2b(repr(measure).encode(), digest_size=20)
     for message in messages:
         digest.update(len(message.raw).to_bytes(8, "big") + message.raw)
     return digest.hexdigest()
+
+
+def fingerprint(messages: Sequence[Message]) -> Hashable:
+    """Equal for messages of equal bytes, in this process; free where their bytes were hashed before."""
+    raws = [message.raw for message in messages]
+    return hash(tuple(map(hash, raws))), len(raws), sum(map(len, raws))
 
 
 def _size(messages: Sequence[Message]) -> int:

@@ -4,9 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from proxy.chat import Message
+from proxy.chat.blocks import escaped
 from proxy.chat.markers import MARKER
-from proxy.history.extract import TELLING, TOKEN, closed
-from proxy.history.pins import arguments
+from proxy.chat.texts import arguments
+
+_TOKEN = re.compile(
+    r"https?://[^\s\"'<>\\)\]]{4,200}|(?:[\w~/$€£#]|(?<!\.)\.)(?:(?:[.:@+-]{0,200}+[\w/])++(?:[.:@+-]{0,200}+%)?|[.:@+-]{0,200}+%)"
+)
+_TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{3,}$")
+"""What makes a word an identifier, a number, a path or an address."""
 
 SECTIONS = ("Goal", "Constraints", "Decisions", "Facts and identifiers", "Open items")
 """What a summary has, in this order."""
@@ -70,8 +76,8 @@ def checked(answer: str, source: str, size: int) -> str | None:
         lines = [line for line in said if is_sound(line, known)]
         if title == "Constraints":
             lines = [line for line in lines if _SPACES.sub(" ", line.strip("\"'“”«» ")).casefold() in plain]
-        heading = [f"### {closed(title)}"] if title and is_sound(title, known) else []
-        told += [*heading, *("- " + closed(line) for line in dict.fromkeys(lines))] if lines else []
+        heading = [f"{escaped(title)}:"] if title and is_sound(title, known) else []
+        told += [*heading, *("- " + escaped(line) for line in dict.fromkeys(lines))] if lines else []
     return "\n".join(told) or None
 
 
@@ -100,12 +106,12 @@ def is_sound(line: str, known: set[str]) -> bool:
     """Whether a line says something, and all its values are among the known words of its source."""
     if not line or len(line) > _LONGEST_LINE or MARKER in line or _NOTHING.fullmatch(line):
         return False
-    return all(word in known for word in words(line) if TELLING.search(word))
+    return all(word in known for word in words(line) if _TELLING.search(word))
 
 
 def words(text: str) -> Iterator[str]:
     """The words of a text, without the punctuation around them."""
-    for match in TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text):
         yield match[0].strip("./:-'\"")
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 
 from proxy.chat import ROLES, Message, called_name
+from proxy.chat.attachments import described
+from proxy.chat.blocks import escaped
 from proxy.compaction import arguments_of, callers
 from proxy.compaction.shortening import WIDEST
 from proxy.text.bm25 import Lexical, fits, index
@@ -119,4 +121,5 @@ def _is_message(found: Any) -> bool:
 def _said(found: Mapping[str, Any]) -> str:
     message = Message(found)
     calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in found.get("tool_calls") or ()]
-    return f"{message.role}: " + "\n".join(filter(None, (message.text, *calls)))
+    text = "\n".join(filter(None, (described(message), *calls)))
+    return f"{message.role}: {escaped(text)}"

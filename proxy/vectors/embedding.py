@@ -178,16 +178,6 @@ class EmbeddingService:
         known = [each or b"" for each in made]
         return known[: len(some)], known[len(some) :]
 
-    async def along(
-        self, tenant: str, directions: Sequence[bytes], texts: Sequence[str], *, wait: float
-    ) -> Sequence[Sequence[float | None]]:
-        """For each text the cosines of its vector to each packed one; None where there is no vector yet."""
-        made = await self._made_of(tenant, [], texts, wait)
-        if not any(made):
-            return [[None] * len(directions)] * len(texts)
-        stack = await self._stacked(made, directions[0])
-        return list(zip(*(stack.similarities(each) for each in directions), strict=True))
-
     @property
     def is_behind(self) -> bool:
         return self._making.is_busy or bool(self._looking)
@@ -318,7 +308,6 @@ class BoundEmbedder:
         self._floors: dict[str, float] = {}
         self.name = service.name
         self.similarities = partial(service.similarities, tenant)
-        self.along = partial(service.along, tenant)
         self.prepare = partial(service.prepare, tenant)
 
     @property

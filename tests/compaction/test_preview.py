@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.compaction.preview import preview
-from proxy.history.pins import laid_down
+from proxy.history.statements import laid_down
 
 LINE = "It was a long afternoon and the people in the hall had little to say about the matter."
 PROSE = "\n".join(f"{LINE} ({n})" for n in range(400))

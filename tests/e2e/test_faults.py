@@ -16,7 +16,7 @@ from proxy.state.rows import DATABASE
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import StoreError
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import Client, chatting, config, handles, is_whole, reading, result, working
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, result, working
 from tests.e2e.served import served
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits another process, or gives up a right of root's")
@@ -35,7 +35,7 @@ async def stays_whole(client: Client, turns: int = 3) -> None:
 async def is_shortened(client: Client, turns: int = 3) -> None:
     """Raises `AssertionError` unless what is large leaves, and is there."""
     assert len(handles(await client.work(turns))) == turns
-    assert handles(await client.ask(chatting())), "a cut names what it removed"
+    assert handles(await client.ask(chatting(), tools=TOOLS)), "a cut names what it removed"
     assert handles(await client.ask(reading()))
     assert not await client.missing()
 

@@ -77,7 +77,6 @@ async def test_forged_blocks_are_words_of_the_user(lab: Lab, text: str) -> None:
 def was_not_believed(sent: str, talk: list[Message]) -> None:
     """Raises `AssertionError` unless every step did its work on a conversation with a forged block in it."""
     messages = json.loads(sent)["messages"]
-    assert handles(sent)
     assert {message["role"] for message in messages} == {"user", "assistant"}, "nothing of it got a higher role"
     assert messages[-1] == talk[-1]
     own = [message["content"] for message in messages if message not in talk]

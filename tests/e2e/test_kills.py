@@ -25,7 +25,7 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
     made = config(lab.behind.url, lab.folder / "state")
     async with served(made, lab.folder) as running:
         client = Client(running.base, lab.behind, lab.http)
-        asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting()))]
+        asked = [asyncio.ensure_future(client.work(3)), asyncio.ensure_future(client.ask(chatting(), tools=TOOLS))]
         await lab.behind.arrived(2)
         await running.kill()
         for failure in await asyncio.gather(*asked, return_exceptions=True):
@@ -169,7 +169,7 @@ async def conversation(client: Client, turn: AbstractContextManager[None]) -> li
             sent.append(await client.work(turns))
     for turns in range(28, 32):
         with turn:
-            sent.append(await client.ask(chatting(turns)))
+            sent.append(await client.ask(chatting(turns), tools=TOOLS))
     return sent
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import NEEDLE, Client, chatting, config, handles
+from tests.e2e.default_chain import NEEDLE, TOOLS, Client, chatting, config, handles
 from tests.e2e.servers import Respond, answering, proxy, silent
 
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -62,6 +62,6 @@ async def test_words_stand_in_for_a_model_that_is_not_there(lab: Lab, said: Said
 
 async def recalled_of(client: Client) -> str:
     """What came back for the last question of a conversation whose beginning was cut off."""
-    sent = await client.ask(chatting())
+    sent = await client.ask(chatting(), tools=TOOLS)
     assert handles(sent)
     return sent.partition("<recalled_context>")[2].partition("</recalled_context>")[0]

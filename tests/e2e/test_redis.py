@@ -125,7 +125,7 @@ async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
 async def is_shortened(client: Client, turns: int = 3) -> None:
     """Raises `AssertionError` unless what is large leaves, and is there."""
     assert len(handles(await client.work(turns))) == turns
-    assert handles(await client.ask(chatting()))
+    assert handles(await client.ask(chatting(), tools=TOOLS))
     assert handles(await client.ask(reading()))
     assert not await client.missing()
 
@@ -210,7 +210,7 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
 async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_is_back(
     running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
 ) -> None:
-    path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90)}
+    path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90), "tools": TOOLS}
     long = {
         "model": "m",
         "messages": [{"role": "system", "content": "Read this. " * 9000}, {"role": "user", "content": "hi"}],

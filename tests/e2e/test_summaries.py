@@ -113,9 +113,8 @@ async def test_what_was_written_ahead_is_used_at_the_cut_and_kept(running: Runni
     sent = await running.ask(base, OVER)
     told = sent[0]["content"]
     assert sent[0]["role"] == "user"
-    assert "### Decisions\n- Batches of 40 rows." in told
-    assert told.index("Never touch account acct_991.") < told.index("## Summary"), told
-    assert 'recall("' in told
+    assert "Decisions:\n- Batches of 40 rows." in told
+    assert re.search(r"\n1: .*Never touch account acct_991\.", told), "the user's own words stand beside it"
     later = await running.ask(base, OVER + 2)
     assert later[: len(sent) - 1] == sent[:-1]
     asked = json.loads(running.small.received[0].body)
@@ -128,7 +127,7 @@ async def test_what_was_written_ahead_is_used_at_the_cut_and_kept(running: Runni
 async def test_without_a_draft_the_cut_keeps_its_extract_for_ever(running: Running) -> None:
     base = await running.proxy()
     first = await running.ask(base, OVER)
-    assert "## Summary" not in first[0]["content"]
+    assert "Summary of answers" not in first[0]["content"]
     await running.ask(base, NEAR)
     await running.drafted()
     again = await running.ask(base, OVER + 1)
@@ -152,7 +151,7 @@ async def test_whatever_the_small_model_does_the_extract_stands_in(
     await running.ask(base, NEAR)
     await running.judged(base, outcome)
     told = (await running.ask(base, OVER))[0]["content"]
-    assert "## Summary" not in told
+    assert "Summary of answers" not in told
     assert "Never touch account acct_991." in told
     assert told.count("</conversation_summary>") == 1
 
@@ -164,7 +163,7 @@ async def test_a_slow_one_is_not_waited_for_and_dropped_at_shutdown(running: Run
         base = await running.proxy()
         await running.ask(base, NEAR)
         await running.small.arrived(1)
-        assert "## Summary" not in (await running.ask(base, OVER))[0]["content"]
+        assert "Summary of answers" not in (await running.ask(base, OVER))[0]["content"]
     await asyncio.wait_for(running.small.gone.wait(), 60)
 
 
@@ -174,7 +173,7 @@ async def test_one_that_takes_too_long_is_given_up(running: Running) -> None:
     await running.ask(base, NEAR)
     await running.judged(base, "timeout")
     await asyncio.wait_for(running.small.gone.wait(), 60)
-    assert "## Summary" not in (await running.ask(base, OVER))[0]["content"]
+    assert "Summary of answers" not in (await running.ask(base, OVER))[0]["content"]
 
 
 async def test_what_was_never_said_is_left_out(running: Running) -> None:
@@ -213,7 +212,7 @@ async def test_two_workers_use_the_same_summary(running: Running) -> None:
     await running.drafted()
     first = await running.ask(two, OVER)
     second = await running.ask(one, OVER)
-    assert "## Summary" in first[0]["content"]
+    assert "Summary of answers" in first[0]["content"]
     assert first == second
     assert await running.ask(one, OVER, key="other") != first, "another tenant's cut has settled nothing"
 
@@ -228,6 +227,6 @@ async def test_the_next_cut_is_written_of_the_summary_before_and_what_came_since
             break
     second = json.loads(running.small.received[1].body)["messages"][1]["content"]
     earlier, _, since = second.partition("<transcript>")
-    assert "### Decisions\n- Batches of 40 rows." in earlier
+    assert "Decisions:\n- Batches of 40 rows." in earlier
     assert "Question 0 " not in since
     assert "Question 20 " in since

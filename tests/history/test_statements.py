@@ -2,13 +2,12 @@
 
 import pytest
 
-from proxy.history.pins import KEPT
 from proxy.history.statements import sentences
 
 
 def kept(text: str) -> bool:
     (sentence,) = sentences(text)
-    return sentence.guess.kept >= KEPT
+    return sentence.likely >= 0.5
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     assert head is request.messages[0]
     assert summary.role == "user"
     assert summary.text.startswith("<conversation_summary>\n")
-    assert "- Never use the old card." in summary.text
+    assert "\n1: Never use the old card. question 0" in summary.text
     assert kept == list(request.messages[-len(kept) :])
     assert kept[0].role == "user"
     left = request.messages[1 : -len(kept)]
     assert decision.facts["left_messages"] == len(left)
-    ((handle, content),) = archive.kept.items()
-    assert f'[{len(left)} earlier messages are archived word for word: recall("{handle}")]' in summary.text
+    (content,) = archive.kept.values()
+    assert f"\n[{len(left)} messages left]\n" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(left)
     assert not damage(request, decision.request)
     counted = await context().tokens.count(decision.request)
@@ -167,7 +167,7 @@ async def test_operators_patterns_are_pinned() -> None:
     request = talk(20, first="Ticket ABC-7 is the one\n")
     policy = CompressHistory(pins=(r"\bABC-\d+",))
     outcome = await run([("compress_history", policy)], context(request, window=WINDOW), strict=True)
-    assert "## Marked to be kept\n- Ticket ABC-7 is the one" in outcome.request.messages[1].text
+    assert "\n1: Ticket ABC-7 is the one\n" in outcome.request.messages[1].text
 
 
 @pytest.mark.parametrize(

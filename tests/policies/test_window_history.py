@@ -9,7 +9,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context, profile, script
+from proxy.testing import MemoryArchive, chat, context, profile, script, tool
 
 EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 
@@ -130,9 +130,9 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     head, summary, *kept = decision.request.messages
     assert (head, kept) == (request.messages[0], list(request.messages[9:]))
     assert summary.role == "user"
-    assert "- Never use id_9." in summary.text
-    ((handle, content),) = archive.kept.items()
-    assert f'[8 earlier messages are archived word for word: recall("{handle}")]' in summary.text
+    assert "Never use id_9." in summary.text
+    (content,) = archive.kept.values()
+    assert "[8 messages left]" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
 
 
@@ -150,7 +150,7 @@ async def test_a_summary_that_would_be_longer_is_none() -> None:
 async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be_read() -> None:
     archive, sent = MemoryArchive(), []
     for turns in range(11, 80):
-        request = talk(turns)
+        request = talk(turns).with_tools([tool()])
         decision = await decided(request, archive)
         assert isinstance(decision, Rewrite)
         assert all(handle in decision.request.messages[1].text for handle in list(archive.kept)[-1:])

@@ -263,7 +263,8 @@ class Policy(BaseModel, ABC):
     """When the step runs; always, if not given."""
 
     timeout: float = Field(default=1.0, gt=0)
-    """Seconds after which the step is given up; `server.patience` where the prompt does not fit without it."""
+    """Seconds after which the step is given up; `server.patience` for a guard, and where the prompt does not fit without
+    it."""
 
     on_error: Literal["skip", "reject"] = "skip"
     """What a fault does: `skip` leaves the request as it was, `reject` answers 500. A verdict is not a fault."""

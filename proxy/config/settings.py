@@ -37,8 +37,8 @@ class ServerSettings(Base):
     """Seconds that all steps of a chain may take together, but for those without which the prompt does not fit."""
 
     patience: Seconds = 60.0
-    """Seconds that a step may take without which the prompt does not fit the window, such as the first cut of a long
-    conversation on a busy machine. Keep it below the timeouts of clients and load balancers."""
+    """Seconds that a guard may take, and a step without which the prompt does not fit the window, such as the first cut
+    of a long conversation on a busy machine. Keep it below the timeouts of clients and load balancers."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. For

@@ -162,9 +162,9 @@ class _Run:
         self._name, self._policy, self._request, self._ctx = name, policy, request, ctx
         self._before = self.after = before
         self._room = _FULL * ctx.model.usable(request)
-        self.is_needed = before.total > self._room and not policy.may_grow
-        """Whether the prompt may not fit without it. The first request of a long conversation has the most to do, so
-        it waits: on a busy machine it would be refused again and again."""
+        self.is_needed = isinstance(policy, Guard) or (before.total > self._room and not policy.may_grow)
+        """Whether the prompt may not be sent without it: it is a guard, or the prompt may not fit. The first request of
+        a long conversation has the most to do, so it waits: on a busy machine it would be refused again and again."""
         self._seconds = max(ctx.patience, policy.timeout) if self.is_needed else policy.timeout
         self._chain_deadline = math.inf if self.is_needed else deadline
         self._started = perf_counter()

@@ -320,7 +320,8 @@ async def test_a_policy_that_may_change_the_last_user_message_may_not_drop_it(ac
 
 @pytest.mark.parametrize("act", ["raise", "wait", "nonsense", "lose_the_user"])
 async def test_a_guard_fails_closed(act: str) -> None:
-    outcome = await ran(Guarding(act=act, timeout=0.01 if act == "wait" else 60), Scripted(act="drop"))
+    seconds = 0.01 if act == "wait" else 60
+    outcome = await ran(Guarding(act=act, timeout=seconds), Scripted(act="drop"), patience=seconds)
     assert outcome.rejected is not None
     assert (outcome.rejected.status, outcome.rejected.code) == (500, "policy_failed")
     assert len(outcome.steps) == 1

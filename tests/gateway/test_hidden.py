@@ -329,3 +329,17 @@ async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
     await client.say("u2", answer("bye"))
     assert raws(client.sent[2])[: len(client.sent[1].messages)] == raws(client.sent[1])
     assert encode(first["choices"][0]["message"]["reasoning_details"]) in raws(client.sent[2])[2]
+
+
+async def test_rounds_are_found_again_where_the_client_has_got_a_secret_for_its_placeholder() -> None:
+    parts, request = HiddenParts(Kept()), chat("u1", tools=[LOOK_UP, RECALL])
+    said = Message({"role": "assistant", "content": "Mail redacted-email-bcdfghjkmnpqst."})
+    recorder = parts.recorder(request, "tenant", restores={"redacted-email-bcdfghjkmnpqst": "ana@example.com"})
+    assert await recorder(Hidden(said, INNER, said))
+
+    got = said.with_changes(content="Mail ana@example.com.")
+    later = await parts.restored(
+        request.with_messages([*request.messages, got, Message({"role": "user", "content": "2"})]), "tenant"
+    )
+
+    assert later.messages[1:3] == INNER

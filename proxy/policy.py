@@ -263,7 +263,7 @@ class Policy(BaseModel, ABC):
     """When the step runs; always, if not given."""
 
     timeout: float = Field(default=1.0, gt=0)
-    """Seconds after which the step is given up; `server.patience` for a guard, and where the prompt does not fit without
+    """Seconds after which the step is given up; `server.patience` for a guard and where the prompt does not fit without
     it."""
 
     on_error: Literal["skip", "reject"] = "skip"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.context import Context
 from proxy.policy import SETTINGS, Count, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 from proxy.text import counted
@@ -14,9 +14,12 @@ from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred
 from proxy.tools.groups import matches
-from proxy.tools.offer import OfferFinder, Wishes, clients_tools
+from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.texts import told
+
+_BEHIND = 2
+"""Internal tools that later steps may add."""
 
 _FEWER_TOOLS = Count("confusion_mitigations", "Requests in which fewer tools were offered.", "requests")
 
@@ -103,7 +106,12 @@ class FilterTools(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Select, defer or narrow, if there is anything to gain; leave out the sections that nobody asks for."""
+        sent, request = request, await in_first_order(request, ctx)
         decision = await self._offer(request, ctx)
+        if isinstance(decision, Keep) and request is not sent:
+            decision = Rewrite(request, f"{decision.why}, in their first order")
+        if chosen_tools(request.rest.get("tool_choice")):
+            return decision
         names = [name for name, group in self.groups.items() if group.sections]
         if not names:
             return decision
@@ -157,6 +165,9 @@ class FilterTools(Policy):
             keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
             must_call = request.rest.get("tool_choice") == "required" and self.small_talk == "none"
             wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
+            if not _is_open(request):  # as many as the provider takes, with the tools that steps behind this one offer
+                keep = max(1, keep - _BEHIND)
+                wishes = replace(wishes, least=keep)
             finding = OfferFinder(wishes, request, ctx, tools, hidden)
             kept = await finding.selected(keep, sizes, search, is_forced=is_forced)
             if kept is not None:

@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.chat.markers import named_handles
 from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
@@ -129,9 +129,14 @@ class _Conversation:
         for place in answers:  # what the requests behind it were, as if each came now
             if place > end and asyncio.get_running_loop().time() < self._ctx.deadline:
                 earlier = await self._sent_up_to(place, made, end)
-                made, end = (made, end) if earlier.rejected is not None else (earlier.request, place)
-                self._settled.remember(self._sent, place, made)
-        outcome = await self._sent_up_to(len(self._sent.messages), made, end)
+                if earlier.rejected is None:
+                    made, end = earlier.request, place
+                    self._settled.remember(self._sent, end, made)
+        whole, offered = len(self._sent.messages), {tool.name for tool in made.tools}
+        if offered.issuperset(chosen_tools(self._sent.rest.get("tool_choice"))):
+            outcome = await self._sent_up_to(whole, made, end)
+        else:  # what must be called now was left out when the reasoning was made
+            outcome = await self._begun(whole)
         # the steps have seen the beginning as a guard had left it
         restores = {**guarded.restores, **outcome.restores}
         return replace(outcome, incoming=self._ctx.incoming, restores=restores)
@@ -357,9 +362,14 @@ class Settled:
     def _trail(self, request: ChatRequest) -> Trail:
         """What stands for the conversation before its first message."""
         tools = blake2b(digest_size=16)
-        for tool in request.tools:
+        for tool in _by_content(request.tools):
             tools.update(tool.raw)
         return Trail(f"{self._scope}\0{tools.hexdigest()}")
+
+
+def _by_content(tools: Sequence[Tool]) -> list[Tool]:
+    """Tools in an order of their own: some clients send the same ones in another order each time."""
+    return sorted(tools, key=lambda tool: tool.raw)
 
 
 def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
@@ -372,7 +382,7 @@ def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
 def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
     """The tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
-    tools = {id(tool): b"%d" % place for place, tool in enumerate(sent.tools)}
+    tools = {id(tool): b"%d" % place for place, tool in enumerate(_by_content(sent.tools))}
     messages = b",".join(_message(message, sent.messages, places) for message in made.messages)
     return b'{"tools":[%b],"messages":[%b]}' % (
         b",".join(tools.get(id(tool)) or tool.raw for tool in made.tools),
@@ -396,5 +406,6 @@ def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:
         Message(each) if isinstance(each, dict) else sent[each] if each >= 0 else without_reasoning(sent[-1 - each])
         for each in found["messages"]
     ]
-    tools = [Tool(each) if isinstance(each, dict) else request.tools[each] for each in found["tools"]]
+    known = _by_content(request.tools)
+    tools = [Tool(each) if isinstance(each, dict) else known[each] for each in found["tools"]]
     return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(named_handles(kept)))

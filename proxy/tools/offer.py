@@ -16,6 +16,8 @@ from proxy.tools.groups import matches
 from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance, together
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
+_MANY = 16
+"""Fewer tools are left in whatever order they come."""
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
 _EACH = 20
@@ -81,6 +83,29 @@ def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Cli
     found = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
     reachable = frozenset([tool.name for tool in found])
     return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
+
+
+async def in_first_order(request: ChatRequest, ctx: Context) -> ChatRequest:
+    """The request with its tools in the order in which its conversation sent the same ones first.
+
+    Some clients send them in another order each time: then each choice would be made anew, and no prefix would hold.
+    """
+    tools, memo = request.tools, ctx.memo
+    if memo is None or len(tools) < _MANY:
+        return request
+    raws = raws_of(tools)
+
+    def work() -> tuple[str, str, tuple[int, ...]]:
+        by_content = sorted(range(len(raws)), key=lambda place: raws[place])
+        places = {place: rank for rank, place in enumerate(by_content)}
+        key = blake2b(b"\0".join([raws[place] for place in by_content]), digest_size=16).hexdigest()
+        return f"tools-order-{key}", ",".join([str(places[place]) for place in range(len(raws))]), tuple(by_content)
+
+    key, mine, by_content = await ctx.once.of_key(("order of tools", hash(raws), len(raws)), _EACH * len(raws), work)
+    first = await memo.settle(key, mine)
+    if first == mine:
+        return request
+    return request.with_tools([tools[by_content[int(rank)]] for rank in first.split(",")])
 
 
 class OfferFinder:

@@ -103,12 +103,15 @@ class Client:
     ) -> None:
         self.base, self.http, self.tools, self.messages = base, http, tools, messages
         self.model = "m"
+        self.choice: Message | None = None
 
     async def ask(self, *messages: Message, **headers: str) -> Message:
         self.messages += messages
-        body = {"model": self.model, "messages": self.messages, "tools": self.tools}
+        body: Message = {"model": self.model, "messages": self.messages, "tools": self.tools}
         if not self.tools:
             del body["tools"]
+        if self.choice is not None:
+            body["tool_choice"] = self.choice
         async with self.http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as response:
             answer: Any = await response.json()
             assert response.status == 200, answer
@@ -270,6 +273,33 @@ async def test_a_chain_that_begins_in_mid_conversation_leaves_what_was_sent_with
     await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)})
     assert strict.broken == 0
     assert any("thinking_blocks" in each for each in strict.bodies[-1]["messages"])
+
+
+async def test_tools_in_another_order_are_sent_in_that_of_before(lab: Lab) -> None:
+    strict = Strict([calls("orders", 1, q="all"), {"content": "They are on their way."}])
+    lab.behind.respond = strict
+    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
+    await client.ask({"role": "user", "content": "Where are my orders?"})
+    client.tools = tools[::-1]
+    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)})
+    assert strict.broken == 0
+    assert strict.bodies[1]["tools"] == strict.bodies[0]["tools"]
+
+
+async def test_a_tool_that_must_be_called_is_offered_also_where_it_was_left_out(lab: Lab) -> None:
+    """The reasoning was made without it, so it leaves."""
+    strict = Strict([{"content": "They are on their way."}, calls("thing_59", 1, q="all")])
+    lab.behind.respond = strict
+    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
+    await client.ask({"role": "user", "content": "Where are my orders?"})
+    assert "thing_59" not in [each["function"]["name"] for each in strict.bodies[0]["tools"]]
+    client.choice = {"type": "function", "function": {"name": "thing_59"}}
+    await client.ask({"role": "user", "content": "Now the thing."})
+    assert strict.broken == 0
+    assert "thing_59" in [each["function"]["name"] for each in strict.bodies[1]["tools"]]
+    assert strict.bodies[1]["tool_choice"] == client.choice
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

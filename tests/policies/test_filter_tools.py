@@ -1,6 +1,7 @@
 """Offering the tools that a conversation is about."""
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, ClassVar
 
 import pytest
@@ -322,6 +323,21 @@ class TestNothingToGain:
         assert b"tool" not in nowhere.request.encode()
 
 
+class TestTheOrder:
+    """Some clients send the same tools in another order each time."""
+
+    @pytest.mark.parametrize("texts", [("delete the alarm",), ("delete the alarm", "yes")])
+    @pytest.mark.parametrize("policy", [POLICY, FilterTools(keep=8, least=40)], ids=["some are left out", "all stay"])
+    async def test_that_came_first_stays(self, policy: FilterTools, texts: tuple[str, ...]) -> None:
+        memo = Memos(MemoryStore(10**6), ttl=100).bind(Identity("t", "s"))
+        first = await offered(asked("delete the alarm"), policy, memo=memo)
+        for seed in range(3):
+            shuffled = Random(seed).sample(TOOLS, len(TOOLS))
+            assert await offered(asked(*texts, tools=shuffled), policy, memo=memo) == first
+            other = await offered(asked(*texts, tools=shuffled[1:]), policy, memo=memo)
+            assert other == sorted(other, key=[each.name for each in shuffled].index), "another set has its own order"
+
+
 class TestTheProvidersMost:
     MANY = tuple(tool(f"thing{n}_{n}", f"About thing {n}.") for n in range(150))
 
@@ -339,6 +355,7 @@ class TestTheProvidersMost:
         decision = await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice))
         assert isinstance(decision, Rewrite)
         assert "thing149_149" in [each.name for each in decision.request.tools]
+        assert len(decision.request.tools) == 126, "as many as the provider takes, with two of later steps"
         assert decision.request.rest["tool_choice"] == choice
 
     async def test_there_is_no_search_where_tools_that_cannot_leave_take_its_place(self) -> None:

@@ -19,6 +19,9 @@ from proxy.config.settings import ServerSettings
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]@,/]+)(?::\d*)?")
 _SIMPLE = ("text/plain", "application/x-www-form-urlencoded")
 """Content types that a page may send anywhere without asking first; forms with files are another."""
+_OF_CONTAINERS = ("host.*.internal", "gateway.docker.internal")
+"""Names under which containers reach their machine: `host.docker.internal`, `host.containers.internal` and their like.
+Nobody can register a name under `.internal`."""
 
 
 class Browsers:
@@ -27,7 +30,7 @@ class Browsers:
     def __init__(self, server: ServerSettings, *, origins: bool = True, local: bool = False) -> None:
         """Without `origins` not even those that the settings name may ask; with `local` only this machine's own names
         are known."""
-        self._names = tuple(name.lower() for name in (*server.hosts, server.host, server.admin_host or ""))
+        self._names = tuple(name.lower() for name in (*_OF_CONTAINERS, *server.hosts, server.host, server.admin_host or ""))
         self._local = local
         self._origins = server.cors_origins if origins else ()
         self._is_known = lru_cache(256)(self._known)
@@ -36,7 +39,12 @@ class Browsers:
         """Raises `BadRequest`; names of `headers` are in lower case."""
         host = headers.get("host", "")
         if not self._is_known(host):
-            raise _refused(f"the host {host[:100]!r} is none of Penstock's; server.hosts names more", "foreign_host")
+            allows = (
+                "only localhost and loopback addresses may ask here"
+                if self._local
+                else "to allow it, add it to `server.hosts` in the configuration"
+            )
+            raise _refused(f"the host {host[:100]!r} is not one of Penstock's: {allows}", "foreign_host")
         origin = headers.get("origin")
         if origin is None:
             site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")

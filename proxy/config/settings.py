@@ -71,7 +71,8 @@ class ServerSettings(Base):
 
     hosts: Globs | tuple[()] = ()
     """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where clients need no key of
-    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403: a web page may be behind it."""
+    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403: a web page may be behind it.
+    `host.docker.internal`, `host.containers.internal` and `gateway.docker.internal` are always allowed."""
 
     cors_origins: Globs | tuple[()] = ()
     """Globs of the origins whose web pages may send requests under `/v1`, such as `https://chat.example.com` or

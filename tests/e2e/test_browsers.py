@@ -46,6 +46,8 @@ FOREIGN: dict[str, tuple[dict[str, str], str]] = {
     "a rebound name": ({**JSON, "host": "evil.example"}, "foreign_host"),
     "a name like an address": ({**JSON, "host": "127.0.0.1.evil.example:4000"}, "foreign_host"),
     "whose page asks": ({**JSON, "host": "evil.example", "origin": PAGE}, "foreign_host"),
+    "a name like a container's": ({**JSON, "host": "host.docker.internal.evil.example"}, "foreign_host"),
+    "another internal name": ({**JSON, "host": "wiki.corp.internal"}, "foreign_host"),
     "no name at all": ({**JSON, "host": "localhost@evil.example"}, "foreign_host"),
 }
 
@@ -66,6 +68,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "loopback of IPv6": {**JSON, "host": "[::1]:4000"},
     "another address": {**JSON, "host": "10.1.2.3"},
     "a service's name": {**JSON, "host": "penstock:4000"},
+    "Docker's name of the machine": {**JSON, "host": "host.docker.internal:4000"},
+    "Docker's gateway": {**JSON, "host": "gateway.docker.internal:4000"},
+    "Podman's name of the machine": {**JSON, "host": "host.containers.internal"},
+    "minikube's name of the machine": {**JSON, "host": "host.minikube.internal"},
     "a name of the settings": {**JSON, "host": "LLM.example"},
     "the same origin": {**JSON, "host": "localhost:80", "origin": "http://localhost"},
     "fetch outside of a browser": {**JSON, "sec-fetch-mode": "cors"},
@@ -77,6 +83,14 @@ async def test_programs_may(lab: Lab) -> None:
     base = await lab.start(config(lab.behind, 'hosts: ["llm.example"]'))
     for name, headers in PROGRAMS.items():
         assert (await ask(lab.http, f"{base}/v1/chat/completions", headers, CHAT))[0] == 200, name
+
+
+async def test_a_refused_host_learns_which_setting_allows_it(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind))
+    for path, allows in (("/v1/models", "`server.hosts`"), ("/admin/requests", "only localhost")):
+        status, answer = await lab.get(f"{base}{path}", {"host": "llm.example"})
+        assert (status, answer["error"]["code"]) == (403, "foreign_host")
+        assert allows in answer["error"]["message"]
 
 
 async def test_where_clients_have_keys_no_page_has_one(lab: Lab) -> None:

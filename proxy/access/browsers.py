@@ -30,7 +30,9 @@ class Browsers:
     def __init__(self, server: ServerSettings, *, origins: bool = True, local: bool = False) -> None:
         """Without `origins` not even those that the settings name may ask; with `local` only this machine's own names
         are known."""
-        self._names = tuple(name.lower() for name in (*_OF_CONTAINERS, *server.hosts, server.host, server.admin_host or ""))
+        self._names = tuple(
+            name.lower() for name in (*_OF_CONTAINERS, *server.hosts, server.host, server.admin_host or "")
+        )
         self._local = local
         self._origins = server.cors_origins if origins else ()
         self._is_known = lru_cache(256)(self._known)

@@ -131,7 +131,7 @@ class OpenAIUpstream(Connected):
     """Headers to add to each request."""
 
     provider: str = "openai"
-    """The provider's name in telemetry (`gen_ai.provider.name`)."""
+    """The provider's name in telemetry (`gen_ai.provider.name`). It gets no key that is known to be another one's."""
 
     ask_usage: bool = False
     """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
@@ -378,7 +378,8 @@ class Settings(Base):
     """The servers and providers that requests go to, by names of your choice."""
 
     default_upstream: str | None = None
-    """The upstream for paths under `/v1` that name no model; by default the first one."""
+    """The upstream for paths under `/v1` that name no model; by default the first one. A client's key of another vendor
+    goes to the only server of that vendor instead."""
 
     models: tuple[ModelSettings, ...] = Field(min_length=1)
     """Which upstream and chain serve which model. The first entry that matches wins."""

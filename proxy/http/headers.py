@@ -40,7 +40,7 @@ _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 _NOT_RELAYED = (b"access-control-", b"x-penstock-")
 """Prefixes of response headers that only Penstock sends: its own, and those that say what web pages may read."""
 
-CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 """Request headers that hold a secret of the client's."""
 
 _IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")

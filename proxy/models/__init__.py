@@ -146,7 +146,8 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     a limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere
     it is read as the window: at worst some room is left unused.
     """
-    found: dict[str, Any] = {"source": "litellm"}
+    is_known = listed.limits or facts["source"] != "default"
+    found: dict[str, Any] = {"source": "litellm"} if is_known else {}
     if listed.limits:
         read, written = listed.limits
         found |= {"window": read, "max_output": written}
@@ -187,7 +188,8 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
         given["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:
         given["cache"] = CacheRules(**settings.cache.model_dump())
-    if window is not None or (given.keys() - {"binds_reasoning", "names_tokenizer"} and not ollama):
+    is_known = not ollama and facts["source"] != "default"
+    if window is not None or (is_known and given.keys() - {"binds_reasoning", "names_tokenizer"}):
         given["source"] = "config"
     return given
 

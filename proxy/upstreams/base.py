@@ -131,7 +131,10 @@ class Upstream(Protocol):
         """What is known of a model, with what the server itself says about it; never raises."""
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The upstream's own list of models (`GET /v1/models` entries); empty where it has none."""
+        """The upstream's own list of models (`GET /v1/models` entries); empty where it has none.
+
+        Raises `PenstockError` where it refuses the key (401 or 403), or where that is another vendor's.
+        """
 
     async def aclose(self) -> None:
         """Close all connections."""

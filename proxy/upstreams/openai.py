@@ -10,10 +10,12 @@ from yarl import URL
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
-from proxy.http.headers import CREDENTIALS, without_credentials
+from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.upstreams.base import CHAT, Call, Reply, connect, relay
+from proxy.upstreams.credentials import fitting
 from proxy.upstreams.overflow import openai_body, read_refusal
+from proxy.upstreams.refusal import Refused
 
 _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""
@@ -34,9 +36,7 @@ class OpenAI:
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:
             self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        # an own key takes the place of the client's in `authorization`, but the client's may stand elsewhere too
-        own = CREDENTIALS - {"authorization"} if settings.api_key is not None else frozenset[str]()
-        self._withheld = CREDENTIALS if settings.keyless else own
+        self._has_own_key = settings.has_own_key
         self._transport = connect(name, settings)
         self._chat = URL(f"{self.address}{CHAT}")
         self._windows: dict[str, int] = {}
@@ -44,7 +44,10 @@ class OpenAI:
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
-        headers = call.headers if self._withheld.isdisjoint(call.headers) else without_credentials(call.headers)
+        if self._has_own_key:
+            headers: Mapping[str, str] = without_credentials(call.headers)
+        else:
+            headers = fitting(call.headers, self.name, self.provider, call.model)
         response = await self._transport.request(
             call.method, self._url(call), {**headers, **self._own_headers}, call.body or None
         )
@@ -92,6 +95,8 @@ class OpenAI:
         if reply.chunks is not None:
             await reply.chunks.aclose()
             return []
+        if reply.status in (401, 403):
+            raise _refusal(reply)
         try:
             listed = orjson.loads(reply.body or b"")["data"]
             return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
@@ -100,3 +105,13 @@ class OpenAI:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+
+
+def _refusal(reply: Reply) -> Refused:
+    """Return the error that an answer is, with the server's own message and code."""
+    try:
+        error = orjson.loads(reply.body or b"")["error"]
+        code, param = (value if isinstance(value := error.get(name), str) else None for name in ("code", "param"))
+        return Refused(str(error["message"]), reply.status, code=code, param=param)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return Refused(f"The upstream answered with status {reply.status}.", reply.status)

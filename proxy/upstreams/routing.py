@@ -10,6 +10,7 @@ from proxy.config.settings import ModelSettings, Settings
 from proxy.context import ModelProfile
 from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
+from proxy.upstreams.credentials import fits, fitting
 
 _REMEMBERED = 4096
 """Names whose route is kept; clients choose names, so there must be an end."""
@@ -46,11 +47,11 @@ class Routes:
     def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], profile_of: ProfileOf) -> None:
         self._models = settings.models
         self._upstreams = upstreams
+        self._takes_clients_key = {name for name, each in settings.upstreams.items() if not each.has_own_key}
         self._profile_of = profile_of
         self._known: Cache[str, Route] = Cache(_REMEMBERED)
         self.upstreams = tuple(upstreams.values())
-        self.default = upstreams[settings.default_upstream or next(iter(upstreams))]
-        """The upstream of requests that name no model."""
+        self._default = upstreams[settings.default_upstream or next(iter(upstreams))]
 
     def of(self, model: str, caller: Requester | None = None) -> Route:
         """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
@@ -73,6 +74,29 @@ class Routes:
                 return Route(upstream, entry.chain, name, label, named, profile, entry)
         raise _unknown(model)
 
+    def unnamed(self, headers: Mapping[str, str]) -> Upstream:
+        """Return the upstream of a request that names no model: the default one. If the client's key is another
+        vendor's, it is the only server of that vendor. Raise `BadRequest` if there is none that may get the key.
+        """
+        default = self._default
+        if fits(headers, default.provider):
+            return default
+        others = [each for each in self.upstreams if self.takes_clients_key(each) and fits(headers, each.provider)]
+        if len({each.address for each in others}) == 1:
+            return others[0]
+        if self.takes_clients_key(default):
+            fitting(headers, default.name, default.provider, "")
+        return default
+
+    def takes_clients_key(self, upstream: Upstream) -> bool:
+        """Return whether an upstream has no key of its own, so that the client's is passed on."""
+        return upstream.name in self._takes_clients_key
+
+    def place(self, model: str) -> int:
+        """Return the place in the configuration of the entry that serves a model."""
+        entry = self.of(model).settings
+        return next(place for place, each in enumerate(self._models) if each is entry)
+
     def serves(self, model: str, upstream: Upstream) -> bool:
         """Whether requests for this model go to this upstream under the same name."""
         try:
@@ -89,5 +113,7 @@ class Routes:
 def _unknown(model: str) -> NotFound:
     """The same for a model that there is not and for one that somebody may not use."""
     return NotFound(
-        f"The model `{model[:200]}` does not exist or you do not have access to it.", code="model_not_found"
+        f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models` in the "
+        "configuration serves it to you.",
+        code="model_not_found",
     )

@@ -79,7 +79,8 @@ async def test_an_unknown_model(setup: Setup) -> None:
     status, _, answer = await post(setup, {**GOOD, "model": "gpt-9"})
     assert status == 404
     assert answer["error"] == {
-        "message": "The model `gpt-9` does not exist or you do not have access to it.",
+        "message": "The model `gpt-9` does not exist or you do not have access to it. No entry of `models` in the "
+        "configuration serves it to you.",
         "type": "invalid_request_error",
         "param": None,
         "code": "model_not_found",

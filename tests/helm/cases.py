@@ -111,7 +111,7 @@ MATRIX: dict[str, dict[str, Any]] = {
             "egress": [{"ports": [8443], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
         }
     },
-    "a judge": {"config": {"judge": {"model": "judge"}}},
+    "a judge": {"config": {"judge": {"model": "gpt-5-nano"}}},
     "an embedding elsewhere": {
         "config": {"embedding": {"kind": "openai", "base_url": "http://embed:8080/v1", "model": "m", "api_key": ""}}
     },

@@ -61,7 +61,9 @@ def test_an_unknown_model_is_not_found(model: str) -> None:
         routes(*TABLE).of(model)
 
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
-    assert caught.value.message == f"The model `{model[:200]}` does not exist or you do not have access to it."
+    assert caught.value.message.startswith(
+        f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models`"
+    )
 
 
 def test_the_names_that_clients_choose_are_not_kept_for_ever() -> None:
@@ -102,6 +104,6 @@ def test_only_names_in_full_are_listed() -> None:
 
 
 def test_paths_without_a_model_go_to_the_default_upstream() -> None:
-    assert routes(*TABLE).default is ONE
-    assert routes(*TABLE, default_upstream="two").default is TWO
+    assert routes(*TABLE).unnamed({}) is ONE
+    assert routes(*TABLE, default_upstream="two").unnamed({}) is TWO
     assert routes(*TABLE).upstreams == (ONE, TWO)

@@ -105,7 +105,7 @@ class Api:
         """The upstream of a body that names no model."""
         if http.caller is not None:
             http.caller.check_unnamed()
-        default = self._routes.default
+        default = self._routes.unnamed(forwarded(http.headers))
         seen.routed(model="none", upstream=default.name)
         if raw and (guard := self._guards.get(default.name)):  # the upstream may choose the model by itself
             told = f"{guard!r} guards a model of this upstream, so the body must be JSON that names another one"

@@ -5,13 +5,17 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.chat.errors import PenstockError
 from proxy.gateway.fallback import same_server
 from proxy.http.headers import impersonal
 from proxy.upstreams.base import Upstream
+from proxy.upstreams.credentials import fitting
 from proxy.upstreams.routing import Routes
 
 _PATIENCE = 3.0
 """Seconds that an upstream has to list its models."""
+_OF_KEYS = (400, 401, 403)
+"""Statuses of errors that are about the client's key: it is another vendor's, or the server refuses it."""
 
 _log = logging.getLogger("penstock.catalogue")
 
@@ -25,44 +29,58 @@ class Catalogue:
     async def listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """All models by id; `headers` are the client's.
 
-        The request names no model, so its key is meant for the default upstream: any other server is asked without it.
-        What an upstream does not tell in time, or without the key, is left out.
+        The request names no model, so its key is meant for one server (`Routes.unnamed`): any other is asked without
+        it. What an upstream does not tell in time, or without the key, is left out. Models stand in the order of their
+        entries in the configuration. Raises what the server says that refuses the client's key.
         """
         listed = {name: self.described(name) for name in self._routes.names()}
-        upstreams, meant, others = self._routes.upstreams, self._routes.default, impersonal(headers)
-        asked = [_ask(each, headers if same_server(each, meant) else others) for each in upstreams]
-        answers = await asyncio.gather(*asked)
-        for upstream, answer in zip(upstreams, answers, strict=True):
+        upstreams, meant, others = self._routes.upstreams, self._routes.unnamed(headers), impersonal(headers)
+        asked = [
+            self._ask(each, headers if same_server(each, meant) else others, is_meant=each is meant)
+            for each in upstreams
+        ]
+        for upstream, answer in zip(upstreams, await asyncio.gather(*asked), strict=True):
             for model in answer:
                 if self._routes.serves(model["id"], upstream):
                     listed[model["id"]] = {**self.described(model["id"]), **model}
-        return listed
+        return {name: listed[name] for name in sorted(listed, key=self._routes.place)}
 
     async def one(self, name: str, headers: Mapping[str, str]) -> dict[str, Any]:
-        """One model, with what its upstream says about it. Raises `NotFound` for one that nothing serves."""
-        known = self.described(name)
-        route = self._routes.of(name)
-        told = next((model for model in await _ask(route.upstream, headers) if model["id"] == route.model), {})
+        """One model, with what its upstream says about it.
+
+        Raises `NotFound` for one that nothing serves, `BadRequest` for another vendor's key, and what the upstream says
+        if it refuses the key.
+        """
+        known, route = self.described(name), self._routes.of(name)
+        if self._routes.takes_clients_key(route.upstream):
+            headers = fitting(headers, route.upstream.name, route.upstream.provider, name)
+        listed = await self._ask(route.upstream, headers, is_meant=True)
+        told = next((model for model in listed if model["id"] == route.model), {})
         return {**known, **told, "id": name}
 
     def described(self, name: str) -> dict[str, Any]:
-        """One model in OpenAI's words, and its limits in tokens. Raises `NotFound` for one that nothing serves."""
+        """One model in OpenAI's words, and its limits in tokens where they are known. Raises `NotFound` for one that
+        nothing serves."""
         route = self._routes.of(name)
-        return {
-            "id": name,
-            "object": "model",
-            "created": 0,
-            "owned_by": route.upstream.name,
-            "context_length": route.profile.window,
-            "max_output_tokens": route.profile.max_output,
-        }
+        profile = route.profile
+        limits = {"context_length": profile.window, "max_output_tokens": profile.max_output}
+        known = {} if profile.source == "default" else limits
+        return {"id": name, "object": "model", "created": 0, "owned_by": route.upstream.name, **known}
 
-
-async def _ask(upstream: Upstream, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await upstream.models(headers)
-    except Exception as error:  # a list with a gap is better than none
-        fields = {"upstream": upstream.name, "error": type(error).__name__}
-        _log.warning("models not listed", extra={"fields": fields})
-        return []
+    async def _ask(self, upstream: Upstream, headers: Mapping[str, str], *, is_meant: bool) -> list[dict[str, Any]]:
+        """The models of one upstream. Raises its refusal of the client's key if the key `is_meant` for it."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await upstream.models(headers)
+        except Exception as error:  # a list with a gap is better than none
+            if (
+                isinstance(error, PenstockError)
+                and error.status in _OF_KEYS
+                and self._routes.takes_clients_key(upstream)
+            ):
+                if is_meant:
+                    raise
+                return []
+            fields = {"upstream": upstream.name, "error": type(error).__name__}
+            _log.warning("models not listed", extra={"fields": fields})
+            return []

@@ -19,7 +19,7 @@ from proxy.http.client import Response
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
-from proxy.upstreams.anthropic.server import VERSION, AnthropicServer
+from proxy.upstreams.anthropic.server import PROVIDER, AnthropicServer
 from proxy.upstreams.base import Call, Reply, Translator, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
@@ -27,8 +27,6 @@ from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 PAUSES = 8
 """How often an answer that pauses is asked to go on."""
-
-LISTING = "limit=1000"
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
 
@@ -41,7 +39,7 @@ RELAYED = (b"request-id", b"anthropic-")
 class Anthropic(Translator):
     """Translates chat requests both ways."""
 
-    provider = "anthropic"
+    provider = PROVIDER
     signs = True
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
@@ -79,7 +77,7 @@ class Anthropic(Translator):
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """The answer to a request. Raises what Anthropic refuses it with."""
-        response = await self._server.ask(call.headers, encoded(body))
+        response = await self._server.ask(call.headers, encoded(body), call.model)
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
@@ -105,9 +103,10 @@ class Anthropic(Translator):
             answer.facts["unkept"] = "thinking_blocks"
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        given = {"anthropic-version": VERSION, **headers}
-        response = await self._server.forward("GET", "/models", given, None, LISTING)
+        response = await self._server.models(headers)
         body = await response.read()
+        if response.status in (401, 403):
+            raise refusal(response.status, body, response.headers, Call("/models", "", b"", headers))
         try:
             listed = orjson.loads(body)["data"] if response.status == 200 else []
             return [_described(model) for model in listed if isinstance(model["id"], str)]
@@ -120,8 +119,7 @@ class Anthropic(Translator):
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Anthropic's own API, and relay its answer as it is."""
-        response = await self._server.forward(call.method, call.path, call.headers, call.body or None, call.query)
-        return await relay(response)
+        return await relay(await self._server.forward(call))
 
     async def _spoken(
         self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest

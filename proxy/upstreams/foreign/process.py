@@ -14,6 +14,7 @@ import orjson
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.base import CHAT, Call, Reply, Translator
+from proxy.upstreams.credentials import fitting
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign.frames import CALL, ERROR, FACTS, LOG, read_frame, write_frame
 from proxy.upstreams.refusal import Refused
@@ -108,6 +109,7 @@ class SeparateForeign(Translator):
         self._here = Foreign(name, settings)
         self.name, self.address, self.provider = name, self._here.address, self._here.provider
         self._settings = orjson.dumps([name, _revealed(settings)])
+        self._has_own_key = settings.has_own_key
         self._process = process
         self._closed = False
         process.share()
@@ -143,7 +145,8 @@ class SeparateForeign(Translator):
     async def _ask(self, call: Call, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if call.request is None or call.path != CHAT:
             raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
-        headers = {name: value for name, value in call.headers.items() if name == "authorization"}
+        passed = {} if self._has_own_key else fitting(call.headers, self.name, self.provider, call.model)
+        headers = {name: value for name, value in passed.items() if name == "authorization"}
         how = orjson.dumps({"what": what, "headers": headers, "hide_usage": call.hide_usage})
         try:
             reader, writer = await self._process.connect()

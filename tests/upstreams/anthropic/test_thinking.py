@@ -181,7 +181,8 @@ async def test_another_kind_of_upstream_gets_no_thinking_that_the_client_left_ou
     anthropic.say(thinking("Mine."), text("a"), thinking("Odd."), tool_use("toolu_1"))
     async with upstream() as other:
         config = CONFIG.format(url=anthropic.url, chain="[keep_notes: {}]", upstream="", model="")
-        config = config.replace("upstreams: {", f'upstreams: {{other: {{kind: openai, base_url: "{other.url}"}}, ')
+        other_upstream = f'other: {{kind: openai, base_url: "{other.url}", keyless: true}}'
+        config = config.replace("upstreams: {", f"upstreams: {{{other_upstream}, ")
         config = config.replace("models: [", "models: [{match: gpt-5, upstream: other}, ")
         async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
             said = await asked(Client(base, session), False, [user("Hi")])

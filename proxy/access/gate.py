@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
-from proxy.access.exchange import ClientGone, Exchange
+from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import Meter
-from proxy.chat.errors import Overloaded, PenstockError, RateLimited
+from proxy.chat.errors import Overloaded, RateLimited
 from proxy.config.access_settings import Allowance, KeysAuth
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
@@ -81,10 +81,7 @@ class Gate:
                 await admission.begin(http.own_headers, spends=spends)
                 http.admission = admission
                 await handler(http, seen)
-        except (PenstockError, ClientGone):
-            await admission.settle()
-            raise
-        else:
+        finally:
             await admission.settle()
 
     @contextmanager

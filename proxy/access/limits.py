@@ -1,8 +1,8 @@
 """Limits of each key: requests and tokens per minute, tokens and money per day.
 
-Limits per minute are reserved in advance: a request is counted before its body is read, and an estimate of its
-tokens before it is sent. The reported usage then corrects the estimate. Limits per day take no estimate: they are
-reached once the reported usage reaches them.
+A request is counted before its body is read, and reserves an estimate of its tokens before it is sent. The reported
+usage then takes the place of the estimate. Of a day's limit, requests under way reserve no more than is left; a request
+that is alone may use up the rest, whatever it may need, so that a day can be used to its end.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ _MINUTES_TTL = 3 * MINUTE
 DAY = 86400.0
 """Seconds of a day (UTC)."""
 _DAYS_TTL = 2 * DAY
+_HOUR = 3600.0
+"""Seconds for which the reservations of a killed process count, to twice as long."""
 PATIENCE = 2.0
 """Seconds to wait for counts; after that the request passes uncounted."""
 _PAUSE = 1.0
@@ -138,6 +140,7 @@ class Admission:
         self._terms = limits.terms(caller)
         self._account = caller.account
         self._reserved: tuple[str, Demand] | None = None
+        self._day_reserved: Mapping[str, float] = {}
         self._call: Call | None = None
         self._usage: Usage | None = Usage()
         self._cost: float | None = None
@@ -169,6 +172,13 @@ class Admission:
             refused = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
             if refused is not None:
                 raise refused
+        if terms.has_day:
+            try:
+                await self._reserve_day(terms, call, demand)
+            except RateLimited:
+                if terms.tokens_per_minute is not None:
+                    await self._limits.add({self._key("tokens", minute): -demand.total}, ttl=_MINUTES_TTL)
+                raise
         self._reserved, self._call = (self._key("tokens", minute), demand), call
 
     def note(self, usage: Usage | None, cost: float | None) -> None:
@@ -193,14 +203,14 @@ class Admission:
             cost = 0.0
         elif usage.input is not None:
             tokens = usage.input + (usage.output or 0)
-        elif cost is None and self._call.profile is not None:
-            profile, prompt = self._call.profile, demand.prompt
-            cost = money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
+        elif cost is None:
+            cost = _price(self._call, demand)
         if self._terms.tokens_per_minute is not None and tokens != demand.total:
             await self._limits.add({key: tokens - demand.total}, ttl=_MINUTES_TTL)
-        if self._terms.has_day and tokens:
-            used = {self._day("tokens"): float(tokens), self._day("usd"): cost or 0.0}
-            await self._limits.add(used, ttl=_DAYS_TTL)
+        used = {self._day("tokens"): float(tokens), self._day("usd"): cost or 0.0} if tokens else {}
+        released = {key: -amount for key, amount in self._day_reserved.items()}
+        if self._terms.has_day and (used or released):
+            await self._limits.add(used | released, ttl=_DAYS_TTL)
 
     async def _take(self, what: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
         """Take an amount from a minute's limit, and add headers that say what is left. Return the refusal if it does
@@ -235,18 +245,46 @@ class Admission:
         counts = await self._limits.add({tokens: 0.0, usd: 0.0}, ttl=_DAYS_TTL)
         if counts is None:
             return
-        spent = terms.budget_per_day is not None and counts[usd] >= terms.budget_per_day
-        if not spent and not (terms.tokens_per_day is not None and counts[tokens] >= terms.tokens_per_day):
+        error = self._used_up(terms, counts[tokens], counts[usd])
+        if error is not None:
+            raise await self._limits.refuse(error, "budget", {})
+
+    async def _reserve_day(self, terms: Terms, call: Call, demand: Demand) -> None:
+        """Reserve the estimate of a call. Raise `RateLimited` if others have reserved what is left of the day, or if
+        the day is used up."""
+        hour, used = self._limits.clock() // _HOUR, {what: self._day(what) for what in ("tokens", "usd")}
+        now, before = ({what: reserved_key(self._account, what, hour - ago) for what in used} for ago in (0, 1))
+        own = {now["tokens"]: float(demand.total), now["usd"]: _price(call, demand)}
+        counts = await self._limits.add(own | dict.fromkeys((*used.values(), *before.values()), 0.0), ttl=_DAYS_TTL)
+        if counts is None:
             return
+        self._day_reserved = own
+        reserved = {what: max(0.0, counts[now[what]]) + max(0.0, counts[before[what]]) for what in used}
+        is_alone = reserved["tokens"] <= demand.total
+        limits = {"tokens": terms.tokens_per_day, "usd": terms.budget_per_day}
+        fits = all(limit is None or counts[used[what]] + reserved[what] <= limit for what, limit in limits.items())
+        error = self._used_up(terms, counts[used["tokens"]], counts[used["usd"]])
+        if error is None and (fits or is_alone):
+            return
+        self._day_reserved = {}
+        await self._limits.add({key: -amount for key, amount in own.items()}, ttl=_DAYS_TTL)
+        told = "Requests under way have reserved what is left of this key's day. Try again in 1s."
+        error = error or RateLimited(told, "tokens", headers=retry_after(1.0))
+        raise await self._limits.refuse(error, "budget", {})
+
+    def _used_up(self, terms: Terms, tokens: float, usd: float) -> RateLimited | None:
+        """Return the error for a day that is used up."""
+        spent = terms.budget_per_day is not None and usd >= terms.budget_per_day
+        if not spent and not (terms.tokens_per_day is not None and tokens >= terms.tokens_per_day):
+            return None
         told = "This key has used up its budget" if spent else "This key has used up its tokens"
-        error = RateLimited(
+        return RateLimited(
             f"{told} for today; the next day begins at 00:00 UTC.",
             "insufficient_quota",
             code="insufficient_quota",
             # a person may read when the day ends, but no SDK should wait until then
             headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
         )
-        raise await self._limits.refuse(error, "budget", {})
 
     def _key(self, what: str, minute: float) -> str:
         return minute_key(self._account, what, minute)
@@ -263,6 +301,19 @@ def minute_key(account: str, what: str, minute: float) -> str:
 def day_key(account: str, what: str, day: float) -> str:
     """Return the key of the count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
     return f"{account}/{what}/day/{day:.0f}"
+
+
+def reserved_key(account: str, what: str, hour: float) -> str:
+    """Return the key of what requests that began in an hour since 1970 have reserved of an account's days."""
+    return f"{account}/{what}/reserved/{hour:.0f}"
+
+
+def _price(call: Call, demand: Demand) -> float:
+    """Return the estimated cost of a call in US dollars."""
+    if call.profile is None:
+        return 0.0
+    profile, prompt = call.profile, demand.prompt
+    return money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
 
 
 def _told(what: str, window: Window, limit: int) -> dict[str, str]:

@@ -56,10 +56,11 @@ class Allowance(Base):
     back what it did not use."""
 
     tokens_per_day: _Count | None = None
-    """Tokens a day (UTC), as upstreams report them. Requests under way may exceed it."""
+    """Tokens a day (UTC), as upstreams report them. Requests under way reserve estimates, together no more than is
+    left; one that is alone may exceed it."""
 
     budget_per_day: float | None = Field(default=None, gt=0)
-    """US dollars a day (UTC), from reported usage and the model's prices. Requests under way may exceed it. A model
+    """US dollars a day (UTC), from reported usage and the model's prices, reserved as `tokens_per_day` are. A model
     without prices costs nothing."""
 
     max_output_tokens: _Count | None = None

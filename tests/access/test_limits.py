@@ -161,20 +161,73 @@ async def test_a_request_that_never_fits_is_told_so() -> None:
 async def test_a_day_is_over_once_it_is_used_up(limit: dict[str, float], usage: Usage, cost: float | None) -> None:
     world = World(**limit)
     first, _ = await world.ask(6, 2)  # an estimate of 10 dollars
-    second, _ = await world.ask(6, 2)
+    error = await world.refused(6, 2)
+    assert (error.code, error.headers["retry-after"]) == ("rate_limit_exceeded", "1"), "the first one holds the rest"
     first.note(usage, cost)
     await first.settle()
     error = await world.refused()
     assert (error.type, error.code) == ("insufficient_quota", "insufficient_quota")
     until_midnight = {"retry-after": "86400", "retry-after-ms": "86400000"}
     assert error.headers == {"x-should-retry": "false", **until_midnight}
-    second.note(usage, cost)
-    await second.settle()
     world.now += 86399
     await world.refused()
     world.now += 1
     await world.ask(6)
-    assert 'limited_requests_total{reason="budget"} 2.0' in world.shown()
+    assert 'limited_requests_total{reason="budget"} 3.0' in world.shown()
+
+
+@pytest.mark.parametrize(
+    ("limit", "estimate", "admitted"),
+    [
+        pytest.param({"tokens_per_day": 130}, (9, 4), 10, id="tokens"),
+        pytest.param({"tokens_per_day": 130}, (9, 400), 1, id="a request that may need more than the day has"),
+        pytest.param({"budget_per_day": 130}, (9, 2), 10, id="dollars"),
+        pytest.param({"budget_per_day": 130, "tokens_per_day": 1000}, (9, 2), 10, id="both"),
+        pytest.param({"tokens_per_day": 130, "tokens_per_minute": 65}, (9, 4), 5, id="the minute first"),
+    ],
+)
+async def test_requests_at_once_reserve_no_more_than_the_day_has(
+    limit: dict[str, float], estimate: tuple[int, int], admitted: int
+) -> None:
+    world = World(**limit)
+    done = await asyncio.gather(*(world.ask(*estimate) for _ in range(100)), return_exceptions=True)
+    under_way = [each[0] for each in done if not isinstance(each, BaseException)]
+    assert len(under_way) == admitted
+    assert sum(isinstance(each, RateLimited) for each in done) == 100 - admitted
+    for admission in under_way:
+        admission.note(None, None)  # nothing was used
+        await admission.settle()
+    again = [await world.ask(*estimate) for _ in range(min(admitted, 1))]
+    assert len(again) == 1, "all was given back"
+
+
+async def test_a_day_can_be_used_to_its_end_by_one_request_after_the_other() -> None:
+    world = World(tokens_per_day=130)
+    for _ in range(10):
+        admission, _ = await world.ask(9, 4000)
+        admission.note(Usage(input=9, output=4), None)
+        await admission.settle()
+    assert (await world.refused(9, 4)).code == "insufficient_quota"
+
+
+async def test_reservations_of_a_killed_process_end_within_two_hours() -> None:
+    world = World(tokens_per_day=130)
+    await world.ask(100, 20)
+    await world.refused(9, 4)
+    world.now += 3599
+    await world.refused(9, 4)
+    world.now += 3601
+    await world.ask(9, 4)
+
+
+async def test_a_refusal_of_the_day_takes_nothing_of_the_minute() -> None:
+    world = World(tokens_per_day=130, tokens_per_minute=200)
+    first, _ = await world.ask(100, 20)
+    await world.refused(9, 4)
+    first.note(None, None)
+    await first.settle()
+    _, headers = await world.ask(9, 4)
+    assert headers["x-ratelimit-remaining-tokens"] == "187"
 
 
 async def test_failed_requests_cost_nothing() -> None:
@@ -213,7 +266,7 @@ async def test_where_nobody_can_count_requests_pass_loudly(
         assert not [name for name in headers if name.startswith("x-ratelimit")]
     assert world.counters.asked == 1, "who does not answer is left alone for a while"
     assert [record.message for record in caplog.records] == ["limits are not counted"]
-    assert "limits_unchecked_total 25.0" in world.shown()
+    assert "limits_unchecked_total 30.0" in world.shown()
 
 
 async def test_counting_goes_on_once_it_can(monkeypatch: pytest.MonkeyPatch) -> None:

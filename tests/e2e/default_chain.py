@@ -26,13 +26,19 @@ MARKER = re.compile(r'recall\(\\"([a-z2-7]{20})\\"\)')
 """A handle as it stands in a body."""
 
 
+def shipped(url: str, entry: str) -> str:
+    """`config.yaml` without its last section: all models that it does not name are at `url`, with these settings."""
+    made, _, _ = SHIPPED.partition("\nembedding:")  # each test has its own
+    made, places = re.subn(
+        r'  # - \{match: "\*", upstream: openai\}.*', f'  - {{match: "*", upstream: openai, {entry}}}', made
+    )
+    assert places == 1
+    return made.replace("${OPENAI_BASE_URL:-https://api.openai.com/v1}", url)
+
+
 def config(url: str, state: Path, more: str = "embedding: {kind: none}") -> str:
     """`config.yaml` with its default upstream at `url`, a small window, and its state in a directory."""
-    known = f'- match: "*"\n    window: {WINDOW}\n    reserve: 0\n    tokenizer: chars\n    upstream: openai'
-    made, _, _ = SHIPPED.partition("\nembedding:")  # each test has its own
-    made = made.replace('- match: "*"\n    upstream: openai', known)
-    assert made != SHIPPED
-    made = made.replace("${OPENAI_BASE_URL:-https://api.openai.com/v1}", url)
+    made = shipped(url, f"window: {WINDOW}, reserve: 0, tokenizer: chars")
     return f'{made}\nstate: {{directory: "{state}", max_mib: 8}}\ntelemetry: {{log_level: warning}}\n{more}\n'
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import SHIPPED, TOOLS, recalling, working
+from tests.e2e.default_chain import TOOLS, recalling, shipped, working
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
 from tests.upstreams.ollama.fake_ollama import fake_ollama
 
@@ -22,9 +22,7 @@ TALK += [{"role": "user", "content": "And the last one?"}]
 
 
 def config(lab: Lab, more: str = "", ollama: str = "http://127.0.0.1:1") -> str:
-    known = f'- match: "*"\n    tokenizer: chars\n    {more}\n    upstream: openai'
-    made = SHIPPED.partition("\nembedding:")[0].replace('- match: "*"\n    upstream: openai', known)
-    made = made.replace("${OPENAI_BASE_URL:-https://api.openai.com/v1}", lab.behind.url)
+    made = shipped(lab.behind.url, f"tokenizer: chars, {more}")
     made = made.replace("${OLLAMA_HOST:-http://127.0.0.1:11434}", ollama)
     return f'{made}\nembedding: {{kind: none}}\nstate: {{directory: "{lab.folder}/state"}}\n'
 

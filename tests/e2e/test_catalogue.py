@@ -2,6 +2,7 @@
 
 import json
 
+import openai
 import pytest
 from yarl import URL
 
@@ -61,3 +62,28 @@ async def test_the_clients_key_goes_only_to_the_server_that_it_is_meant_for(lab:
                 assert response.status == 200
             assert not lab.behind.received
             assert [each.header("authorization") for each in elsewhere.received] == ["Bearer sk-clients"]
+
+
+ORDERED = """
+upstreams:
+  main: {{kind: openai, base_url: "{url}"}}
+  echo: {{kind: echo}}
+models:
+  - {{match: named, upstream: main, prices: {{input: 1, output: 1}}}}
+  - {{match: ["gpt-*", "other-*"], upstream: main}}
+  - {{match: sized, upstream: main, window: 5000}}
+  - {{match: [echo, "echo-*"], upstream: echo, window: 8192}}
+"""
+
+
+async def test_models_stand_in_the_order_of_their_entries_without_invented_limits(lab: Lab) -> None:
+    models = [{"id": name, "object": "model"} for name in ("gpt-5", "other-1", "sized", "unserved")]
+    lab.behind.respond = answering(json.dumps({"object": "list", "data": models}).encode())
+    base = await lab.start(ORDERED.format(url=lab.behind.url))
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
+        listed = [model async for model in client.models.list()]
+        one = await client.models.retrieve("other-1")
+    assert [model.id for model in listed] == ["named", "gpt-5", "other-1", "sized", "echo"]
+    limits = {model.id: (model.model_extra or {}).get("context_length") for model in listed}
+    assert limits == {"named": None, "gpt-5": 400_000, "other-1": None, "sized": 5000, "echo": 8192}
+    assert "context_length" not in one.model_dump()

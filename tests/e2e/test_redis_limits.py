@@ -62,6 +62,13 @@ async def test_a_days_budget_is_spent_once_for_both(running: RedisProcess, lab: 
     assert len(lab.behind.received) == paid + 1
 
 
+async def test_requests_at_once_at_both_use_no_more_than_the_day_has(running: RedisProcess, lab: Lab) -> None:
+    bases = await lab.two(config("tokens_per_day: 130", running, lab.behind))
+    told = await asyncio.gather(*(ask(lab, bases[n % 2]) for n in range(100)))
+    assert {status for status, _, _ in told} == {200, 429}
+    assert len(lab.behind.received) <= 12, "the twelfth request of eleven tokens uses the day up"
+
+
 async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab: Lab) -> None:
     bases = await lab.two(config("budget_per_day: 1000, requests_per_minute: 1000", running, lab.behind))
     for n in range(4):

@@ -156,6 +156,11 @@ _log = logging.getLogger("penstock.loop")
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
 
+_MOST_CALLS = 32
+"""Internal calls of one round that are run; no model needs more, and each may search a long conversation."""
+
+_NOT_RUN = f"Error: this call was not run. One answer may make {_MOST_CALLS} calls of such tools."
+
 _NO_MORE = "\n\n[This was the last call of this kind in this turn. Go on with what is known now.]"
 
 Facts = dict[str, str | int | float | bool]
@@ -233,15 +238,17 @@ class Dialogue:
         return hand
 
     async def run(self, round_: Round) -> tuple[Message, ...]:
-        """The results of a round's internal calls, made at the same time. Cancelling it cancels them."""
+        """The results of a round's internal calls, made at the same time; those beyond the most are not run. Cancelling
+        it cancels them."""
         self._left -= 1
         self.facts["internal_calls"] = int(self.facts["internal_calls"]) + len(round_.internal)
         for called in round_.internal:
             self.facts[f"calls_{called.name}"] = int(self.facts.get(f"calls_{called.name}", 0)) + 1
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._answer(call)) for call in round_.internal]
+            running = [group.create_task(self._answer(call)) for call in round_.internal[:_MOST_CALLS]]
         # A task that was cancelled by its own tool does not end the group.
         texts = ["Error: it was given up." if task.cancelled() else task.result() for task in running]
+        texts += [_NOT_RUN] * (len(round_.internal) - len(texts))
         suffix = "" if self._left else _NO_MORE
         return tuple(
             Message({"role": "tool", "tool_call_id": call.id, "content": text + suffix})

@@ -142,10 +142,14 @@ class Connection(HttpToolsProtocol):
         self._part: Literal["head", "body", "none"] = "head"
         """The part of a request that is awaited."""
         self._head = 0
+        self._completed = False
+        """Whether a request has ended in the bytes that are being parsed."""
         self._timed = "none"
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._refused = False
+        self._refusal = b""
+        """What is sent once the requests before the refused one are answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -161,11 +165,14 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._head += len(data)
+        self._completed = False
         self._unset_keepalive_if_required()
         self._parse(data)
         if self._refused:
             return
         if self._part == "head":
+            if self._completed:
+                self._head = self._head_size()  # what is here of it; the rest of the bytes were other requests
             if self._head > self._limits.max_header_bytes:
                 self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
         else:
@@ -174,21 +181,25 @@ class Connection(HttpToolsProtocol):
             self._await(self._part)
 
     def _parse(self, data: bytes) -> None:
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self.send_400_response("")
-        except httptools.HttpParserUpgrade as end:
-            if not self._refused:
-                self._ignore_upgrade(data[end.args[0] :])
+        rest = memoryview(data)
+        while rest and not self._refused:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserError:
+                self.send_400_response("")
+            except httptools.HttpParserUpgrade as end:
+                rest = rest[end.args[0] :]
+                if not self._refused:
+                    self._ignore_upgrade()
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Parse the request again without its `upgrade` header, with which the parser would read no body."""
+    def _ignore_upgrade(self) -> None:
+        """Parse the request's head again without its `upgrade` header, with which the parser would read no body."""
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+        self._parse(b"\r\n".join(lines) + b"\r\n\r\n")
 
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid HTTP with a JSON error; uvicorn would write plain text, even in the middle of another
@@ -226,7 +237,16 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not self._refused and self._part == "body":
             self._part = "none"
+            self._completed = True
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Answer the refused request behind the last one that was taken."""
+        was_last = not self.pipeline
+        super().on_response_complete()
+        if was_last and self._refusal and not self.transport.is_closing():
+            self.transport.write(self._refusal)
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Start the write timer: the client does not read what was sent."""
@@ -262,19 +282,25 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
 
     def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
-        """Answer in place of the app and close; without an answer if another one is under way."""
+        """Answer in place of the app and close, behind the answers to the requests before; without an answer if this
+        request's own is under way."""
         self._refused = True
         self._await("none")
         cycle = self.cycle
-        busy = cycle is not None and (cycle.response_started if self._part == "body" else not cycle.response_complete)
-        if busy or self.pipeline:
-            self.transport.abort()
-            return
+        waits = bool(self.pipeline) or (cycle is not None and self._part != "body" and not cycle.response_complete)
+        if self._part == "body":
+            if self.pipeline:
+                self.pipeline.popleft()  # the refused one
+            elif cycle is not None and cycle.response_started:
+                self.transport.abort()
+                return
         body = error_body(message, "invalid_request_error", None, code)
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         head += f"{header}\r\n" if header else ""
-        self.transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode() + body)
-        self.transport.close()
+        self._refusal = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode() + body
+        if not waits:
+            self.transport.write(self._refusal)
+            self.transport.close()
 
     def _stop_writing_timer(self) -> None:
         if self._writing is not None:

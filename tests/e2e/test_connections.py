@@ -189,3 +189,37 @@ async def test_websockets_are_refused_at_once(running: Served, behind: Upstream,
     assert head.startswith(b"http/1.1 426 ")
     assert json.loads(body)["error"]["code"] == "websocket_not_supported"
     assert behind.received == []
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "count"),
+    [
+        pytest.param(HEALTH.replace(b"\r\n\r\n", b"\r\n" + H2C + b"\r\n"), 1500, id="wishes for http2"),
+        pytest.param(LINE + H2C + SIZE + b"\r\n" + BODY, 20, id="wishes for http2 with a body"),
+        pytest.param(HEALTH, 2500, id="more than 64 KB"),
+    ],
+)
+async def test_pipelined_requests_are_all_answered(running: Served, request_: bytes, count: int) -> None:
+    got = await said(running, request_ * count + HEALTH[:-2], HEALTH[-2:], answers=count + 1)
+    assert {head[:13] for head, _ in got} == {b"http/1.1 200 "}
+
+
+@pytest.mark.parametrize(
+    ("rest", "status"),
+    [
+        pytest.param(b"\x00", 400, id="no request"),
+        pytest.param(b"GET / HTTP/1.1\r\nx: " + b"y" * 300_000, 431, id="a large head"),
+        pytest.param(LINE + b"transfer-encoding: chunked\r\n\r\nx\r\n", 400, id="a broken body"),
+    ],
+)
+async def test_a_refused_request_takes_no_answer_from_those_before(
+    running: Served, behind: Upstream, rest: bytes, status: int
+) -> None:
+    taken = LINE + SIZE + b"\r\n" + BODY
+    got = await said(running, taken * 3 + rest, answers=4)
+    assert [int(head.split()[1]) for head, _ in got] == [200, 200, 200, status]
+    assert b"\r\nconnection: close\r\n" in got[-1][0]
+    assert len(behind.received) == 3

@@ -131,6 +131,29 @@ async def test_internal_calls_are_answered_and_hidden() -> None:
     )
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_calls_beyond_the_most_of_a_round_are_not_run(streams: bool) -> None:
+    made = [f"recall:r{number}" for number in range(3000)]
+    upstream = (
+        Scripted(streaming(events(answer(None, *made))), streaming(events(answer("Done."))))
+        if streams
+        else Scripted(whole(None, *made), whole("Done."))
+    )
+    recall = Recall()
+
+    told = await Loop([recall]).send(upstream, ask(stream=streams))
+    said = assembled(await read(told))["content"] if streams else message(told)["content"]
+
+    assert said == "Done."
+    assert len(recall.asked) == 32
+    results = [each for each in upstream.sent(1).messages if each.role == "tool"]
+    assert len(results) == 3000
+    assert {each.text for each in results[32:]} == {
+        "Error: this call was not run. One answer may make 32 calls of such tools."
+    }
+    assert not flaws(upstream.sent(1))
+
+
 async def test_parallel_calls_run_at_the_same_time() -> None:
     both = asyncio.Barrier(2)
 

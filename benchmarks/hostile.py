@@ -2,7 +2,8 @@
 
 A real process with the shipped chain gets them one by one, over sockets. Behind it an upstream counts what reaches it,
 and a trap listens at the address to which the requests try to lure the proxy. Exit code 1 where anything is wrong: a
-status from 500 on, a connection that hangs, a request upstream that nobody made, a key that went astray, a traceback.
+status from 500 on, a connection that hangs, a whole request that got no answer, a request upstream that nobody made, a
+key that went astray, a traceback.
 """
 
 import argparse
@@ -27,10 +28,11 @@ async def run(requests: int, seed: int) -> int:
             upstream = len(under.behind.received)
     faults = under.found.faults
     print(f"{requests} attacks of seed {seed} in {time.perf_counter() - started:.0f} s")
+    print(f"attempts: {under.found.attempts}; lost: {under.found.lost}")
     print(f"answers: {dict(sorted(under.found.statuses.items()))}; requests upstream: {upstream}")
     print(f"faults: {len(faults)}; tracebacks: {len(broken)}; the process is {'alive' if alive else 'gone'}")
     print(*faults[:50], *broken[:5], sep="\n")
-    return int(bool(faults or broken or not alive))
+    return int(bool(faults or broken or under.found.lost or not alive))
 
 
 def main() -> None:

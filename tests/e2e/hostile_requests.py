@@ -26,6 +26,10 @@ class Attack:
     """The most requests that an upstream may get of it."""
     ends: bool = True
     """Whether it is all there; if not, the client's side is closed behind it."""
+    clear: bool = True
+    """Whether all readers agree where its requests end, so that each of them has an answer."""
+    unanswered: bool = False
+    """Whether the upstream takes it and gives no answer."""
 
 
 def request(body: bytes, *headers: str | bytes, target: str = CHAT, method: str = "POST", length: bool = True) -> bytes:
@@ -82,7 +86,7 @@ def headers(dice: Dice, lure: str) -> Attack:
         "x-penstock-user: a\r\nx-penstock-user: b", "x_penstock_user: a", "__proto__: x", "x-should-retry: true", "range: bytes=0-18446744073709551615", "transfer-encoding: identity", "via: 1.1 a",
     )  # fmt: skip
     chosen = dice.sample(odd, dice.randint(1, 3))
-    return Attack("headers", request(encoded(good(dice)), AUTH, TYPE, *chosen) + LAST)
+    return Attack("headers", request(encoded(good(dice)), AUTH, TYPE, *chosen) + LAST, clear=False)
 
 
 def targets(dice: Dice, lure: str) -> Attack:
@@ -95,7 +99,8 @@ def targets(dice: Dice, lure: str) -> Attack:
         "/v1/chat%2fcompletions", "/v1/chat/completions;x", "/v1/chat/completions%20", f"{CHAT}?api_base={lure}", "/v1/é",
         f"{CHAT}?" + "a=b&" * 3000, f"{CHAT}#x", f"/v1/{'a/' * 2000}", f"/v1/{'a' * 60_000}", "/v1/models/../../x", "/v1",
         f"/v1/models/{lure}", "/v1/retrieve/../../etc/passwd", "/v1/retrieve/" + "a" * 20, "/v1/retrieve/%00?lines=-1-x",
-        "/metrics?x", "/healthz/../v1/models", "/v1/models/" + "%2e" * 50, "/chat/completions", "/v1/compress?x=%",
+        "//v1/chat/completions", "/v1/chat/completions%00", "/v1/chat;a=b/completions", "/v1/chat/./completions",
+        "/v1/chat/completions;a=b", "/v1/%20chat/completions", "/v1//models", "/v1/models%20", CHAT, CHAT, "/metrics?x", "/healthz/../v1/models", "/v1/models/" + "%2e" * 50, "/chat/completions", "/v1/compress?x=%",
     ))  # fmt: skip
     method = dice.choice(("POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "post",
                           "PROPFIND", "X", "POST\t", "PRI"))  # fmt: skip
@@ -198,7 +203,7 @@ def smuggled(dice: Dice, lure: str) -> Attack:
         case _:
             trailer = dice.choice((b"content-length: 5", b"authorization: Bearer sk-chosen", b"host: x", b"a" * 9000))
             sent = request(whole[:-2] + trailer + b"\r\n\r\n" + inner, AUTH, "transfer-encoding: chunked", length=False)
-    return Attack("smuggled", sent + LAST, most=2)
+    return Attack("smuggled", sent + LAST, most=2, clear=False)
 
 
 def pipelined(dice: Dice, lure: str) -> Attack:
@@ -206,6 +211,28 @@ def pipelined(dice: Dice, lure: str) -> Attack:
     return Attack(
         "pipelined", b"".join(request(encoded(good(dice)), AUTH, TYPE) for _ in range(count)) + LAST, most=count
     )
+
+
+def crowded(dice: Dice, lure: str) -> Attack:
+    """Hundreds of requests in one piece, some with a wish for another protocol, behind one for the chat."""
+    wish = dice.choice((b"", b"connection: upgrade\r\nupgrade: h2c\r\n", b"connection: upgrade\r\nupgrade: x\r\n"))
+    each = b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + wish + b"\r\n"
+    return Attack("crowded", request(encoded(good(dice)), AUTH, TYPE) + each * dice.choice((10, 400, 1200)) + LAST)
+
+
+def unanswered(dice: Dice, lure: str) -> Attack:
+    """What an upstream reads, and then breaks off or begins to answer."""
+    target = dice.choice(
+        (CHAT, CHAT, "/v1/embeddings", "/v1/responses", "/v1/images/generations", "/v1/batches", "/v1/files/f")
+    )
+    method = dice.choice(("DELETE", "PATCH")) if target == "/v1/files/f" else "POST"
+    body = encoded({**good(dice), "user": f"{BREAKS}-{dice.choice(ENDINGS)}"})
+    return Attack("unanswered", request(body, AUTH, TYPE, target=target, method=method) + LAST, unanswered=True)
+
+
+BREAKS = "upstream-breaks"
+ENDINGS = ("closes", "resets", "half")
+"""What the upstream does, as the field `user` of a request says."""
 
 
 def cut_off(dice: Dice, lure: str) -> Attack:
@@ -226,7 +253,8 @@ def other_protocols(dice: Dice, lure: str) -> Attack:
 
 
 KINDS: tuple[tuple[Callable[[Dice, str], Attack], int], ...] = (
-    (bodies, 46), (headers, 12), (targets, 10), (own_endpoints, 8), (smuggled, 12), (floods, 2), (pipelined, 2), (cut_off, 5),
+    (bodies, 41), (headers, 12), (targets, 10), (own_endpoints, 8), (smuggled, 12), (floods, 2), (pipelined, 2), (cut_off, 5),
+    (crowded, 1), (unanswered, 4),
     (other_protocols, 3),
 )  # fmt: skip
 """What is made, and how many of a hundred."""

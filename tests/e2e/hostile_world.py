@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import struct
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -9,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.default_chain import config
-from tests.e2e.hostile_requests import MARK, Attack
+from tests.e2e.hostile_requests import BREAKS, ENDINGS, MARK, Attack
 from tests.e2e.served import Served, served
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, begin_stream, send, send_chunk, upstream
 
@@ -23,6 +25,10 @@ class Found:
     """What came of attacks."""
 
     statuses: Counter[str] = field(default_factory=Counter)
+    attempts: int = 0
+    """Attacks of which it is clear where their requests end."""
+    lost: int = 0
+    """Those of them that nothing was answered to."""
     faults: list[str] = field(default_factory=list)
     """One line each: what is wrong, and the attack that did it."""
 
@@ -42,10 +48,15 @@ class World:
         """Send it, wait for what is answered, and note what is wrong."""
         before = len(self.behind.received)
         self._most[number] = attack.most
-        answer = await self._exchange(attack.sent.replace(MARK, MARK[:-6] + b"%06d" % number), ends=attack.ends)
+        answer = await self._exchange(
+            attack.sent.replace(MARK, MARK[:-6] + b"%06d" % number), ends=attack.ends, clear=attack.clear
+        )
         received = self.behind.received[before:]
         # of a client that has left a request may come upstream when the next attack is under way
         own = [each for each in received if each.header("x-attack") in (f"{number:06d}", None)]
+        is_whole = attack.ends and attack.clear
+        self.found.attempts += is_whole
+        self.found.lost += is_whole and not answer
         problems = self._problems(attack, answer, [each for each in own if not is_listing(each)])
         for each in received:
             problems += [*self._of_received(each), *self._too_many(each, number)]
@@ -65,10 +76,17 @@ class World:
             return ["hangs"]
         statuses = statuses_of(answer)
         self.found.statuses.update(f"{status // 100}xx" for status in statuses or [0])
-        problems = [f"status {status}" for status in statuses if status >= 500 or 300 <= status < 400]
+        expected = {502} if attack.unanswered else set()
+        failed = [status for status in statuses if status >= 500 or 300 <= status < 400]
+        problems = [f"status {status}" for status in failed if status not in expected]
         # behind a request that was taken, bytes that are none end the connection before it is answered
         garbled = b"Invalid HTTP request received." in answer
-        if attack.ends and statuses and not garbled and len(asked) > sum(200 <= status < 300 for status in statuses):
+        if (
+            attack.ends
+            and statuses
+            and not (garbled or attack.unanswered)
+            and len(asked) > sum(200 <= status < 300 for status in statuses)
+        ):
             problems.append(f"{len(asked)} requests upstream, answers {statuses}")
         if OPERATOR.encode() in answer:
             problems.append("tells the operator's key")
@@ -96,7 +114,7 @@ class World:
             problems.append("the operator's key goes where it is not meant for")
         return problems
 
-    async def _exchange(self, sent: bytes, *, ends: bool) -> bytes | None:
+    async def _exchange(self, sent: bytes, *, ends: bool, clear: bool) -> bytes | None:
         """All that is answered on one connection; None where it does not end."""
         host, _, port = self.running.base.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -107,7 +125,7 @@ class World:
                 if not ends:
                     writer.write_eof()
                 async with asyncio.timeout(_PATIENCE):
-                    while chunk := await self._read(reader, writer):
+                    while chunk := await self._read(reader, writer, _PATIENCE if clear else self.quiet):
                         answer += chunk
             return bytes(answer)
         except TimeoutError:
@@ -117,9 +135,9 @@ class World:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: float) -> bytes:
         reading = asyncio.ensure_future(reader.read(2**16))
-        done, _ = await asyncio.wait({reading}, timeout=self.quiet)
+        done, _ = await asyncio.wait({reading}, timeout=quiet)
         if not done and not writer.transport.is_closing():
             # it waits for more of what it takes for one request
             with suppress(OSError):
@@ -164,6 +182,15 @@ def statuses_of(answer: bytes) -> list[int]:
 
 
 async def answering(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+    ending = next((each for each in ENDINGS if f"{BREAKS}-{each}".encode() in received.body), None)
+    if ending is not None:
+        if ending == "half":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-le")
+        if ending == "resets":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+        return
     if received.method == "HEAD":
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n")
         return

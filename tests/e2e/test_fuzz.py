@@ -31,6 +31,7 @@ async def test_nothing_that_is_sent_does_any_harm(tmp_path: Path) -> None:
         for number, attack in enumerate(attacks(150, 1, under.lure)):
             await under.attack(number, attack)
         assert under.found.faults == []
+        assert under.found.lost == 0
         assert under.found.statuses["2xx"] > 15, "some of it is harmless"
         assert under.found.statuses["4xx"] > 50
         assert not [line for line in under.running.log if "Traceback" in line or "unexpected error" in line]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.many_tools import padded
 from policies.filter_tools import FilterTools
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Embedder, Identity
 from proxy.policy import Rewrite
@@ -41,7 +41,7 @@ def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, s
                 tools = padded([defs[key] for key in lists[row["tools_list"]]], list(defs.values()), count, row["id"])
                 messages = tuple(Message(each) for each in row["messages"])
                 found[f"{path.stem} {row['lang']}"].append(
-                    (ChatRequest("m", messages, tuple(map(Tool, tools)), JsonObject()), row["gold"][0])
+                    (ChatRequest("m", messages, tuple(map(Tool, tools)), Fields()), row["gold"][0])
                 )
     return found
 

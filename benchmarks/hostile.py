@@ -4,6 +4,9 @@ A real process with the shipped chain gets them one by one, over sockets. Behind
 and a trap listens at the address to which the requests try to lure the proxy. Exit code 1 where anything is wrong: a
 status from 500 on, a connection that hangs, a whole request that got no answer, a request upstream that nobody made, a
 key that went astray, a traceback.
+
+With `--floods` it sends bodies that cost much time or memory to read, each through the shipped chain and around it,
+and asks for `/healthz` meanwhile. Exit code 1 where the 99th percentile of these answers is 100 ms or more.
 """
 
 import argparse
@@ -13,6 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import aiohttp
+
+from tests.e2e.hostile_bodies import FLOODS
 from tests.e2e.hostile_requests import attacks
 from tests.e2e.hostile_world import world
 
@@ -35,12 +41,68 @@ async def run(requests: int, seed: int) -> int:
     return int(bool(faults or broken or under.found.lost or not alive))
 
 
+_MOST = 0.1
+"""Seconds in which 99 of 100 requests for `/healthz` are answered."""
+
+
+async def flood() -> int:
+    slow = 0
+    print(f"{'body':<32}{'chain':<8}{'MB':>6}{'status':>8}{'s':>7}{'CPU s':>7}{'p99 ms':>8}{'max ms':>8}{'+MiB':>7}")
+    with tempfile.TemporaryDirectory() as folder:
+        async with world(Path(folder)) as under, aiohttp.ClientSession(under.running.base) as http:
+            for name, make in FLOODS.items():
+                for chain, headers in (("default", {}), ("none", {"x-penstock-bypass": "true"})):
+                    body = make()
+                    cpu, memory = _used(under.running.process.pid)
+                    took, status, waited = await _beside(http, body, headers)
+                    now, peak = _used(under.running.process.pid)
+                    p99 = waited[int(len(waited) * 0.99)]
+                    slow += p99 >= _MOST
+                    print(f"{name:<32}{chain:<8}{len(body) / 1e6:>6.1f}{status:>8}{took:>7.2f}{now - cpu:>7.2f}"
+                          f"{1e3 * p99:>8.1f}{1e3 * waited[-1]:>8.1f}{peak - memory:>7.0f}", flush=True)  # fmt: skip
+    print(f"beside {slow} of them, health took {1e3 * _MOST:.0f} ms or more")
+    return int(slow > 0)
+
+
+async def _beside(http: aiohttp.ClientSession, body: bytes, headers: dict[str, str]) -> tuple[float, int, list[float]]:
+    """Send a body. Return the seconds that it took, the status, and the sorted seconds that health took meanwhile."""
+    waited: list[float] = []
+
+    async def ask() -> None:
+        while True:
+            began = time.perf_counter()
+            async with http.get("/healthz") as answer:
+                await answer.read()
+            waited.append(time.perf_counter() - began)
+            await asyncio.sleep(0.005)
+
+    asking = asyncio.create_task(ask())
+    await asyncio.sleep(0.3)
+    began = time.perf_counter()
+    async with http.post("/v1/chat/completions", data=body, headers=headers) as answer:
+        await answer.read()
+    took = time.perf_counter() - began
+    await asyncio.sleep(0.3)
+    asking.cancel()
+    return took, answer.status, sorted(waited)
+
+
+def _used(process: int) -> tuple[float, float]:
+    """Return the CPU seconds of a process so far, and the MiB that it has; `VmHWM` begins anew."""
+    folder = Path(f"/proc/{process}")
+    fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    (folder / "clear_refs").write_text("5")
+    return (int(fields[11]) + int(fields[12])) / 100, int(status["VmHWM"].split()[0]) / 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--floods", action="store_true", help="bodies that are costly to read, with health beside them")
     arguments = parser.parse_args()
-    sys.exit(asyncio.run(run(arguments.requests, arguments.seed)))
+    sys.exit(asyncio.run(flood() if arguments.floods else run(arguments.requests, arguments.seed)))
 
 
 if __name__ == "__main__":

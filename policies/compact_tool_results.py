@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -267,9 +268,8 @@ class _CompactingWalk:
         for text in await self._worth(texts, messages) if read else ():
             await self._shorten(text)
         calls = messages[0]
-        for text in texts:
-            if text.sent is not text.given:
-                messages[text.message] = with_text(messages[text.message], text)
+        for place, own in groupby(texts, key=lambda text: text.message):
+            messages[place] = with_text(messages[place], *(text for text in own if text.sent is not text.given))
         if len(messages) > 1 and calls.get("tool_calls"):
             messages[0] = await self._with_short_arguments(calls, sum(weight(message.text) for message in messages))
 

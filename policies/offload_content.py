@@ -153,9 +153,10 @@ def _texts(message: Message) -> tuple[str, ...]:
 
 async def _offloaded(message: Message, forms: Sequence[tuple[Text, Preview]], ctx: Context) -> Message:
     """The message with its previews; a text that cannot be archived stays."""
+    changed = []
     for text, form in forms:
         handle = await ctx.archive.keep(text.given) if ctx.archive is not None else None
         if handle is not None:
             text.sent = shortened(form.text, len(text.given), handle)
-            message = with_text(message, text)
-    return message
+            changed.append(text)
+    return with_text(message, *changed)

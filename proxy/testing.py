@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.chat import ChatRequest, Fields, Message, Tool, encode
 from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
 from proxy.gateway.chain import count_checked, run
 from proxy.policy import Decision, Keep, Policy, Rewrite, ToolContext
@@ -44,7 +44,7 @@ def chat(conversation: str, *, model: str = "test-model", tools: Sequence[Tool] 
     messages = tuple(message(word) for word in conversation.split())
     if not tools and any(item.called_tools for item in messages):
         tools = (tool(),)
-    return ChatRequest(model=model, messages=messages, tools=tuple(tools), rest=JsonObject(rest))
+    return ChatRequest(model=model, messages=messages, tools=tuple(tools), rest=Fields(rest))
 
 
 def script(request: ChatRequest) -> str:
@@ -303,7 +303,7 @@ def _hold(holds: object, told: str) -> None:
 
 def dump(request: ChatRequest) -> bytes:
     """Everything of a request, as bytes that were not taken from a memo."""
-    return encode([request.model, list(request.messages), list(request.tools), request.rest, list(request.order)])
+    return encode([request.model, list(request.messages), list(request.tools), dict(request.rest), list(request.order)])
 
 
 def _sent(decision: Decision) -> tuple[type, bytes]:

@@ -275,8 +275,7 @@ class CheckFacts(Policy):
             if aside and ctx.archive is not None:
                 handle = await ctx.archive.keep(text.given)
             text.sent = each.marked if handle is None else checked(text.given, each.every, handle)
-            message = with_text(message, text)
-        return message
+        return with_text(message, *(texts[each.place] for each in found))
 
 
 def _joined(message: Message, found: _Texts, added: Sequence[_Candidate]) -> _Texts:

@@ -17,6 +17,7 @@ _FILES = (b";base64,", b'"data":"')
 
 _OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ANSWERS = ("n", "best_of")
+_BOUNDS = frozenset({*_OUTPUT, *_ANSWERS, "options"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _check(name: str, value: Any, most: int | None, *, least: float = float("-in
 
 
 def _fields(call: Call) -> Mapping[str, Any] | None:
-    """Return the fields of a call's body besides its messages, their names in lower case, as some servers read them;
+    """Return the fields of a call's body that bound its answer, their names in lower case, as some servers read them;
     None if it is no JSON object."""
     if call.request is not None:
         fields: Mapping[str, Any] = call.request.rest
@@ -77,7 +78,7 @@ def _fields(call: Call) -> Mapping[str, Any] | None:
         fields = Body(call.body).rest()
     else:
         return None
-    return {name.casefold(): value for name, value in fields.items()}
+    return {name.casefold(): fields[name] for name in fields if name.casefold() in _BOUNDS}
 
 
 def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -17,9 +18,12 @@ from proxy.access.callers import Caller
 from proxy.access.limits import Admission
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, Overloaded
+from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
+from proxy.http.encodings import coding_of, decoded
 from proxy.http.headers import Headers, request_id, retry_after
 from proxy.identity import tenant_of
+from proxy.state.threads import do_sized
 
 _MOMENT = 0.05
 """Seconds before a request begins to listen for a disconnect of its client."""
@@ -41,20 +45,37 @@ class ClientGone(Exception):
 
 
 class Intake:
-    """Bounds the bytes of incomplete bodies, in all and per client address, so that slow clients cannot fill the
-    memory."""
+    """Bounds the bytes of bodies: of incomplete ones, in all and per client address, so that slow clients cannot fill
+    the memory, and of all together, for as long as their requests are under way."""
 
-    def __init__(self, most: int, most_of_one: int, refused: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_of_one: int,
+        refused: Callable[[str], None] = lambda reason: None,
+        most_together: int = sys.maxsize,
+    ) -> None:
         """`refused` is called with the reason of each refusal."""
         self._refused = refused
-        self.bound(most, most_of_one)
+        self.bound(most, most_of_one, most_together)
         self._held: dict[str, int] = {}
         self.held = 0
         """Bytes of all incomplete bodies."""
+        self.complete = 0
+        """Bytes of the complete bodies whose requests are under way."""
 
-    def bound(self, most: int, most_of_one: int) -> None:
-        """Set the bounds in bytes: in all, and of one address."""
-        self._most, self._most_of_one = most, most_of_one
+    def bound(self, most: int, most_of_one: int, most_together: int) -> None:
+        """Set the bounds in bytes: of incomplete bodies in all, of those of one address, and of all bodies."""
+        self._most, self._most_of_one, self._most_together = most, most_of_one, most_together
+
+    def keep(self, size: int) -> None:
+        """Count a complete body, until `release`. Raise `Overloaded` if it does not fit."""
+        self._check("", size, incomplete=False)
+        self.complete += size
+
+    def release(self, size: int) -> None:
+        """Count a body no longer."""
+        self.complete -= size
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
@@ -85,10 +106,14 @@ class Intake:
                 if not self._held[address]:
                     del self._held[address]
 
-    def _check(self, address: str, more: int) -> None:
-        if more and (self.held + more > self._most or self._held.get(address, 0) + more > self._most_of_one):
+    def _check(self, address: str, more: int, *, incomplete: bool = True) -> None:
+        is_over = more and self.held + self.complete + more > self._most_together
+        if more and incomplete:
+            own = self._held.get(address, 0)
+            is_over = is_over or self.held + more > self._most or own + more > self._most_of_one
+        if is_over:
             self._refused("bodies")
-            told = "Penstock is receiving too many large requests. Try again soon."
+            told = "Penstock has too many large requests under way. Try again soon."
             raise Overloaded(told, headers={**retry_after(1.0), "connection": "close"})
 
 
@@ -107,6 +132,7 @@ class Exchange:
         self.scope = scope
         self._largest = largest
         self._intake = intake or Intake(sys.maxsize, sys.maxsize)
+        self._kept = 0
         self.headers = _headers(scope["headers"])
         """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
@@ -140,10 +166,7 @@ class Exchange:
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
         if declared > self._largest:
             raise _too_large(self._largest)
-        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise BadRequest(
-                "Content-Encoding must be identity: send the body uncompressed", code="unsupported_content_encoding"
-            )
+        coding = coding_of(self.headers.get("content-encoding", ""))
         parts: list[bytes] = []
         size = 0
         more = True
@@ -160,7 +183,29 @@ class Exchange:
                 take(len(part))
                 parts.append(part)
                 more = message.get("more_body", False)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        raw = parts[0] if len(parts) == 1 else b"".join(parts)
+        if coding is not None and raw:
+            raw = await self._decoded(raw, coding)
+        self._intake.keep(len(raw))
+        self._kept += len(raw)
+        return raw
+
+    async def _decoded(self, raw: bytes, coding: str) -> bytes:
+        """Return a body without its compression, which may be undone to the size that any body may have."""
+        content = await asyncio.to_thread(decoded, raw, coding, self._largest)
+        if content is None:
+            raise _too_large(self._largest)
+        return content
+
+    async def body(self) -> Body:
+        """Return the whole body as a JSON object. Raise `BadRequest` for one that is none."""
+        raw = await self.read()
+        return await do_sized(len(raw), partial(Body, raw))
+
+    def release(self) -> None:
+        """Count the body no longer: the request is over."""
+        self._intake.release(self._kept)
+        self._kept = 0
 
     @property
     def tenant(self) -> str:

@@ -5,7 +5,7 @@ the client sent for it, so that a request in which one message changed re-sends 
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -25,6 +25,9 @@ _TEXTS = _ARGUMENTS | {"text", "content", "refusal", "reasoning_content", "reaso
 
 
 _NO_CALLS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+_NOTHING: Mapping[str, Any] = {}
+_UNREAD: Any = object()
 
 Derived = TypeVar("Derived")
 
@@ -77,6 +80,57 @@ class JsonObject(dict[str, Any]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is not copied or pickled: use with_changes(), or send its raw bytes")
+
+
+class Fields(Mapping[str, Any]):
+    """Fields that stay as the client's bytes until somebody reads them. They cannot be changed."""
+
+    __slots__ = ("_raw", "_read", "_values")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any] = _NOTHING,
+        raw: Mapping[str, bytes] = _NOTHING,
+        read: Callable[[bytes, str], Any] | None = None,
+    ) -> None:
+        """`values` are the fields in their order, `_UNREAD` for those that `read` makes of their bytes in `raw`."""
+        self._values, self._raw, self._read = dict(values), raw, read
+
+    @classmethod
+    def unread(cls, raw: Mapping[str, bytes], read: Callable[[bytes, str], Any]) -> Self:
+        """Return fields of which none was read; `read` gets the bytes and the name of one."""
+        return cls(dict.fromkeys(raw, _UNREAD), raw, read)
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._values[name]
+        if value is _UNREAD and self._read is not None:
+            value = self._values[name] = self._read(self._raw[name], name)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._values else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def raw(self, name: str) -> bytes:
+        """The JSON text of a field: the client's own bytes, or those of a value that was set here."""
+        return self._raw.get(name) or encode(self._values[name])
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with these fields set; fields keep their place."""
+        kept = {name: raw for name, raw in self._raw.items() if name not in changes}
+        return type(self)({**self._values, **changes}, kept, self._read)
+
+    def without(self, *names: str) -> Self:
+        values = {name: value for name, value in self._values.items() if name not in names}
+        return type(self)(values, {name: raw for name, raw in self._raw.items() if name in values}, self._read)
 
 
 class Message(JsonObject):
@@ -243,12 +297,10 @@ class ChatRequest:
     model: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    rest: JsonObject = field(default_factory=JsonObject)
-    """Every other field, parsed, in client order."""
+    rest: Fields = field(default_factory=Fields)
+    """Every other field, in client order."""
     order: tuple[str, ...] = ("model", "messages", "tools")
     """The top-level keys as the client ordered them; new ones are written behind these."""
-    raw_rest: Mapping[str, bytes] = field(default_factory=dict)
-    """The client's bytes of the fields in `rest`; a field that a policy sets is absent here."""
     cache_marks: "CacheMarks | None" = None
     """Where the provider's cache is to end; written into the messages when the request is sent."""
     folds: Folds = field(default_factory=Folds, repr=False)
@@ -269,8 +321,7 @@ class ChatRequest:
 
     def with_field(self, name: str, value: Any) -> Self:
         """The same request with one field of `rest` set."""
-        raw = {key: text for key, text in self.raw_rest.items() if key != name}
-        return replace(self, rest=self.rest.with_changes(**{name: value}), raw_rest=raw)
+        return replace(self, rest=self.rest.with_changes(**{name: value}))
 
     def with_cache_marks(self, marks: CacheMarks) -> Self:
         """The same request with other places at which the provider's cache is to end."""
@@ -336,9 +387,7 @@ class ChatRequest:
             return b"[" + b",".join(raws(self.messages)) + b"]"
         if key == "tools" and self.tools:
             return b"[" + b",".join(raws(self.tools)) + b"]"
-        if key not in self.rest:
-            return None
-        return self.raw_rest.get(key) or encode(self.rest[key])
+        return self.rest.raw(key) if key in self.rest else None
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -95,10 +95,13 @@ def leaving(messages: Sequence[Message], found: Sequence[InjectedData], limit: i
 def without(messages: Sequence[Message], gone: Sequence[tuple[InjectedData, str]]) -> list[Message]:
     """The messages with a line in the place of each block, which names its handle."""
     changed = list(messages)
+    texts: dict[int, dict[int, Text]] = {}
     # from the end of each text, so that places in front of it hold
     for block, handle in sorted(gone, key=lambda pair: pair[0].start, reverse=True):
         text = block.text
         line = f'[{block.end - block.start} characters of data left; {MARKER}{handle}") has them]'
         text.sent = text.sent[: block.start] + line + text.sent[block.end :]
-        changed[text.message] = with_text(changed[text.message], text)
+        texts.setdefault(text.message, {})[id(text)] = text
+    for place, own in texts.items():
+        changed[place] = with_text(changed[place], *own.values())
     return changed

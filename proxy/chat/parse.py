@@ -12,16 +12,32 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 import orjson
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode
+from proxy.chat.bounds import (
+    DEEP,
+    MOST_DEPTH,
+    MOST_ITEM_VALUES,
+    MOST_VALUES,
+    SMALL,
+    check_depth,
+    check_fields,
+    check_size,
+)
 from proxy.chat.errors import BadRequest
 from proxy.chat.folds import Folds
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
+_INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
+
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
 _EMPTY = re.compile(rb"\[\s*\]")
 _BREAK = re.compile(rb"\s*,?")
+_SURROGATE = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""The escapes of a surrogate pair, or of half of one."""
 
 _Item = TypeVar("_Item", bound=JsonObject)
 
@@ -109,19 +125,54 @@ class Body:
     """
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
+        self.raw = self._read = raw
+        if len(raw) > SMALL:
+            check_size(raw, MOST_VALUES)
         try:
             self._fields = _fields.decode(raw)
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
-        if len({*map(str.casefold, self._fields)}) < len(self._fields) or (
-            len(raw) != self._compact_length() and _names_twice(raw, self._fields)
-        ):
+        except _INVALID:
+            self._read = readable(raw)
+            try:
+                self._fields = _fields.decode(self._read)
+            except _INVALID as error:
+                raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
+        check_fields(self._fields)
+        if len({*map(str.casefold, self._fields)}) < len(self._fields) or self._names_twice():
             raise BadRequest("the body names a field twice", code="invalid_json")
 
-    def _compact_length(self) -> int:
-        """How long the body is if it is compact and names each field once; a second one could only make it longer."""
-        return 1 + sum(len(key) + 4 + len(memoryview(value)) for key, value in self._fields.items())
+    def _names_twice(self) -> bool:
+        """Whether a field comes twice; a decoder by itself keeps the last and says nothing.
+
+        If each comes once, the body has no more bytes than its fields, where it is compact, and the same bytes, where
+        it is written as Python's `json` does by default. Any other body is walked through.
+        """
+        fields = self._fields
+        length = sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
+        if len(self._read) == length + 4 * len(fields) + 1:
+            return False
+        if len(self._read) == length + 6 * len(fields):
+            plain: list[Any] = []
+            for name, value in fields.items():
+                plain += (b', "' if plain else b'{"', name.encode(), b'": ', value)
+            if b"".join((*plain, b"}")) == self._read:
+                return False
+        return self._spans() is None
+
+    def _spans(self) -> dict[str, slice] | None:
+        """Return where the value of each field stands in the body; None where a field comes twice.
+
+        Without a repetition the decoded fields lie in the body one behind the other; the walk fails where they do not.
+        """
+        raw, spans = self._read, {}
+        position = raw.index(b"{") + 1
+        for key, value in self._fields.items():
+            found = _KEY.match(raw, position)
+            if found is None or orjson.loads(found[1]) != key or not raw.startswith(bytes(value), found.end()):
+                return None
+            position = found.end() + len(memoryview(value))
+            spans[key] = slice(found.end(), position)
+            position = _BREAK.match(raw, position).end()  # type: ignore[union-attr]
+        return None if raw[position:].strip(b" \t\r\n}") else spans
 
     def get(self, name: str) -> Any:
         """The parsed value of a top-level field, or None."""
@@ -156,9 +207,10 @@ class Body:
     def _has(self, name: str) -> bool:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
-    def rest(self) -> dict[str, Any]:
-        """Every field but messages and tools, parsed."""
-        return {name: self.get(name) for name in self._fields if name not in ("messages", "tools")}
+    def rest(self) -> Fields:
+        """Every field but messages and tools."""
+        raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in ("messages", "tools")}
+        return Fields.unread(raw, _parse)
 
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
@@ -171,6 +223,8 @@ class Body:
     def encoded(self, changes: Mapping[str, Any]) -> bytes:
         """The body with some top-level fields set, all others as the client sent them."""
         fields = {key: bytes(value) for key, value in self._fields.items()}
+        if self._read is not self.raw and (spans := self._spans()):
+            fields = {key: self.raw[span] for key, span in spans.items()}
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
@@ -186,12 +240,18 @@ class Body:
         tools = self._list("tools", Tool, most, earlier).items if self._has("tools") else ()
         if most is not None:
             _check_length("messages", messages.pieces, most)
-        raw_rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in ("model", "messages", "tools")}
-        if "tools" in self._fields and not tools:
-            raw_rest["tools"] = bytes(self._fields["tools"])
-        rest = JsonObject({key: _parse(raw, key) for key, raw in raw_rest.items()})
+        others = ("model", "messages", "tools") if tools else ("model", "messages")
+        rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in others}
+        if not self.raw.isascii():  # a field that nobody reads is sent on as it is
+            for key, raw in rest.items():
+                _check_utf8(raw, key)
         return ChatRequest(
-            model, messages.items, tools, rest, tuple(self._fields), raw_rest, folds=messages.folds.begin()
+            model,
+            messages.items,
+            tools,
+            Fields.unread(rest, _parse),
+            tuple(self._fields),
+            folds=messages.folds.begin(),
         )
 
     def _list(self, name: str, kind: type[_Item], most: int | None, earlier: EarlierLists | None) -> ParsedList[_Item]:
@@ -229,15 +289,41 @@ def _opening(name: str, raw: bytes) -> bytes:
 
 
 def _parse(raw: Any, place: str) -> Any:
+    raw = memoryview(raw)
+    if len(raw) > MOST_ITEM_VALUES:
+        check_size(bytes(raw), MOST_ITEM_VALUES, place)
     try:
-        return orjson.loads(memoryview(raw))
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"{place} is not valid JSON: {error.msg}", param=place, code="invalid_json") from None
+    if len(raw) > MOST_DEPTH:
+        check_depth(value, bytes(raw), place)
+    return value
+
+
+def _check_utf8(raw: bytes, place: str) -> None:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        told = f"{place} is not valid JSON: str is not valid UTF-8"
+        raise BadRequest(told, param=place, code="invalid_json") from None
+
+
+def readable(raw: bytes) -> bytes:
+    """Return JSON with U+FFFD for each half of a surrogate pair that stands alone; the same bytes where none does.
+
+    JSON's grammar allows one, and JavaScript writes it where it cuts a text. No text can hold it.
+    """
+    if not _SURROGATE.search(raw) or b"\0" in raw:
+        return raw
+    plain = raw.replace(b"\\\\", b"\0\0")  # so that a backslash begins an escape
+    read = _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", plain)
+    return raw if read == plain else read.replace(b"\0\0", b"\\\\")
 
 
 def _reason(error: Exception, raw: bytes) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return DEEP
     if isinstance(error, msgspec.ValidationError):
         return "it must be an object"
     try:
@@ -245,21 +331,6 @@ def _reason(error: Exception, raw: bytes) -> str:
     except orjson.JSONDecodeError as better:
         return better.msg
     return str(error)
-
-
-def _names_twice(raw: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a key of the top level comes twice; a decoder by itself keeps the last and says nothing.
-
-    Without a repetition the decoded fields lie in the body one behind the other; the walk fails where they do not.
-    """
-    position = raw.index(b"{") + 1
-    for key, value in fields.items():
-        found = _KEY.match(raw, position)
-        if found is None or orjson.loads(found[1]) != key or not raw.startswith(bytes(value), found.end()):
-            return True
-        position = found.end() + len(memoryview(value))
-        position = _BREAK.match(raw, position).end()  # type: ignore[union-attr]
-    return bool(raw[position:].strip(b" \t\r\n}"))
 
 
 def _check_length(name: str, length: int, most: int) -> None:
@@ -286,7 +357,7 @@ def _check_message(message: Mapping[str, Any], place: str) -> None:
                 _wrong(f"{place}.content[{index}].text", "must be a string")
     elif content is not None and not isinstance(content, str):
         _wrong(f"{place}.content", "must be a string, a list of parts or null")
-    if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
+    if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str | None):
         _wrong(f"{place}.tool_call_id", "must be a string")
     _check_calls(message.get("tool_calls"), f"{place}.tool_calls")
 
@@ -297,8 +368,10 @@ def _check_calls(calls: Any, place: str) -> None:
     if not isinstance(calls, list):
         _wrong(place, "must be a list")
     for index, call in enumerate(calls):
-        if not isinstance(call, dict) or not isinstance(call.get("id"), str):
-            _wrong(f"{place}[{index}]", "must be an object with an id")
+        if not isinstance(call, dict):
+            _wrong(f"{place}[{index}]", "must be an object")
+        if not isinstance(call.get("id"), str | None):
+            _wrong(f"{place}[{index}].id", "must be a string")
         _check_callable(call, f"{place}[{index}]")
 
 

@@ -45,12 +45,16 @@ def texts_of(place: int, message: Message, role: str = "tool") -> Iterator[Text]
                     yield Text(place, part, item["text"], item["text"])
 
 
-def with_text(message: Message, text: Text) -> Message:
-    """The message with a text as it is sent."""
-    if text.part is None:
-        return message.with_changes(content=text.sent)
+def with_text(message: Message, *texts: Text) -> Message:
+    """The message with some of its texts as they are sent."""
+    if not texts:
+        return message
+    if texts[0].part is None:
+        return message.with_changes(content=texts[-1].sent)
     parts = list(message["content"])
-    parts[text.part] = {**parts[text.part], "text": text.sent}
+    for text in texts:
+        if text.part is not None:
+            parts[text.part] = {**parts[text.part], "text": text.sent}
     return message.with_changes(content=parts)
 
 

@@ -6,11 +6,11 @@ the exchange itself, so each later request of the conversation makes the same fo
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head
-from proxy.chat.markers import is_shortened, marked_handle, shortened
+from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction import treated
@@ -24,6 +24,8 @@ _LEAST = 16
 _PART = 4
 """Where nothing before may leave, the results of a call may take this part of what the window has free."""
 _TRIES = 4
+_BESIDE = 4
+"""Texts at the start and at the end of an exchange whose own words say what a text is asked for."""
 
 
 async def is_ours(text: str, archive: Archive | None) -> bool:
@@ -111,23 +113,29 @@ class _FittingWalk:
 
     async def _shorten(self, places: Sequence[int], most: int) -> int:
         """Give the largest texts of an exchange their forms, as few as will do; the tokens that it has then."""
-        texts = [text for place in places if place in self._theirs for text in await self._texts(place)]
-        sizes = [text.sent_tokens for text in texts]
-        whole = await self._tokens([self._as_sent_first(place, texts) for place in places])
-        room = most - (whole - sum(sizes))
-        order = sorted(range(len(texts)), key=lambda at: -sizes[at])
-        if whole <= most or not texts:
+        texts = {place: await self._texts(place) for place in places if place in self._theirs}
+        born = {place: with_text(self._messages[place], *texts.get(place, ())) for place in places}
+        sizes = [(text.sent_tokens, text) for own in texts.values() for text in own]
+        whole = await self._tokens([*born.values()])
+        if whole <= most or not sizes:
             return whole
-        rest = sum(sizes)
-        for count, at in enumerate(order, 1):
-            rest -= sizes[at]
+        rest = sum(size for size, _ in sizes)
+        room = most - (whole - rest)
+        sizes.sort(key=lambda pair: -pair[0])
+        for count, (size, _) in enumerate(sizes, 1):
+            rest -= size
             each = min(self._most, (room - rest) // count)
-            if each >= self._least or count == len(order):
+            if each >= self._least or count == len(sizes):
                 break
-        for at in order[:count]:
-            if sizes[at] > each:
-                await self._fit(texts[at], texts, max(0, each))
-        return await self._tokens([self._done.get(place, self._as_sent_first(place, texts)) for place in places])
+        every = [text for own in texts.values() for text in own]
+        beside = every if len(every) <= 2 * _BESIDE else [*every[:_BESIDE], *every[-_BESIDE:]]
+        short: dict[int, list[Text]] = {}
+        for size, text in sizes[:count]:
+            if size > max(each, MARKER_TOKENS) and await self._fit(text, beside, max(0, each)):
+                short.setdefault(text.message, []).append(text)
+        for place, own in short.items():
+            self._done[place] = with_text(self._messages[place], *own)
+        return await self._tokens([self._done.get(place, born[place]) for place in places])
 
     async def _texts(self, place: int) -> list[Text]:
         """The texts of a message that may take a form, as they are sent first, with their tokens."""
@@ -141,22 +149,18 @@ class _FittingWalk:
                 continue
             if now.get(text.part) != text.given and message.role == "tool":
                 text.sent = (await self._ctx.once.of(treated, text.given)).sent or text.given
-            text.sent_tokens = await self._tokens([Message({"role": message.role, "content": text.sent})])
             found.append(text)
+        alone = [Message({"role": message.role, "content": text.sent}) for text in found]
+        for text, size in zip(found, await self._ctx.tokens.sizes(alone), strict=True):
+            text.sent_tokens = size
         return found
 
-    def _as_sent_first(self, place: int, texts: Sequence[Text]) -> Message:
-        message = self._messages[place]
-        for text in texts:
-            if text.message == place:
-                message = with_text(message, text)
-        return message
-
-    async def _fit(self, text: Text, beside: Sequence[Text], tokens: int) -> None:
-        """Give a text a form of at most so many tokens, where the user's own words allow it."""
+    async def _fit(self, text: Text, beside: Sequence[Text], tokens: int) -> bool:
+        """Give a text a form of at most so many tokens, where the user's own words allow it; return whether it has
+        one."""
         archive = self._ctx.archive
         if archive is None:
-            return
+            return False
         queries, handle = self._queries(text, beside), archive.handle(text.given)
         is_user = self._messages[text.message].get("role") == "user"
         line = 1 if text.sent == text.given else None
@@ -177,7 +181,8 @@ class _FittingWalk:
             room = min(room - 1, room * tokens // size * 19 // 20)
         if size < text.sent_tokens and is_shortened(form) and await archive.keep(text.given) is not None:
             text.sent = form
-            self._done[text.message] = with_text(self._done.get(text.message, self._messages[text.message]), text)
+            return True
+        return False
 
     def _queries(self, text: Text, beside: Sequence[Text]) -> tuple[str, ...]:
         """What a text is asked for: the user's question; of a result its call, too."""
@@ -185,9 +190,17 @@ class _FittingWalk:
         if message.get("role") == "user":
             return tuple(words for other in beside if other is not text for words in own_words(other.given))
         asked = () if self._user is None else own_words(self._born(self._user).text)
-        call = str(message.get("tool_call_id", ""))
-        called = (_arguments(one) for one in self._messages if call in one.call_ids)
-        return (*asked, *filter(None, (words.get(call, "") for words in called)))
+        return (*asked, *self._called.get(str(message.get("tool_call_id", "")), ()))
+
+    @cached_property
+    def _called(self) -> Mapping[str, Sequence[str]]:
+        """The arguments of each call."""
+        called: dict[str, list[str]] = {}
+        for message in self._messages:
+            for call, words in dict(zip(message.call_ids, arguments(message), strict=False)).items():
+                if words:
+                    called.setdefault(call, []).append(words)
+        return called
 
     async def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(await self._ctx.tokens.sizes(messages))
@@ -203,7 +216,3 @@ def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[i
         return of_client(request, incoming)
     offset = len(incoming.messages) - len(request.messages)
     return {place: place + offset for place in range(head, len(request.messages))}
-
-
-def _arguments(message: Message) -> Mapping[str, str]:
-    return dict(zip(message.call_ids, arguments(message), strict=False))

@@ -44,10 +44,11 @@ async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx:
     message, sent = leaving.talk[place], leaving.sent[place]
     if message.get("role") not in ("user", "tool") or len(message.text) <= most:
         return message
+    changed = []
     for text in texts_of(place, sent, str(sent.get("role"))):
         if len(text.given) > most and (handle := await archive.keep(text.given)) is not None:
             key = ("newest", hash(text.given), len(text.given), most)
             form = await ctx.once.of_key(key, len(text.given), partial(condensed, text.given, most))
             text.sent = shortened(form, len(text.given), handle)
-            sent = with_text(sent, text)
-    return sent
+            changed.append(text)
+    return with_text(sent, *changed)

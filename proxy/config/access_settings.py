@@ -160,6 +160,10 @@ class LimitsSettings(Allowance):
     """The same for one client address; at least twice `server.max_body_mib`. Behind a balancer that hides the clients'
     addresses, set it as high as `incomplete_mib`."""
 
+    bodies_mib: _Count = 512
+    """MiB of all request bodies in each worker process, complete or not, until their requests are over; at least twice
+    `server.max_body_mib`. What does not fit gets a 503. A parsed body takes several times its bytes."""
+
     max_header_bytes: int = Field(default=65536, ge=1024)
     """Bytes of a request's line and headers. Larger ones get a 431."""
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
@@ -17,6 +18,7 @@ from proxy.gateway.saving import SavedRequest, Saving
 from proxy.gateway.wire import Wire
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
+from proxy.state.threads import do_sized
 from proxy.step import context_header, findings_header, server_timing
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.telemetry.record import Rewriting
@@ -40,7 +42,8 @@ class Pipeline:
 
         Raises `PenstockError` where nothing could be answered.
         """
-        body = wire.read(await http.read())
+        raw = await http.read()
+        body = await do_sized(len(raw), partial(wire.read, raw))
         async with http.watch():
             attempts = Attempts(self._routes, self._routes.of(body.model, http.caller), http, seen)
             for route in attempts:

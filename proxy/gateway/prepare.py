@@ -45,7 +45,7 @@ from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
-from proxy.state.threads import Threads
+from proxy.state.threads import Threads, do_sized
 from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
@@ -248,7 +248,7 @@ class Preparation:
         """
         if not (chosen.steps or route.upstream.translates or self._must_hold(body, route, chosen)):
             settle = partial(self._settle_untouched, body, asked) if route.profile.binds_reasoning else None
-            return Prepared(route, _untouched(body, route, asked), None, settle)
+            return Prepared(route, await _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
         request = untagged(write_marks(done.outcome.request)).with_model(route.model)
         ask = request.stream and _must_ask(route, request.rest.get("stream_options"))
@@ -288,7 +288,8 @@ class Preparation:
         """
         steps, services, server = chosen.steps, self._services, self._server
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
-        sent = incoming = body.parse(server.max_messages, services.parsed.bound(tenant))
+        parse = partial(body.parse, server.max_messages, services.parsed.bound(tenant))
+        sent = incoming = await do_sized(len(body.raw), parse)
         outage = Outage()
         who = identify(asked.headers, sent, tenant)
         scope = f"{who.tenant}\0{who.scope}"
@@ -386,10 +387,10 @@ def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheR
     return next((each for each in marked if each is not None), rules if find_marks(request) else UNCACHED)
 
 
-def _untouched(body: Body, route: Route, asked: Asked) -> Call:
+async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     """The call that an empty chain makes: the client's bytes, but for another name of the model."""
     body.check_messages()
-    body = _untagged(body)
+    body = await _untagged(body)
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
     ask = body.stream and _must_ask(route, body.get("stream_options"))
     if ask:
@@ -399,11 +400,11 @@ def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     return Call(CHAT, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=ask)
 
 
-def _untagged(body: Body) -> Body:
+async def _untagged(body: Body) -> Body:
     """The body without the tags of tasks, which are for Penstock alone."""
     if TAG.encode() not in body.raw:
         return body
-    request = body.parse()
+    request = await do_sized(len(body.raw), body.parse)
     bare = untagged(request)
     return body if bare is request else Body(bare.encode())
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import orjson
 
-from proxy.chat import ChatRequest, JsonObject, Message
+from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import PenstockError
 from proxy.config.judge_settings import JudgeSettings
 from proxy.config.settings import WriterSettings
@@ -134,7 +134,7 @@ class SmallModel:
 
 def _request(model: str, messages: Sequence[Message], fields: Mapping[str, float]) -> ChatRequest:
     messages = [message.with_changes(content=_sound(message.text)) for message in messages]
-    return ChatRequest(model, tuple(messages), rest=JsonObject({**fields, "stream": False}))
+    return ChatRequest(model, tuple(messages), rest=Fields({**fields, "stream": False}))
 
 
 def _refused_field(reply: Reply) -> str:

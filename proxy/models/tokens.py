@@ -248,7 +248,7 @@ def _further_prompt(request: ChatRequest) -> tuple[JsonObject, ...]:
     functions, answer = rest.get("functions"), rest.get("response_format")
     found = [JsonObject(item) for item in functions if isinstance(item, dict)] if isinstance(functions, list) else []
     if isinstance(answer, dict) and isinstance(answer.get("json_schema"), dict):
-        found.append(JsonObject({"schema": answer["json_schema"]}, request.raw_rest.get("response_format")))
+        found.append(JsonObject({"schema": answer["json_schema"]}, rest.raw("response_format")))
     return tuple(found)
 
 

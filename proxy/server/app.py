@@ -116,7 +116,8 @@ def build(
     peers, counters = Peers.of_environment(), build_counters(settings.state, store)
     meter = Meter(counters, patience=patience(settings.state))
     told = RecordsApi(records, peers, services.archives)
-    intake = Intake(*_incomplete(settings), lambda reason: telemetry.metrics.series.limited.of(reason).inc())
+    most, of_one, together = _most_of_bodies(settings)
+    intake = Intake(most, of_one, lambda reason: telemetry.metrics.series.limited.of(reason).inc(), together)
     lasting = Lasting(services, store, telemetry, told, counters, meter, Places(), intake, saving, index)
     background = BackgroundWork[str]()
 
@@ -180,11 +181,13 @@ def build(
     )
 
 
-def _incomplete(settings: Settings) -> tuple[int, int]:
-    """The most bytes of incomplete bodies, in all and of one address: twice the largest body at least, so that one
-    always fits beside others."""
+def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
+    """The most bytes of incomplete bodies, in all and of one address, and of all bodies: twice the largest body at
+    least, so that one always fits beside others."""
     least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
-    return max(least, limits.incomplete_mib * 2**20), max(least, limits.incomplete_mib_per_address * 2**20)
+    bounds = limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib
+    most, of_one, together = (max(least, bound * 2**20) for bound in bounds)
+    return most, of_one, together
 
 
 def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starting, config: Config) -> None:
@@ -192,7 +195,7 @@ def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starti
     settings, services, index = config.settings, lasting.services, lasting.index
     logs.configure(settings.telemetry)
     lasting.telemetry.warn_at = settings.telemetry.warn_at
-    lasting.intake.bound(*_incomplete(settings))
+    lasting.intake.bound(*_most_of_bodies(settings))
     if settings.records.keep and settings.records.text:
         _log.warning("records keep the text of prompts and answers; operators can read it")
     for warning in config.warnings:

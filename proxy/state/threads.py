@@ -1,5 +1,6 @@
 """Worker threads in which tenants take turns, and that tell for how long they have been busy."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -18,6 +19,14 @@ LARGE = 100 * 1024
 
 _DEEPEST = 6
 """Places in the code that are told of a thread."""
+
+
+_MUCH = 512 * 1024
+
+
+async def do_sized(size: int, job: Callable[[], Result]) -> Result:
+    """Do a job that takes a few milliseconds for each megabyte; one of many bytes in a thread."""
+    return job() if size <= _MUCH else await asyncio.to_thread(job)
 
 
 class Threads(ThreadPoolExecutor):

@@ -1,15 +1,20 @@
 """One exchange over bare ASGI: bodies under a limit, answers as they are made, clients that leave."""
 
 import asyncio
+import gzip
+import zlib
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
+import brotli
 import pytest
+from backports import zstd
 from starlette.types import Message
 
 from proxy.access.exchange import LEAST, ClientGone, Exchange, Intake
 from proxy.chat.errors import BadRequest, Overloaded
 
+COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstd.compress}
 GONE: Message = {"type": "http.disconnect"}
 
 
@@ -89,16 +94,52 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(headers: 
     assert server.reads == 2
 
 
-@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"deflate, gzip", b"zstd", b"identity, gzip"])
-async def test_a_compressed_body_is_refused_before_it_is_read(encoding: bytes) -> None:
+@pytest.mark.parametrize("encoding", [b"compress", b"deflate, gzip", b"aws-chunked"])
+async def test_a_body_in_an_unknown_coding_is_refused_before_it_is_read(encoding: bytes) -> None:
     server = Server(part(b"x"), headers=[(b"content-encoding", encoding)])
 
     with pytest.raises(BadRequest) as caught:
         await server.http.read()
 
-    assert caught.value.code == "unsupported_content_encoding"
-    assert 400 <= caught.value.status < 500
+    assert (caught.value.status, caught.value.code) == (415, "unsupported_content_encoding")
+    assert caught.value.headers["accept-encoding"] == "gzip, deflate, br, zstd"
     assert server.reads == 0
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"x-gzip", b"deflate", b"br", b"zstd", b"identity, gzip"])
+async def test_a_compressed_body_is_decoded_within_the_bound_of_bodies(encoding: bytes) -> None:
+    compress = COMPRESS[encoding.decode().removeprefix("identity, ").removeprefix("x-")]
+    headers = [(b"content-encoding", encoding)]
+
+    assert await exchange(compress(b"x" * 2000), headers).read() == b"x" * 2000
+    with pytest.raises(BadRequest) as caught:
+        await exchange(compress(b"x" * 2001), headers).read()
+    assert (caught.value.status, caught.value.code) == (413, "request_too_large")
+    for damaged in (compress(b"x" * 2000)[:-3], compress(b"x" * 2000) + b"y", b"x"):
+        with pytest.raises(BadRequest) as caught:
+            await exchange(damaged, headers).read()
+        assert (caught.value.status, caught.value.code) == (400, "invalid_content_encoding")
+
+
+def exchange(body: bytes, headers: list[tuple[bytes, bytes]], intake: Intake | None = None) -> Exchange:
+    server = Server(part(body), headers=headers)
+    return Exchange({"type": "http", "headers": headers}, server._receive, server._send, intake, largest=2000)
+
+
+async def test_bodies_are_counted_until_their_requests_are_over() -> None:
+    refused: list[str] = []
+    intake = Intake(10 * LEAST, 10 * LEAST, refused.append, LEAST + 2999)
+    first, second = exchange(b"x" * 1500, [], intake), exchange(b"x" * 1500, [], intake)
+    await first.read()
+    await second.read()
+    assert (intake.complete, intake.held) == (3000, 0)
+    with pytest.raises(Overloaded):
+        await exchange(b"x", [], intake).read()
+    second.release()
+    await exchange(COMPRESS["gzip"](bytes(1000)), [(b"content-encoding", b"gzip")], intake).read()
+    first.release()
+    first.release()
+    assert (intake.complete, refused) == (1000, ["bodies"])
 
 
 async def test_identity_is_no_compression() -> None:

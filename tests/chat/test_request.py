@@ -87,14 +87,14 @@ def test_a_new_request_differs_in_one_place_and_leaves_the_old_one_alone(
     build: Callable[[ChatRequest], ChatRequest], sent: bytes
 ) -> None:
     request = parse(RAW)
-    before = (request.model, request.messages, request.tools, dict(request.rest), dict(request.raw_rest), request.order)
+    before = (request.model, request.messages, request.tools, dict(request.rest), request.order)
 
     built = build(request)
 
     assert built.encode() == sent
     assert request.encode() == RAW
     assert before == (
-        request.model, request.messages, request.tools, dict(request.rest), dict(request.raw_rest), request.order,
+        request.model, request.messages, request.tools, dict(request.rest), request.order,
     )  # fmt: skip
 
 

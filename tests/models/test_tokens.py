@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models import Models
 from proxy.models.price_list import PriceList
@@ -75,7 +75,7 @@ def request(messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | No
         "gpt-4o",
         tuple(Message(item, json.dumps(item).encode()) for item in messages),
         tuple(Tool(item, json.dumps(item).encode()) for item in tools or ()),
-        JsonObject(rest),
+        Fields(rest),
     )
 
 
@@ -363,7 +363,7 @@ async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenServ
 )
 def test_no_request_raises(messages: list[Any], tools: list[Any], rest: dict[str, Any]) -> None:
     service = TokenService(load=lambda name: len)
-    asked = ChatRequest("m", tuple(map(Message, messages)), tuple(map(Tool, tools)), JsonObject(rest))
+    asked = ChatRequest("m", tuple(map(Message, messages)), tuple(map(Tool, tools)), Fields(rest))
     count = asyncio.run(service.bind(Identity("t"), GPT4O).count(asked))
     service.close()
     assert count.total >= 3

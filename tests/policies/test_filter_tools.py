@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.filter_tools import FilterTools, ToolGroup
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.context import CacheRules, Context, Identity
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
@@ -38,7 +38,7 @@ def asked(*texts: str, tools: Sequence[Tool] = TOOLS, system: str = "", **rest: 
         if messages and messages[-1].role == "user":
             messages.append(assistant("Done."))
         messages.append(user(text))
-    return ChatRequest("test-model", tuple(messages), tuple(tools), JsonObject(rest))
+    return ChatRequest("test-model", tuple(messages), tuple(tools), Fields(rest))
 
 
 def with_call(request: ChatRequest, name: str, result: str = "done") -> ChatRequest:

@@ -1,6 +1,7 @@
 """The endpoints: what comes in, what goes out, and the one place where an error becomes an answer."""
 
 import re
+from functools import partial
 from urllib.parse import unquote
 
 from starlette.types import Scope
@@ -18,6 +19,7 @@ from proxy.gateway.wire import ChatWire
 from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
 from proxy.server.api.models import Catalogue
+from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import CHAT, Call, Upstream
 from proxy.upstreams.masking import keys_of
@@ -75,7 +77,8 @@ class Api:
         async with http.watch():
             if http.caller is not None:
                 http.caller.check_path(method, path)
-            upstream, model, raw, profile = self._upstream_of(raw, http, seen)
+            named = await do_sized(len(raw), partial(_named, raw, http))
+            upstream, model, raw, profile = self._upstream_of(raw, named, http, seen)
             if upstream.name in self._keyed and not self._auth.lends(method, path):
                 told = "the operator's key is not lent to this path; auth.paths of the configuration names further ones"
                 raise Rejected(told, code="key_not_lent", status=403)
@@ -84,10 +87,10 @@ class Api:
                 await relay(http, await upstream.send(observers.call), observers, _WIRE)
 
     def _upstream_of(
-        self, raw: bytes, http: Exchange, seen: Observation
+        self, raw: bytes, names: tuple[str | None, Body | None], http: Exchange, seen: Observation
     ) -> tuple[Upstream, str, bytes, ModelProfile | None]:
         """The upstream of the model that a body names, its name for the model, the body with that name, its profile."""
-        named, body = _named(raw, http)
+        named, body = names
         if named is None:
             return self._unnamed(raw, http, seen), "", raw, None
         route = self._routes.of(named, http.caller)

@@ -9,7 +9,6 @@ from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.markers import named_handles
-from proxy.chat.parse import Body
 from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
@@ -37,7 +36,7 @@ class Sidecar:
     async def compress(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
         check_method(http, "POST")
-        body = Body(await http.read())
+        body = await http.body()
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
             name, rewritten = await self._pipeline.rewrite(body, route, http, seen)

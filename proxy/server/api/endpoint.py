@@ -100,6 +100,7 @@ class Endpoint:
             _log.error("unexpected error", exc_info=True, extra={"fields": fields})
             fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
         finally:
+            http.release()
             if not isinstance(fault, PenstockError):
                 seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
         if isinstance(fault, PenstockError):

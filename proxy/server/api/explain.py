@@ -44,7 +44,7 @@ class Explaining:
 
     async def serve(self, http: Exchange, seen: Observation) -> None:
         """Explain a request of the client's own, with the chain that it would get, or may choose."""
-        asked = Body(await http.read())
+        asked = await http.body()
         async with http.watch():
             chain = _text(asked, "chain")
             headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers

@@ -48,7 +48,7 @@ class Sharing:
         await http.tell(answer)
 
     async def _give(self, http: Exchange) -> Mapping[str, Any]:
-        body = Body(await http.read())
+        body = await http.body()
         own = _names(http.headers)
         said = _object(body.get("from") or {}, "from")
         if any(own[name] and said[name] and own[name] != said[name] for name in _NAMES):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.self_correct.faults import KINDS, faults
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.chat.answer import Answer
 
 SPANISH = "¿Dónde está la estación y cómo llego desde el hotel que reservé para esta noche?"
@@ -27,7 +27,7 @@ def sent(*said: str, tools: tuple[Tool, ...] = (), system: str = "", **rest: Any
     """A request in which user and assistant take turns."""
     talk = [Message({"role": ("user", "assistant")[place % 2], "content": text}) for place, text in enumerate(said)]
     head = [Message({"role": "system", "content": system})] if system else []
-    return ChatRequest("m", (*head, *talk), tools, JsonObject(rest))
+    return ChatRequest("m", (*head, *talk), tools, Fields(rest))
 
 
 def found(request: ChatRequest, answer: Answer) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool
+from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.chat.errors import NotFound, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.testing import tool
@@ -32,7 +32,7 @@ async def test_a_conversation_reaches_the_provider_whole(fake: FakeAnthropic, up
             Message({"role": "tool", "tool_call_id": "c1", "content": "found"}),
         ),
         (offered,),
-        JsonObject({"max_completion_tokens": 77, "temperature": 0.5, "stop": ["END"], "user": "u-1"}),
+        Fields({"max_completion_tokens": 77, "temperature": 0.5, "stop": ["END"], "user": "u-1"}),
     )
     before = request.encode()
 

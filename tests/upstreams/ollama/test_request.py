@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.chat import ChatRequest, JsonObject, Message, Tool, encode
+from proxy.chat import ChatRequest, Fields, Message, Tool, encode
 from proxy.chat.errors import BadRequest
 from proxy.testing import chat, tool
 from proxy.upstreams.ollama.request import OPTIONS, READ, translate
@@ -228,7 +228,7 @@ def test_a_choice_of_tools(choice: Any, names: list[str] | None, ignored: tuple[
 def test_what_cannot_be_had_is_told() -> None:
     fields = {"n": 2, "logit_bias": {"1": 5}, "parallel_tool_calls": False, "user": "me", "verbosity": "low", "new": 1}
     named = Message({"role": "user", "content": "u", "name": "ann"})
-    request = ChatRequest("m", (named,), rest=JsonObject(fields))
+    request = ChatRequest("m", (named,), rest=Fields(fields))
 
     assert translate(request, num_ctx=None, keep_alive=None).ignored == (
         "logit_bias",
@@ -341,6 +341,6 @@ _FIELDS = st.sampled_from([*sorted(READ), "n", "tool_choice", "logit_bias", "par
 def test_whatever_comes_there_is_a_request_or_an_error_for_the_client(
     given_messages: list[Message], tools: list[Tool], fields: Json
 ) -> None:
-    request = ChatRequest("m", tuple(given_messages), tuple(tools), JsonObject(fields))
+    request = ChatRequest("m", tuple(given_messages), tuple(tools), Fields(fields))
     with suppress(BadRequest):
         encode(translate(request, num_ctx=None, keep_alive=None).body)

@@ -1,0 +1,137 @@
+"""Bodies that are costly to read, compressed ones, and texts that hold half a surrogate pair, over real sockets."""
+
+import asyncio
+import gzip
+import io
+import json
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import brotli
+import pytest
+from backports import zstd
+
+from proxy.chat.parse import Body
+from tests.e2e.conftest import Lab
+from tests.e2e.default_chain import config
+from tests.e2e.hostile_bodies import FLOODS
+
+TOO_MANY = [name for name in FLOODS if "million" in name or name in ("50,000 fields", "160,000 lists in a message")]
+PATH = "/v1/chat/completions"
+AROUND = {"x-penstock-bypass": "true"}
+
+
+async def ask(lab: Lab, base: str, body: bytes, path: str = PATH, **headers: str) -> tuple[int, Any]:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with lab.http.post(base + path, data=io.BytesIO(body), headers=names) as answer:
+        return answer.status, json.loads(await answer.read() or b"null")
+
+
+@pytest.mark.parametrize("name", TOO_MANY)
+async def test_a_body_that_holds_too_much_is_refused(lab: Lab, name: str) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    status, answer = await ask(lab, base, FLOODS[name]())
+
+    assert (status, answer["error"]["code"]) == (413, "too_many_values")
+    assert "more than" in answer["error"]["message"]
+    assert lab.behind.received == []
+
+
+async def test_a_large_body_is_read_in_a_thread(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, bool]] = []
+    loop = threading.get_ident()
+
+    def noted(name: str) -> Callable[..., Any]:
+        real = getattr(Body, name)
+
+        def note(*arguments: Any, **options: Any) -> Any:
+            seen.append((name, threading.get_ident() == loop))
+            return real(*arguments, **options)
+
+        return note
+
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    for name in ("__init__", "parse"):
+        monkeypatch.setattr(Body, name, noted(name))
+    said = [{"role": "user", "content": "word " * 120_000}, {"role": "assistant", "content": "Ok."}]
+    body = {"model": "m", "messages": [*said, {"role": "user", "content": "And?"}]}
+    await ask(lab, base, json.dumps(body).encode())
+    assert seen == [("__init__", False), ("parse", False)]
+    seen.clear()
+    await ask(lab, base, json.dumps({**body, "messages": body["messages"][1:]}).encode())
+    assert seen == [("__init__", True), ("parse", True)]
+
+
+@pytest.mark.parametrize("kind", ["no chain", "a chain", "responses"])
+async def test_half_a_surrogate_pair_passes(lab: Lab, kind: str) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "\ud604\ud99c x"},
+    ]
+    body = json.dumps({"model": "gpt-4o", "messages": messages, "input": "\udc00"}).encode()
+    path = "/v1/responses" if kind == "responses" else PATH
+    status, _ = await ask(lab, base, body, path, **(AROUND if kind == "no chain" else {}))
+
+    assert status == 200
+    assert lab.behind.last.body == body
+
+
+async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    call = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "word " * 9000},
+        {"role": "assistant", "content": None, "tool_calls": [call, call]},
+        {"role": "tool", "content": "one"},
+        {"role": "tool", "content": "two"},
+        {"role": "user", "content": "And?"},
+    ]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+
+    assert [(await ask(lab, base, body, **each))[0] for each in (AROUND, {})] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("coding", "compress"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", brotli.compress), ("zstd", zstd.compress)],
+)
+async def test_a_compressed_body_reaches_the_upstream_decoded(
+    lab: Lab, coding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+    status, _ = await ask(lab, base, compress(body), content_encoding=coding)
+
+    assert (status, lab.behind.last.body) == (200, body)
+    assert lab.behind.last.header("content-encoding") is None
+    status, answer = await ask(lab, base, compress(bytes(40 * 2**20)), content_encoding=coding)
+    assert (status, answer["error"]["code"]) == (413, "request_too_large")
+    assert len(lab.behind.received) == 1
+
+
+async def test_bodies_of_waiting_requests_are_bounded(lab: Lab) -> None:
+    text = config(lab.behind.url, lab.folder / "state", "embedding: {kind: none}\nlimits: {bodies_mib: 1}")
+    base = await lab.start(text.replace("\nserver:\n", "\nserver:\n  max_body_mib: 0.5\n"))
+    answered = asyncio.Event()
+    usual = lab.behind.respond
+
+    async def later(*arguments: Any) -> None:
+        await answered.wait()
+        await usual(*arguments)
+
+    lab.behind.respond = later
+    body = b'{"model":"m","messages":[{"role":"user","content":"' + b"A" * 400_000 + b'"}]}'
+    waiting = [asyncio.create_task(ask(lab, base, body, **AROUND)) for _ in range(4)]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert {each.result()[0] for each in done} == {503}
+    answered.set()
+    statuses = [(await each)[0] for each in waiting]
+    assert {*statuses} == {200, 503}
+    assert (await ask(lab, base, body, **AROUND))[0] == 200, "what is over counts no longer"

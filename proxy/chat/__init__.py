@@ -341,7 +341,7 @@ class ChatRequest:
     @property
     def size(self) -> int:
         """The bytes of its messages, tools and other fields."""
-        return sum(map(len, (*raws(self.messages), *raws(self.tools), *self.raw_rest.values())))
+        return sum(map(len, (*raws(self.messages), *raws(self.tools), *map(self.rest.raw, self.rest))))
 
     @property
     def stream(self) -> bool:

@@ -148,9 +148,6 @@ def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
         yield "stream was changed, but the client reads the answer in the form that it asked for"
     if {"model", "messages", "tools"} & after.rest.keys() - before.rest.keys():
         yield "rest has what is a field of its own: use with_messages() or with_tools()"
-    for name, raw in after.raw_rest.items() if after.rest is not before.rest else ():
-        if raw is before.raw_rest.get(name) and after.rest.get(name) is not before.rest.get(name):
-            yield f"field {name!r} was changed beside its bytes: use with_field()"
 
 
 class _Run:

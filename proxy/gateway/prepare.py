@@ -290,6 +290,8 @@ class Preparation:
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
         parse = partial(body.parse, server.max_messages, services.parsed.bound(tenant))
         sent = incoming = await do_sized(len(body.raw), parse)
+        if guards(steps):
+            tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage = Outage()
         who = identify(asked.headers, sent, tenant)
         scope = f"{who.tenant}\0{who.scope}"

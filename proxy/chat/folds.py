@@ -28,13 +28,14 @@ class Form:
 
     __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages", "request")
 
-    def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None") -> None:
+    def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None", *, forks: bool = False) -> None:
+        """It resumes from `before`; where it `forks`, that form goes on beside it."""
         self.messages = messages
         self._head = messages[:settled]
         self._whole: dict[Hashable, Any] = {}
         self._beginning: dict[Hashable, tuple[int, Any]] = {} if before is None else {**before._beginning}
-        self.lineage: object = object() if before is None else before.lineage
-        """The same for all forms that were resumed from one another: they begin alike."""
+        self.lineage: object = object() if before is None or forks else before.lineage
+        """The same for a form and for that of the next request that was resumed from it."""
         self.request = 0
         """The number of the request that used it last."""
 
@@ -113,10 +114,11 @@ class Folds:
         for form in self._forms:
             if (before is None or form.settled > before.settled) and form.settled and form.begins(messages):
                 before = form
-        if before is not None and before.request != self._request:
+        forks = before is not None and before.request == self._request
+        if before is not None and not forks:
             self._forms.remove(before)
         settled = max(_settled(messages), 0 if before is None else before.settled)
-        return self._added(Form(messages, settled, before))
+        return self._added(Form(messages, settled, before, forks=forks))
 
     def _added(self, form: Form) -> Form:
         form.request = self._request

@@ -52,3 +52,12 @@ def test_where_no_step_has_changed_any_each_is_its_own() -> None:
         == {0: 0, 1: 1, 2: 2, 3: 3}
     )
     assert list(of_client(request([*incoming[2:], incoming[0]]), request(incoming)).items()) == [(0, 2), (1, 3), (2, 0)]
+
+
+def test_places_are_those_in_the_request_that_is_asked_about() -> None:
+    """Two that begin alike, such as one with what the client did not see, do not share what was found."""
+    came = chat("s u1 a1 u2 a2 u3 a3 u4 a4 u5")
+    *earlier, last = came.messages
+    whole = came.with_messages([*earlier, *chat("a9 u9").messages, last])
+    assert of_client(whole, whole) == {place: place for place in range(12)}
+    assert of_client(whole, came) == {**{place: place for place in range(9)}, 11: 9}

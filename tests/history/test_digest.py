@@ -75,6 +75,27 @@ def test_answer_that_is_pointed_to_stays() -> None:
     assert f"-> {offer}" in digest(*talk, room=900)
 
 
+def test_what_was_asked_for_stands_with_what_came_of_it() -> None:
+    talk = [
+        *exchange("Send the offer to Lars.", "Sent at 10:42."),
+        *exchange("I would like to go on with the plan.", "Fine."),
+    ]
+    talk += exchange("And this is a long story about nothing much at all. " * 6, "Oh. " * 40)
+    for room in range(40, 400, 20):
+        shown = digest(*talk, room=room)
+        assert ("1: Send the offer to Lars." in shown) == ("-> Sent at 10:42." in shown), room
+
+
+def test_short_correction_outlives_long_statements() -> None:
+    talk = [*exchange("We meet at the old mill."), *exchange("No, make that the garden house.", "All right.")]
+    for number in range(30):
+        talk += exchange(
+            f"My aunt told me the {number}th long story of her cat, " + "and it went on and on, " * 9, "Oh my. " * 30
+        )
+    shown = digest(*talk, room=400)
+    assert "2: No, make that the garden house." in shown
+
+
 def test_answer_brings_its_question_or_the_number_of_its_turn() -> None:
     talk = [*exchange("What is the code?", "It is QX-77Z, valid until May. " + "So it is. " * 40)]
     talk += [message for number in range(9) for message in exchange(f"Song {number} is nice.", "Yes.")]
@@ -177,6 +198,10 @@ TEXTS = st.lists(SENTENCES, min_size=1, max_size=12).flatmap(
 TALK = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 
 
+GAPS = re.compile(r"\[\.\.\.(?: \d+ characters \.\.\.)?\]|\[[\w+#.-]+: (?:[^\]]*, )?\d+ lines?\]")
+"""What marks a gap, and what stands for code."""
+
+
 def plain(text: str) -> str:
     return "".join(text.split())
 
@@ -187,7 +212,7 @@ def test_each_piece_between_marks_is_a_slice_of_what_was_said(pairs: list[tuple[
     sources = [plain(message.text) for message in talk]
     for line in digest(*talk, room=room):
         body = re.sub(r"^(?:\d+: |(?:\d+ )?-> )", "", line)
-        for piece in re.split(r"\[\.\.\.(?: \d+ characters \.\.\.)?\]|\[code: \d+ lines?\]", body):
+        for piece in GAPS.split(body):
             assert any(plain(piece) in source for source in sources), piece
 
 

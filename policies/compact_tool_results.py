@@ -1,19 +1,21 @@
-"""Carry a large tool result at full size only once."""
+"""Say tool results in less, and leave out of a large one only what need not be carried."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.markers import MARKER_TOKENS, reference, shortened
+from proxy.chat.markers import MARKER_TOKENS, marked_handle, reference, shortened
 from proxy.chat.texts import Text, texts_of, with_text
-from proxy.compaction import Treatment, compact, minified, payloads, treated, weight, with_payloads
-from proxy.compaction import gist as gists
+from proxy.compaction import minified, payloads, weight, with_payloads
+from proxy.compaction.edited_files import edits_files, names_file, reads_file
 from proxy.compaction.fitting import is_ours
+from proxy.compaction.form import ShortForm, as_file, form_of, plain, rows
+from proxy.compaction.references import BESIDE, Shown, is_referring, shown, with_references
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
@@ -23,20 +25,25 @@ from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
 _REPEAT = 300
 """Below this many characters a reference is hardly shorter than what it stands for."""
-
 _IN_FULL = frozenset({RECALL.name, SEARCH_TOOLS.name})
+_ANSWER = 500
+"""Input tokens that the call costs by which a model asks for what it was not shown."""
+_RECALL = weight(RECALL.raw.decode())
 
 
 class CompactToolResults(Policy):
-    """Shorten large tool results once the model has read them.
+    """Send tool results in a layout that takes fewer tokens, and leave out of a large one what need not be carried.
 
-    A new result loses only what carries nothing: the white space of JSON, a terminal's colours, the envelope that MCP
-    clients put around a text, also where its end was cut off. One that repeats an earlier result word for word becomes
-    a reference to it. As soon as an assistant message follows it, a large result takes its compact form: structure,
-    identifiers, numbers and errors stay, prose and repetition go. The original is archived first, and the form ends in
-    the handle that brings it back; without an archive nothing is shortened. The form depends on the content alone and
-    is taken as early as possible, so the provider's prompt cache keeps hitting; where the model's cache rules say that
-    it would not pay within `turns` further requests, the result stays as it is.
+    A new result loses nothing: the envelope that MCP clients put around a text goes, and a terminal's colours; like
+    records of JSON become rows below their keys; lines that repeat are counted; lines that an earlier result still
+    shows become a note that says where. A file that was read stays byte for byte where a tool can edit it, but for
+    what an earlier reading shows; a result that repeats an earlier one word for word becomes a reference to it.
+
+    Once the model has read it, a result of more than `over` characters may keep only those whole lines that tell most,
+    with marked gaps and the handle of the whole: never a file, only where the prompt takes `from_share` of the window
+    or the model has no prompt cache, and only where that pays within `turns` further requests, the risk that it is
+    read again included. That is decided once, by what stands before, so the provider's prompt cache keeps hitting.
+    Without an archive nothing is left out.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -45,37 +52,38 @@ class CompactToolResults(Policy):
         1.0  # a large result that was just read: only the answer to it stands behind
     )
 
-    over: int = Field(default=600, ge=200)
-    """Results longer than this many characters are shortened."""
+    over: int = Field(default=8000, ge=200)
+    """Results of at most this many characters lose nothing."""
 
-    arguments_over: int = Field(default=500, ge=200)
-    """Strings longer than this in the model's own calls, such as a file that it wrote, are shortened, and the white
-    space of the JSON around them goes, when the call's result is first sent: the model knows what it wrote, and the
-    cached prefix never changes for it."""
+    arguments_over: int = Field(default=4000, ge=200)
+    """Strings of at most this many characters in the model's own calls stay whole. What a call writes to a file stays
+    in any case where a tool can edit it."""
+
+    from_share: float = Field(default=0.25, ge=0, le=1)
+    """The share of the window that the prompt must take before anything is left out; it does not count for a model
+    without a prompt cache."""
 
     turns: int = Field(default=8, ge=1)
-    """How many further requests a conversation is expected to have, for a shortening to pay for itself in."""
+    """How many further requests a conversation is expected to have, for what is left out to pay for itself in."""
 
-    gist: bool = False
-    """Whether the small model that `writer` names adds one to three sentences to the form of a text that left prose
-    out. It writes them while the result is new; where they are not ready when the form is first sent, or name a value
-    that the text does not have, the form stands without them, from then on. They never replace anything."""
+    read_again: float = Field(default=0.2, ge=0, le=1)
+    """How likely the model asks for what was left out: that costs a request, and the whole text at full price."""
 
-    @property
-    def needs_writer(self) -> bool:
-        return self.gist
+    tables: Literal["rows", "json"] = "rows"
+    """`rows`: like records of JSON are sent as rows below their keys. `json`: JSON stays JSON, without white space."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
         if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
-        walk = _CompactingWalk(self, ctx)
+        walk = _CompactingWalk(self, ctx, edits=any(map(edits_files, request.tools)))
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
-        start = self.over, self.arguments_over, self.turns, walk.drafts is None, walk.rules, walk.size, bool(ctx.held)
+        settings = self.over, self.arguments_over, self.from_share, self.turns, self.read_again, self.tables
+        start = *settings, walk.edits, walk.rules, ctx.model.window, walk.size, bool(ctx.held)
         form, name = request.form, ("compact_tool_results", start)
         _, before = form.resume(name, _SettledGroups(hash(start)))
-        if not await _are_there(before.handles, before.gists, ctx):
+        if not await _are_there(before.handles, ctx):
             before = _SettledGroups(hash(start))
         walk.go_on(before)
         messages, end = list(before.messages), len(before.messages)
@@ -93,7 +101,6 @@ class CompactToolResults(Policy):
             end += len(group)
             if end == form.settled and walk.lasts and not ctx.outage.begun:
                 form.settle(name, walk.walked(messages, keys[place]))
-        await walk.have_gists_of(groups[-1])
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
             results = sum(message.get("role") == "tool" for message in messages)
@@ -140,17 +147,12 @@ async def _known(keys: Sequence[_Key], ctx: Context) -> "list[_Sent | None]":
     """What earlier requests made of the groups; nothing where an original is no longer in the archive."""
     known: list[_Sent | None] = ctx.once.known(keys) if ctx.archive is not None else [None] * len(keys)
     handles = frozenset(handle for sent in known if sent is not None for handle in sent.handles)
-    there = await _are_there(handles, [name for sent in known if sent is not None for name in sent.gists], ctx)
-    return known if there else [None] * len(keys)
+    return known if await _are_there(handles, ctx) else [None] * len(keys)
 
 
-async def _are_there(handles: frozenset[str], names: Iterable[str], ctx: Context) -> bool:
-    """Whether all these originals are in the archive; if so, they and the gists of these names count as used."""
-    if handles and (ctx.archive is None or not handles <= await ctx.archive.touch(handles)):
-        return False
-    if ctx.drafts is not None:
-        await gists.touch(names, ctx.drafts)
-    return True
+async def _are_there(handles: frozenset[str], ctx: Context) -> bool:
+    """Whether all these originals are in the archive; if so, they count as used."""
+    return not handles or (ctx.archive is not None and handles <= await ctx.archive.touch(handles))
 
 
 class _SettledGroups(NamedTuple):
@@ -163,7 +165,7 @@ class _SettledGroups(NamedTuple):
     seen: Mapping[Hashable, bool] = MappingProxyType({})
     counts: Mapping[str, int] = MappingProxyType({})
     handles: frozenset[str] = frozenset()
-    gists: tuple[str, ...] = ()
+    shown: tuple[Shown, ...] = ()
     messages: tuple[Message, ...] = ()
     """As they are sent."""
 
@@ -178,8 +180,8 @@ class _Sent(NamedTuple):
     counts: tuple[tuple[str, int], ...]
     handles: tuple[str, ...]
     """Of the originals."""
-    gists: tuple[str, ...]
-    """Names of the gists that were settled, also of those that are empty."""
+    shown: tuple[Shown, ...]
+    """What later results are compared with."""
 
     def of(self, group: Sequence[Message]) -> list[Message]:
         """The messages of the group as they are sent."""
@@ -192,45 +194,53 @@ class _Sent(NamedTuple):
 class _CompactingWalk:
     """What is known of the conversation up to a place."""
 
-    def __init__(self, policy: CompactToolResults, ctx: Context) -> None:
+    def __init__(self, policy: CompactToolResults, ctx: Context, *, edits: bool) -> None:
         self.policy, self.rules, self.archive, self.once = policy, ctx.model.cache, ctx.archive, ctx.once
-        self.drafts = ctx.drafts if policy.gist else None
+        self.edits = edits
+        """Whether a tool can edit files."""
+        self._window = ctx.model.window
+        self._layout = rows if policy.tables == "rows" else plain
         self.size = 0
-        """The tokens before this place; counted only up to the shortest prefix that is cached."""
+        """The tokens before this place."""
         self.fixed = self.groups = 0
         """The tokens before the first group, and how many groups stand before this place."""
         self.seen: dict[Hashable, bool] = {}
-        """The results so far as they were sent first, by hash, and whether they still stand in full."""
+        """The results so far as they were sent first, by hash, and whether they still stand in full; of those that
+        do not, their handles, too."""
+        self.shown: list[Shown] = []
+        """The lines of the results so far, as they stand."""
         self.counts: Counter[str] = Counter()
         self.kept: set[str] = set()
         """The handles of the originals so far."""
-        self.named: list[str] = []
-        """The names of the gists so far."""
         self.lasts = True
         """Whether the archive has kept all that it was given: else the next request tries again."""
         self._begin()
 
     def _begin(self) -> None:
         """What is known of one group."""
-        self.treatments: dict[str, Treatment] = {}
-        self.own: set[str] = set()
-        """Texts that came shortened, with a marker of ours."""
+        self.forms: dict[int, ShortForm] = {}
+        """What may stand for a text, by its place."""
+        self.files: set[int] = set()
+        """The places of messages that are files."""
+        self.places: dict[str, int] = {}
+        """The places of texts as they were sent first."""
+        self.stays: set[int] = set()
+        """The places of texts that stay: another one refers to them, or they have a marker of ours."""
         self.marked: dict[Hashable, bool] = {}
         self.done: Counter[str] = Counter()
         self.handles: list[str] = []
-        self.gists: list[str] = []
 
     def go_on(self, walked: _SettledGroups) -> None:
         """Go on behind the groups of an earlier request."""
         self.size, self.groups = walked.size or self.size, walked.groups
         self.seen, self.counts = {**walked.seen}, Counter(walked.counts)
-        self.kept, self.named = {*walked.handles}, [*walked.gists]
+        self.kept, self.shown = {*walked.handles}, [*walked.shown]
 
     def walked(self, messages: Sequence[Message], key: _Key) -> _SettledGroups:
         """What is known here, behind the group of a key."""
         seen, counts, kept = {**self.seen}, {**self.counts}, frozenset(self.kept)
         return _SettledGroups(
-            key.hash, key.size, self.size, self.groups, seen, counts, kept, (*self.named,), (*messages,)
+            key.hash, key.size, self.size, self.groups, seen, counts, kept, (*self.shown,), (*messages,)
         )
 
     def take(self, sent: _Sent) -> None:
@@ -238,40 +248,49 @@ class _CompactingWalk:
         self.size = sent.size
         self.groups += 1
         self.kept.update(sent.handles)
-        self.named += sent.gists
+        self.shown += sent.shown
         self.seen.update(sent.seen)
         self.counts.update(dict(sent.counts))
 
     def pass_by(self, texts: Iterator[str]) -> None:
         """Count what stands before the next group."""
-        for text in texts:
-            if self.size >= self.rules.minimum:
-                return
-            self.size += weight(text)
+        self.size += sum(map(weight, texts))
 
     async def forwarded(self, group: list[Message], *, read: bool) -> _Sent:
         """A group as it is sent; `read` says that an assistant message follows it."""
         self._begin()
         messages = list(group)
+        lines: list[Shown] = []
         if _IN_FULL.isdisjoint(group[0].called_tools):  # what the model asked for in full it goes on needing
-            await self._shorten_group(messages, read=read)
+            lines = await self._shorten_group(messages, read=read)
         self.pass_by(message.raw.decode() for message in messages)
         pairs = enumerate(zip(group, messages, strict=True))
         changed = tuple((place, new) for place, (old, new) in pairs if new is not old)
         seen, counts = tuple(self.marked.items()), tuple(self.done.items())
-        return _Sent(changed, self.size, seen, counts, tuple(self.handles), tuple(self.gists))
+        return _Sent(changed, self.size, seen, counts, tuple(self.handles), tuple(lines))
 
-    async def _shorten_group(self, messages: list[Message], *, read: bool) -> None:
+    async def _shorten_group(self, messages: list[Message], *, read: bool) -> list[Shown]:
         texts = [text for place, message in enumerate(messages) for text in texts_of(place, message)]
-        for text in texts:
-            await self._at_birth(text)
-        for text in await self._worth(texts, messages) if read else ():
-            await self._shorten(text)
-        calls = messages[0]
+        self.files = self._files(messages)
+        lines: list[Shown | None] = []
+        for place, text in enumerate(texts):
+            await self._at_birth(place, text)
+            self._refer(text, lines)
+            lines.append(shown(text.sent))
+        for place in await self._worth(texts, messages) if read and self._may_leave_out else ():
+            await self._shorten(place, texts[place])
+            lines[place] = shown(texts[place].sent)
         for place, own in groupby(texts, key=lambda text: text.message):
             messages[place] = with_text(messages[place], *(text for text in own if text.sent is not text.given))
-        if len(messages) > 1 and calls.get("tool_calls"):
-            messages[0] = await self._with_short_arguments(calls, sum(weight(message.text) for message in messages))
+        if len(messages) > 1 and messages[0].get("tool_calls"):
+            messages[0] = await self._with_short_arguments(messages[0], sum(weight(each.text) for each in messages))
+        return [each for each in lines if each is not None]
+
+    def _files(self, messages: Sequence[Message]) -> set[int]:
+        if not self.edits:
+            return set()
+        reading = {str(call.get("id", "")) for call in messages[0].get("tool_calls") or () if reads_file(call)}
+        return {place for place, message in enumerate(messages) if str(message.get("tool_call_id", "")) in reading}
 
     async def _keep(self, text: str) -> str | None:
         handle = None if self.archive is None else await self.archive.keep(text)
@@ -280,50 +299,107 @@ class _CompactingWalk:
         self.lasts = self.lasts and handle is not None
         return handle
 
+    def _is_seen(self, text: str) -> bool | None:
+        return self.seen.get((hash(text), len(text)))
+
     def _mark(self, text: str, *, full: bool) -> None:
         key = hash(text), len(text)
         self.seen[key] = self.marked[key] = full
 
-    async def _at_birth(self, text: Text) -> None:
-        """Take out what carries nothing."""
-        found = self.treatments[text.given] = await self.once.of(treated, text.given)
-        text.sent_tokens = text.form_tokens = text.kept = found.sent_tokens
-        if await is_ours(text.given, self.archive):
-            self.own.add(text.given)
+    async def _at_birth(self, place: int, text: Text) -> None:
+        """Say the same in less."""
+        is_file = text.message in self.files
+        sent = await self.once.of(as_file if is_file else self._layout, text.given)
+        text.sent_tokens = text.form_tokens = text.kept = sent.tokens
+        if is_file:
+            self.stays.add(place)
+        if await self._is_done(place, text.given):
             return
-        text.sent = text.given if found.sent is None else found.sent
-        full = self.seen.get((hash(text.sent), len(text.sent)))
-        if full and (handle := await self._keep(text.given)) is not None:
-            text.sent = reference(handle)
-            text.sent_tokens = text.form_tokens = text.kept = weight(text.sent)
-            self.done["repeats"] += 1
+        handle = None if sent.is_whole else await self._keep(text.given)
+        # what is remembered is equal, but not the same object
+        if sent.text != text.given and (sent.is_whole or handle is not None):
+            text.sent = sent.text if handle is None else shortened(sent.text, len(text.given), handle)
+        if self._is_seen(text.sent) and (handle := await self._keep(text.given)) is not None:
+            self.stays.add(self.places.get(text.sent, place))
+            self._say(text, reference(handle), "repeats")
             return
         self.done["unwrapped"] += text.sent is not text.given
+        if self._is_asked_again(text):
+            self.stays.add(place)
         if len(text.sent) >= _REPEAT:
-            text.repeats = full is False
+            self.places[text.sent] = place
             self._mark(text.sent, full=True)
 
-    async def _worth(self, texts: list[Text], group: list[Message]) -> list[Text]:
-        """The texts of a group that are shortened: all from a place on, since what follows a change is sent anew."""
-        for text in texts:
-            if self._is_large(text.sent):
-                await self._take_form(text)
+    async def _is_done(self, place: int, text: str) -> bool:
+        """Whether an earlier pass over the request wrote a text."""
+        if await is_ours(text, self.archive):
+            self.stays.add(place)
+            self._mark(str(marked_handle(text)), full=False)
+            return True
+        if is_referring(text):
+            self.stays.update(range(place + 1))
+            return True
+        return False
+
+    def _is_asked_again(self, text: Text) -> bool:
+        """Whether a large text stands in the conversation already, but not in full."""
+        if self.archive is None or len(text.sent) <= self.policy.over:
+            return False
+        return self._is_seen(self.archive.handle(text.given)) is False
+
+    def _refer(self, text: Text, before: Sequence[Shown | None]) -> None:
+        """Put notes in the place of lines that an earlier result shows."""
+        own = [(place, each) for place, each in enumerate(before) if each is not None]
+        beside = BESIDE if text.message in self.files else 0
+        sent, used = with_references(text.sent, [*self.shown, *(each for _, each in own)], beside)
+        if used:
+            self._say(text, sent, "referring")
+            self.stays.update(own[at - len(self.shown)][0] for at in used if at >= len(self.shown))
+            self.stays.add(len(before))
+
+    def _say(self, text: Text, sent: str, what: str) -> None:
+        text.sent, text.sent_tokens = sent, weight(sent)
+        text.form_tokens = text.kept = text.sent_tokens
+        self.done[what] += 1
+
+    @property
+    def _may_leave_out(self) -> bool:
+        """Whether anything may be left out here at all."""
+        has_cache = self.rules.ttl > 0 and self.rules.read < 1
+        return self.archive is not None and (not has_cache or self.size >= self.policy.from_share * self._window)
+
+    async def _worth(self, texts: list[Text], group: list[Message]) -> Sequence[int]:
+        """The places of the texts that are shortened: all from one on, since what follows a change is sent anew."""
+        for place, text in enumerate(texts):
+            if len(text.sent) > self.policy.over and place not in self.stays:
+                await self._take_form(place, text)
         saved = [max(text.saved, 0) for text in texts]
         if not any(saved):
-            return []
+            return ()
         last = max(text.message for text in texts)
         behind = sum(weight(message.text) for message in group[last + 1 :])
         full = self.size + sum(text.sent_tokens for text in texts) + behind
         ahead = self._ahead(full - sum(saved))
+        risks = [
+            self._risk(text.sent_tokens, full) if tokens else 0.0 for text, tokens in zip(texts, saved, strict=True)
+        ]
         least, start, before = ahead(full, full), None, self.size
         for place, text in enumerate(texts):
-            cost = ahead(before + text.kept, full - sum(saved[place:]))
+            cost = ahead(before + text.kept, full - sum(saved[place:])) + sum(risks[place:]) + self._first_handle()
             if saved[place] and cost < least:
                 least, start = cost, place
             before += text.sent_tokens
-        if start is None:
-            return []
-        return [text for text, tokens in zip(texts[start:], saved[start:], strict=True) if tokens]
+        return () if start is None else [place for place in range(start, len(texts)) if saved[place]]
+
+    def _risk(self, tokens: int, prompt: int) -> float:
+        """What it costs, on average, that the model asks for a text of so many tokens."""
+        return self.policy.read_again * (tokens * self.rules.write + prompt * self.rules.read + _ANSWER)
+
+    def _first_handle(self) -> float:
+        """What it costs that the tool which reads handles must be offered; nothing where there was one before."""
+        if self.kept:
+            return 0.0
+        return _RECALL * (self.rules.write + self.rules.read * (self.policy.turns - 1))
 
     def _ahead(self, total: int) -> Callable[[int, int], float]:
         """What the requests ahead cost, from the tokens shared and in all, if the conversation grows as it did so far.
@@ -333,53 +409,30 @@ class _CompactingWalk:
         growth = (total - self.fixed) // (self.groups + 1)
         return lambda shared, total: cost_ahead(self.rules, shared, total, self.policy.turns, growth)
 
-    async def _take_form(self, text: Text) -> None:
-        found = self.treatments[text.given]
-        if text.repeats:
-            text.form, text.kept = reference("0" * 20), 0
-            text.form_tokens = weight(text.form)
-        elif found.form is not None:
-            text.form, text.kept = found.form, found.kept_tokens
-            text.form_tokens = found.form_tokens + MARKER_TOKENS
-            gist = None if self.drafts is None else await gists.settled(text.given, self.drafts, self.once)
-            if gist is not None:
-                self.gists.append(gist.name)
-                text.form += gist.line
-                text.form_tokens += weight(gist.line) if gist.line else 0
+    async def _take_form(self, place: int, text: Text) -> None:
+        form = await self.once.of(form_of, text.sent)
+        if form is not None:
+            text.form, text.form_tokens, text.kept = form.text, form.tokens + MARKER_TOKENS, form.kept
 
-    def _is_worth(self, full: int, short: int, others: int) -> bool:
-        """Whether a new text is worth sending in short: not where the prompt becomes too short to be cached."""
-        total = self.size + others + short
-        ahead = self._ahead(total)
-        return short < full and ahead(self.size, total) < ahead(self.size, total + full - short)
-
-    async def have_gists_of(self, group: list[Message]) -> None:
-        """Have gists written of the last group's results, which take their forms with the next request."""
-        if self.drafts is not None and _IN_FULL.isdisjoint(group[0].called_tools):
-            texts = [text.given for place, message in enumerate(group) for text in texts_of(place, message)]
-            large = [each for each in texts if self._is_large(each) and not await is_ours(each, self.archive)]
-            await gists.prepare(large, self.drafts, self.once)
-
-    def _is_large(self, text: str) -> bool:
-        return len(text) > self.policy.over and text not in self.own and self.archive is not None
-
-    async def _shorten(self, text: Text) -> None:
+    async def _shorten(self, place: int, text: Text) -> None:
         handle = await self._keep(text.given)
-        if handle is None or text.form is None:
-            return
-        form = reference(handle) if text.repeats else shortened(text.form, len(text.given), handle)
-        if len(form) < len(text.sent):
+        if handle is not None and text.form is not None:
             self._mark(text.sent, full=False)
-            text.sent = form
+            self._mark(handle, full=False)
+            text.sent = shortened(text.form, len(text.given), handle)
             self.done["shortened"] += 1
 
     async def _with_short_arguments(self, message: Message, others: int) -> Message:
         """The calls with short arguments; the group has `others` besides them, in tokens."""
+        if not self._may_leave_out:
+            return message
         calls = []
         for call in message["tool_calls"]:
             function = call.get("function") or {}
             arguments = function.get("arguments")
-            short = await self._short_arguments(arguments, others) if isinstance(arguments, str) else arguments
+            short = arguments
+            if isinstance(arguments, str) and not (self.edits and names_file(call)):
+                short = await self._short_arguments(arguments, others)
             calls.append({**call, "function": {**function, "arguments": short}} if short != arguments else call)
         changed = sum(call is not other for call, other in zip(calls, message["tool_calls"], strict=True))
         self.done["arguments"] += changed
@@ -389,9 +442,16 @@ class _CompactingWalk:
         short = await self.once.of(minified, arguments)
         forms: dict[str, str] = {}
         for payload in payloads(short, self.policy.arguments_over):
-            form = None if await is_ours(payload, self.archive) else compact(payload)
-            if form is None or not self._is_worth(weight(payload), weight(form.text) + MARKER_TOKENS, others):
+            form = None if await is_ours(payload, self.archive) else await self.once.of(form_of, payload)
+            if form is None or not self._is_worth(weight(payload), form.tokens + MARKER_TOKENS, others):
                 continue
             if (handle := await self._keep(payload)) is not None:
                 forms[payload] = shortened(form.text, len(payload), handle)
         return with_payloads(short, forms) if forms else arguments
+
+    def _is_worth(self, full: int, short: int, others: int) -> bool:
+        """Whether a new text is worth sending in short: not where the prompt becomes too short to be cached."""
+        total = self.size + others + short
+        ahead = self._ahead(total)
+        cost = ahead(self.size, total) + self._risk(full, total) + self._first_handle()
+        return short < full and cost < ahead(self.size, total + full - short)

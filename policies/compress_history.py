@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, split_head
 from proxy.compaction.newest import newest
+from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
 from proxy.history.handover import WHOLE, asks_for_summary
@@ -131,7 +132,7 @@ class CompressHistory(Policy):
         if ahead is not None and self.needs_writer:
             await prepare(sent[: ahead.start], leaving.since(ahead.start), made, measure, ctx)
         short = await newest(leaving, made, measure, ctx) if last.is_tight else []
-        after = request.with_messages([*head, *made, *short, *talk[leaving.start :]])
+        after = request.with_messages([*head, *made, *short, *with_standing(talk[leaving.start :])])
         why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts)})
 

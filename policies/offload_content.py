@@ -46,8 +46,9 @@ class OffloadContent(Policy):
     may_grow: ClassVar[bool] = True  # what was made to fit keeps its form, where an earlier step has a shorter one
     counted: ClassVar = {"offloaded_messages": SHORTER_HISTORY}
 
-    share: float = Field(default=0.25, gt=0, le=0.5)
-    """The share of the usable window that the form of one text may take that does not fit."""
+    share: float = Field(default=0.5, gt=0, le=0.9)
+    """The most of the usable window that the form of one text takes that is much too long. One that is a little too
+    long loses a little."""
 
     over: int = Field(default=4000, ge=500)
     """Texts of more than about this many tokens are offloaded."""

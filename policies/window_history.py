@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head, turns
+from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import pays
 from proxy.history.cuts import as_sent
@@ -80,7 +81,7 @@ class WindowHistory(Policy):
         start, why = starts[cuts[-1]], f"dropped {cuts[-1]} of {count} turns"
         facts = {"dropped_turns": cuts[-1], "dropped_messages": start}
         if not self.summary:
-            return Rewrite(request.with_messages([*head, *talk[start:]]), why, facts)
+            return Rewrite(request.with_messages([*head, *with_standing(talk[start:])]), why, facts)
         ends = tuple(starts[cut] for cut in cuts)
         leaving = Leaving(talk, as_sent(request, len(head), ctx.incoming) or talk, ends, starts[self._newest(cuts[-1])])
         handles = await archived(leaving, ctx)
@@ -90,7 +91,7 @@ class WindowHistory(Policy):
         made = await summarised(leaving, usable_handles, await self._measure(request, talk[:start], ctx), ctx)
         if made is None:
             return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
-        after = request.with_messages([*head, *made, *talk[start:]])
+        after = request.with_messages([*head, *made, *with_standing(talk[start:])])
         return Rewrite(after, f"{why} into a summary", facts)
 
     async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> SummarySize:

@@ -47,8 +47,6 @@ BOUNDED: Mapping[str, int] = {
     "policies.check_facts.quantities:_AMOUNT": 60,
     "policies.check_facts.quantities:_DATES": 60,
     "proxy.text.sentences:_BREAK": 60,
-    "proxy.compaction.kinds:_ENTRY": 300,
-    "proxy.compaction.kinds:_LOGGED": 300,
 }
 """Patterns that are not linear, and the most characters that they are given."""
 

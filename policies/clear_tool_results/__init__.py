@@ -8,6 +8,7 @@ from pydantic import Field
 from policies.clear_tool_results.clearing import Batches, cleared, line
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.compaction import callers
+from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.cuts import Marks, Room, as_sent
@@ -73,7 +74,7 @@ class ClearToolResults(Policy):
                 return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
             messages[index] = line(sent[index], handle, calls.get(index, ""))
         return Rewrite(
-            request.with_messages([*head, *messages]),
+            request.with_messages([*head, *with_standing(messages)]),
             why=f"cleared {len(chosen)} old tool results",
             facts={"cleared_results": len(chosen)},
         )

@@ -19,8 +19,6 @@ class Text:
     """As it is sent first."""
     form: str | None = None
     """What may stand for it once it was read."""
-    repeats: bool = False
-    """Whether the form is a reference to an earlier one."""
     sent_tokens: int = 0
     form_tokens: int = 0
     """The tokens that it has as its form, or as it is where there is none."""

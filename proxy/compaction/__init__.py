@@ -3,18 +3,16 @@
 from proxy.compaction.calls import arguments_of, callers, payloads, with_payloads
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.envelopes import unwrapped
-from proxy.compaction.form import ShortForm, Treatment, compact, condensed, treated, weight
+from proxy.compaction.form import weight
+from proxy.compaction.headline import headline
 from proxy.compaction.html import readable
-from proxy.compaction.outline import headline
-from proxy.compaction.shortening import parts
+from proxy.compaction.lines import condensed
+from proxy.compaction.pieces import parts
 from proxy.text.json_values import minified, rendered
 
 __all__ = [
-    "ShortForm",
-    "Treatment",
     "arguments_of",
     "callers",
-    "compact",
     "condensed",
     "headline",
     "json_value",
@@ -23,7 +21,6 @@ __all__ = [
     "payloads",
     "readable",
     "rendered",
-    "treated",
     "unwrapped",
     "weight",
     "with_payloads",

@@ -25,12 +25,31 @@ class CutOff:
     """A string that was cut off ends early; a key without a value is left out."""
     whole: int
     """So many characters stand before the string that was cut off; all, if none was."""
+    rest: str
+    """The end of the text that the value leaves out, such as half a key."""
 
 
 def cut_off(text: str) -> CutOff | None:
     """What a JSON object or array says up to the place where it was cut off; None for any other text."""
     if not _START.match(text):
         return None
+    found = _unclosed(text)
+    if found is None:
+        return None
+    closing, last = found
+    within = last[0][0] == '"' and last[1] != '"'
+    begun = _HALF.sub(r"\1", text) + '"' if within else _without_half_a_literal(text.rstrip())
+    if last[0][0] == '"':
+        begun = _without_half_a_member(begun, last.start(), closing[-1])
+    # what cut the text off may have said so on a line of its own, now the end of a string
+    value = parsed(begun.removesuffix(",") + "".join(reversed(closing)), strict=False)
+    if value is None:
+        return None
+    return CutOff(value, last.start() if within else len(text), _rest(text, begun, last.start()))
+
+
+def _unclosed(text: str) -> tuple[list[str], re.Match[str]] | None:
+    """What would close the objects and arrays that are open at the end of a text, and the last token in it."""
     closing: list[str] = []
     last: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
@@ -42,15 +61,15 @@ def cut_off(text: str) -> CutOff | None:
         if not 0 < len(closing) <= _DEEPEST:
             return None
         last = token
-    if last is None:
-        return None
-    within = last[0][0] == '"' and last[1] != '"'
-    begun = _HALF.sub(r"\1", text) + '"' if within else _without_half_a_literal(text.rstrip())
-    if last[0][0] == '"':
-        begun = _without_half_a_member(begun, last.start(), closing[-1])
-    # what cut the text off may have said so on a line of its own, now the end of a string
-    value = parsed(begun.removesuffix(",") + "".join(reversed(closing)), strict=False)
-    return None if value is None else CutOff(value, last.start() if within else len(text))
+    return None if last is None else (closing, last)
+
+
+def _rest(text: str, begun: str, last: int) -> str:
+    """The end of a text that is not what `begun` has; both are the same up to the `last` token."""
+    same = len(begun)
+    while not text.startswith(begun[last:same], last):
+        same -= 1  # what was added at the end is at most a word
+    return text[same:].strip(", \t\r\n")
 
 
 def _without_half_a_literal(text: str) -> str:
@@ -76,6 +95,15 @@ def json_value(text: str) -> Pairs | list[Any] | None:
         return value
     found = cut_off(text)
     return None if found is None else found.value
+
+
+def json_and_rest(text: str) -> tuple[Pairs | list[Any], str | None] | None:
+    """What a JSON object or array says, and of one whose end was cut off what it ends in that has no place in it."""
+    value = parsed(text)
+    if value is not None:
+        return value, None
+    found = cut_off(text)
+    return None if found is None else (found.value, found.rest)
 
 
 def bare(text: str) -> str:

@@ -47,14 +47,17 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
 _LAYERS = 6
 
 
-def unwrapped(text: str) -> str:
-    """A text without the layers around it that carry nothing; the very same object if there are none."""
+def unwrapped(text: str, *, squeeze: bool = True) -> str:
+    """A text without the layers around it that carry nothing; the very same object if there are none.
+
+    Of JSON the white space goes only where `squeeze` says so: a file that is edited must stay as it is.
+    """
     for _ in range(_LAYERS):
-        inner = _printed(text) or _enveloped(text) or _uncoloured(text)
+        inner = _printed(text) or _enveloped(text) or (_uncoloured(text) if squeeze else None)
         if not inner:
             break
         text = inner
-    short = bare(text)
+    short = bare(text) if squeeze else text
     return short if len(short) < len(text) else text
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from proxy.chat.passages import Passage, passages
 from proxy.compaction import condensed, json_value, readable, rendered
-from proxy.compaction.shortening import WIDEST
+from proxy.compaction.pieces import LONGEST_LINE
 from proxy.text.bm25 import Lexical, terms
 from proxy.text.json_values import Pairs
 
 _OUTLINE = 3
-"""Beside passages, the outline takes at most this part of the room."""
+"""The outline takes at least this part of the room, and what the passages leave."""
 _MOST = 6
 """Passages for the first query."""
 _FURTHER = 2
@@ -55,7 +55,9 @@ def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) 
     if not chosen:  # what was asked is about the whole, or said in other words
         return condensed(text, room)
     shown = [f"[{piece.label}] {piece.text}" if piece.label else piece.text for piece in chosen]
-    return "\n".join([outline, "[passages that bear on the question, word for word:]", *shown])
+    note = "[passages that bear on the question, word for word:]"
+    outline = condensed(text, max(room // _OUTLINE, room - sum(len(each) + 1 for each in (note, *shown))))
+    return "\n".join([outline, note, *shown])
 
 
 def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
@@ -128,7 +130,7 @@ def _by_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def line_starts(text: str) -> list[int] | None:
     """Where the lines of a text begin; None where `recall` would number them in another way."""
     lines = text.splitlines(keepends=True)
-    if len(lines) < 2 or max(map(len, lines)) > WIDEST:
+    if len(lines) < 2 or max(map(len, lines)) > LONGEST_LINE:
         return None
     return [0, *accumulate(map(len, lines))][:-1]
 

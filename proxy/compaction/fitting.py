@@ -13,12 +13,14 @@ from proxy.chat import ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
-from proxy.compaction import treated
 from proxy.compaction.excerpts import excerpt
+from proxy.compaction.form import rows
 from proxy.compaction.pasted import fitted, own_words
 from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent
 
+_FULL = Marks(high=0.94, critical=0.94)
+"""What was just sent stays whole up to here, just below what `reject_oversize` refuses."""
 _LEAST = 16
 """A text may always have this part of the usable window."""
 _PART = 4
@@ -37,14 +39,15 @@ async def is_ours(text: str, archive: Archive | None) -> bool:
 async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, Message]:
     """The messages that cannot be sent as they are, as they are sent, by their places.
 
-    A form takes at most `share` of the usable window. Nothing is shortened that cannot be archived.
+    The form of a text that is much too long takes at most `share` of the usable window. Nothing is shortened that
+    cannot be archived.
     """
     if ctx.archive is None:
         return {}
     head, talk = split_head(request.messages)
     total, came = (await ctx.tokens.count(request)).total, (await ctx.tokens.count(ctx.incoming)).total
     own = sum((await ctx.tokens.sizes(request.messages))[len(head) :])
-    room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, Marks())
+    room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, _FULL)
     # what could stand beside an exchange is at most this: then even all together is not too large
     if not ctx.held and own + came <= room.high - room.summary - room.usable // _LEAST:
         return {}
@@ -124,14 +127,16 @@ class _FittingWalk:
         sizes.sort(key=lambda pair: -pair[0])
         for count, (size, _) in enumerate(sizes, 1):
             rest -= size
-            each = min(self._most, (room - rest) // count)
+            each = (room - rest) // count
             if each >= self._least or count == len(sizes):
                 break
         every = [text for own in texts.values() for text in own]
         beside = every if len(every) <= 2 * _BESIDE else [*every[:_BESIDE], *every[-_BESIDE:]]
         short: dict[int, list[Text]] = {}
         for size, text in sizes[:count]:
-            if size > max(each, MARKER_TOKENS) and await self._fit(text, beside, max(0, each)):
+            # what is a little too long loses a little, of what is much too long an outline stays
+            most = max(0, min(each, max(self._most, 2 * each - size)))
+            if size > max(each, MARKER_TOKENS) and await self._fit(text, beside, most):
                 short.setdefault(text.message, []).append(text)
         for place, own in short.items():
             self._done[place] = with_text(self._messages[place], *own)
@@ -148,7 +153,7 @@ class _FittingWalk:
             if await is_ours(text.given, self._ctx.archive) or now.get(text.part, "").startswith("[the same as"):
                 continue
             if now.get(text.part) != text.given and message.role == "tool":
-                text.sent = (await self._ctx.once.of(treated, text.given)).sent or text.given
+                text.sent = (await self._ctx.once.of(rows, text.given)).text
             found.append(text)
         alone = [Message({"role": message.role, "content": text.sent}) for text in found]
         for text, size in zip(found, await self._ctx.tokens.sizes(alone), strict=True):

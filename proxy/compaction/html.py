@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from proxy.compaction.shortening import Tightness, prose
+from proxy.compaction.pieces import gap
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
 _KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)
@@ -12,6 +12,10 @@ _HREF = re.compile(r"""\b(?:href|src)\s*=\s*["']?([^"'\s>]{1,300})""", re.IGNORE
 _HIDDEN = frozenset({"script", "style", "svg", "noscript", "template"})
 _INLINE = frozenset({*"abiu", "em", "img", "sub", "sup", "abbr", "code", "font", "mark", "span", "small", "strong"})
 _CELLS = frozenset({"td", "th"})
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_ASIDES = frozenset({"nav", "aside", "footer"})
+_LARGE = 120
+"""Characters of a menu that is not shown."""
 _BLANKS = re.compile(r"[ \t\r\f\v]+")
 _FEWEST = 12
 
@@ -22,18 +26,18 @@ def is_html(text: str) -> bool:
     return count >= _FEWEST and count * 250 > min(len(text), 20000)
 
 
-def page(text: str, limits: Tightness) -> str:
-    """What the page is about and its links, shortened like any text."""
-    return prose(content(text), limits)
+def page(text: str) -> str:
+    """What a reader sees of a page, line by line: headings marked, of menus, margins and feet their size."""
+    return content(text, marked=True)
 
 
-def content(text: str) -> str:
+def content(text: str, *, marked: bool = False) -> str:
     """What a reader sees of a page: of one that marks its main part, the first line and that part."""
     marks = [*_MAIN.finditer(text)]
     if not marks or marks[0][1] or not marks[-1][1]:
-        return visible(text)
+        return visible(text, marked=marked)
     first, _, _ = visible(text[: marks[0].start()]).partition("\n")
-    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()])}".strip()
+    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()], marked=marked)}".strip()
 
 
 def readable(text: str) -> str:
@@ -41,9 +45,13 @@ def readable(text: str) -> str:
     return visible(text) if is_html(text) else text
 
 
-def visible(text: str) -> str:
-    """The visible text line by line, a link's address behind its words."""
+def visible(text: str, *, marked: bool = False) -> str:
+    """The visible text line by line, a link's address behind its words.
+
+    With `marked`, headings have marks, and of menus, margins and feet stands how large they are.
+    """
     pieces: list[str] = []
+    asides: list[tuple[str, int]] = []
     hidden: str | None = None
     links: list[str] = []
     place = 0
@@ -58,10 +66,26 @@ def visible(text: str) -> str:
             hidden = name
         else:
             pieces.append(_break(name, closing, tag[3] or "", links))
+            if marked and name in _HEADINGS and not closing:
+                pieces.append("#" * int(name[1]) + " ")
+            elif marked and name in _ASIDES:
+                _without_aside(pieces, asides, name, closing=closing)
     if hidden is None:
         pieces.append(text[place:])
     lines = (_BLANKS.sub(" ", line).strip(" |") for line in unescape("".join(pieces)).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _without_aside(pieces: list[str], asides: list[tuple[str, int]], name: str, *, closing: bool) -> None:
+    """Begin a menu, margin or foot, or put its size in its place."""
+    if not closing:
+        asides.append((name, len(pieces)))
+        return
+    if asides and asides[-1][0] == name:
+        _, start = asides.pop()
+        size = sum(map(len, pieces[start:]))
+        if size >= _LARGE:
+            pieces[start:] = [gap(f"{name}, {size} characters"), "\n"]
 
 
 def _break(name: str, closing: bool, attributes: str, links: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Finding what later calls need again, with the word that says what it is: identifiers, numbers, paths, codes."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import unescape
 
 _RUN = re.compile(r"[A-Za-z0-9_$/~@#À-ɏ-][A-Za-z0-9_$/.:@#%+~?&=À-ɏ-]*")
@@ -67,30 +67,3 @@ def is_identifier(value: str) -> bool:
     if not _SIGN.search(value) or _LOUD.match(value):
         return False
     return not _WORDS.match(value) or bool(_CODE.search(value))
-
-
-def listed(values: Iterable[str], room: int) -> str:
-    """Those of the values that are identifiers, each once, in so many characters; commas part those with spaces."""
-    named = [value for value in dict.fromkeys(values) if is_identifier(value)]
-    sign = ", " if any(" " in value for value in named) else " "
-    return f"{sign.join(named)}{sign}"[: room + len(sign)].rpartition(sign)[0]
-
-
-def gathered(text: str, room: int, *, known: str = "") -> str:
-    """The identifiers of a text that are not in `known`, with their labels, within so many characters.
-
-    Values of one label that follow each other share it: `order A-1 A-2, total 12.50`.
-    """
-    kept: list[str] = []
-    last = ""
-    there = {word.rstrip(_ENDS) for word in _RUN.findall(_quiet(known))}
-    for value, label in identifiers(text):
-        if value in there:
-            continue
-        said = value if label == last else f"{label} {value}" if label else value
-        room -= len(said) + 2
-        if room < 0:
-            break
-        kept.append(said if label == last or not kept else f", {said}")
-        last = label
-    return " ".join(kept).replace(" ,", ",")

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from proxy.chat.markers import MARKER
-from proxy.compaction import compact, weight
-from proxy.compaction.html import visible
-from proxy.compaction.outline import outline
-from proxy.compaction.shortening import parts
+from proxy.compaction.form import weight
+from proxy.compaction.lines import short_form
+from proxy.compaction.pieces import parts
 from proxy.history.statements import laid_down, split
 
 _SMALL = 2500
@@ -22,7 +21,6 @@ _ASKS = 20
 """So many questions in the middle of a text stay."""
 _WORTH = 0.75
 """A preview longer than this share of the text is none."""
-_HEADED = re.compile(r"^#{1,6} \S", re.MULTILINE)
 _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
 _ASKED = re.compile(r"[?？؟]\s*$")
 
@@ -40,8 +38,8 @@ class Preview(NamedTuple):
 def preview(text: str) -> Preview | None:
     """The preview of a text, a pure function of it; None where it would hardly be shorter.
 
-    What stands inside a fence or a pair of tags on lines of their own is a document; its form depends on its kind. Of
-    what stands outside, short parts stay word for word, and so do both ends of the text. Questions and
+    What stands inside a fence or a pair of tags on lines of their own is a document; of it the lines stay that tell
+    most. Of what stands outside, short parts stay word for word, and so do both ends of the text. Questions and
     constraints stay word for word, wherever they stand.
     """
     found = list(divided(text))
@@ -98,13 +96,7 @@ def _whole_lines(part: str, head: int, tail: int) -> tuple[int, int]:
 
 
 def _document(text: str) -> str:
-    """The form of its kind; of prose and of what a program printed the outline. A text with headings is prose, whatever
-    stands in it."""
-    form = compact(text)
-    kind = "text" if form is None or (form.kind == "table" and _HEADED.search(text)) else form.kind
-    if form is not None and kind not in ("text", "html", "output"):
-        return form.text
-    return min(text, outline(visible(text) if kind == "html" else text), key=len)
+    return short_form(text) or text
 
 
 def _asked(text: str) -> Iterator[str]:

@@ -165,17 +165,15 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a summary, or the gist of one text, is written of."""
+    """What a summary is written of."""
 
     name: str
     """Stands for its content: the same on every replica."""
     before: str
-    """The summary of what came before the messages, empty where nothing did; for a gist the form that stays."""
+    """The summary of what came before the messages, empty where nothing did."""
     messages: tuple[Message, ...]
     size: int
     """The most bytes that the summary may have."""
-    kind: Literal["summary", "gist"] = "summary"
-    """Which of them: what the model is told, and what of its answer may be used."""
 
 
 class Drafts(Protocol):

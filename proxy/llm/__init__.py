@@ -1,1 +1,1 @@
-"""Small models at work: summaries, gists and judgements."""
+"""Small models at work: summaries and judgements."""

@@ -1,12 +1,9 @@
-"""The small model that writes summaries and gists."""
+"""The small model that writes summaries."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from proxy.chat import Message
-from proxy.compaction import gist as gists
 from proxy.config.settings import WriterSettings
 from proxy.context import Material
 from proxy.history import summary_prompt as written
@@ -25,20 +22,6 @@ _OVERHEAD = 600
 """Tokens of the instructions."""
 _DENSE = 2
 """Bytes that a token of an answer has at least."""
-
-
-class _Kind(NamedTuple):
-    """How one kind of text is asked for: what is shown, what is told, and what of the answer may be used."""
-
-    shown: Callable[[Sequence[Message], int], str]
-    prompt: Callable[[str, str, int], list[Message]]
-    checked: Callable[[str, str, int], str | None]
-
-
-_KINDS = {
-    "summary": _Kind(written.transcript, written.prompt, written.checked),
-    "gist": _Kind(gists.shown, gists.prompt, gists.checked),
-}
 
 
 class Writer:
@@ -60,13 +43,15 @@ class Writer:
         return text
 
     async def _written(self, material: Material, headers: Mapping[str, str]) -> tuple[str | None, str]:
-        kind, profile = _KINDS[material.kind], await self._model.profile()
+        profile = await self._model.profile()
         most = max(64, min(self.settings.max_tokens, material.size // _DENSE, profile.window // 4))
         room = int((profile.window - most - _OVERHEAD) * _CHARACTERS)
-        shown = await asyncio.to_thread(kind.shown, material.messages, min(_LARGEST, room) - len(material.before))
-        prompt = kind.prompt(material.before, shown, material.size)
+        shown = await asyncio.to_thread(
+            written.transcript, material.messages, min(_LARGEST, room) - len(material.before)
+        )
+        prompt = written.prompt(material.before, shown, material.size)
         answer, outcome = await self._model.ask(prompt, most, profile, headers)
         if answer is None:
             return None, outcome
-        text = await asyncio.to_thread(kind.checked, answer, f"{material.before}\n{shown}", material.size)
+        text = await asyncio.to_thread(written.checked, answer, f"{material.before}\n{shown}", material.size)
         return text, "unusable" if text is None else "written"

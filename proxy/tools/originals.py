@@ -10,7 +10,7 @@ from proxy.chat import ROLES, Message, called_name
 from proxy.chat.attachments import described
 from proxy.chat.blocks import escaped
 from proxy.compaction import arguments_of, callers
-from proxy.compaction.shortening import WIDEST
+from proxy.compaction.pieces import LONGEST_LINE
 from proxy.text.bm25 import Lexical, fits, index
 
 READ = 8 * 2**20
@@ -50,13 +50,13 @@ def readable(content: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, none longer than `WIDEST`."""
+    """The lines of a text, none longer than `LONGEST_LINE`."""
     lines: list[str] = []
     for line in text[:READ].splitlines():
-        if len(line) <= WIDEST:
+        if len(line) <= LONGEST_LINE:
             lines.append(line)
         else:
-            lines += [line[start : start + WIDEST] for start in range(0, len(line), WIDEST)]
+            lines += [line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE)]
     return lines
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.compaction import compact, minified
+from proxy.compaction import minified
 from proxy.compaction.cut_json import bare, cut_off
+from proxy.compaction.form import rows
 
 LEAVES = st.one_of(
     st.none(),
@@ -91,11 +92,15 @@ def test_other_texts_are_no_json_that_was_cut_off(text: str) -> None:
     assert bare(text) in (text, minified(text))
 
 
-def test_a_form_says_that_the_original_was_cut_off() -> None:
-    text = json.dumps({"items": [{"id": f"A-{n}", "note": "word " * 40} for n in range(9)]})[:-300]
-    form = compact(text)
+@pytest.mark.parametrize(
+    ("end", "rest"), [('"not', '"not'), ('"note": "wo', ""), ("1.", "1."), ('"k": 1, "half', '"half')]
+)
+def test_the_layout_has_all_of_a_text_that_was_cut_off(end: str, rest: str) -> None:
+    whole = json.dumps([{"id": f"A-{n}", "owner": f"person {n}"} for n in range(30)])
+    text = whole[:-1] + ', {"id": "A-30", ' + end
 
-    assert form is not None
-    assert form.kind == "json"
-    assert form.text.startswith('{"items":[("id","note")')
-    assert form.text.endswith("\n[… the original is cut off here]")
+    sent = rows(text).text
+
+    assert sent.startswith('[("id","owner"')
+    assert '["A-29","person 29"' in sent
+    assert sent.endswith(f"[… the text is cut off here; {rest}]" if rest else "[… the text is cut off here]")

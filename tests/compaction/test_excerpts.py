@@ -5,7 +5,9 @@ import pytest
 from proxy.compaction.excerpts import excerpt
 
 PROSE = "\n\n".join(
-    f"## Section {n}\n\nNothing of note was said about subject {n * 7}. " + "The day went by. " * 20 for n in range(90)
+    f"## Section {n}\n\nNothing of note was said about subject {n * 7}. "
+    + " ".join(f"Day {n * day} went by." for day in range(1, 21))
+    for n in range(90)
 )
 LOG = "\n".join(f"2026-03-01 10:{n // 60:02}:{n % 60:02} INFO request r-{n * 37} took {n} ms" for n in range(900))
 ROWS = "sku;ort;menge\n" + "\n".join(f"K-{n * 13};Lager {n % 7};{n}" for n in range(900))
@@ -20,7 +22,7 @@ RECORDS = [{"id": f"T-{n * 11}", "state": "open", "owner": f"person {n}"} for n 
         pytest.param(ROWS, "Wo liegt K-5044?", "K-5044;Lager 3;388", id="a table"),
         pytest.param(json.dumps({"tickets": RECORDS}), "¿De quién es T-3300?", '[tickets[300]] {"id":"T-3300","state":"open","owner":"person 300"}', id="records"),
         pytest.param(json.dumps(RECORDS)[:-900], "T-3300", '[[300]] {"id":"T-3300"', id="records that are cut off"),
-        pytest.param(json.dumps({"page": {"body": PROSE + "\n\nThe key hangs behind door 🚪 nine."}}), "behind which door hangs the key?", "[page.body] ", id="a text in JSON"),
+        pytest.param(json.dumps({"page": {"body": f"{PROSE}\n\nThe key hangs behind door 🚪 nine.\n\n{PROSE}"}}), "behind which door hangs the key?", "[page.body] ", id="a text in JSON"),
         pytest.param("<html><body>" + "".join(f"<p>Ticket {n} is shut.</p><div>{'x ' * 9}</div>" for n in range(400)) + "<p>Ticket 9911 is late.</p></body></html>", "9911?", "Ticket 9911 is late.", id="a page"),
     ],
 )  # fmt: skip

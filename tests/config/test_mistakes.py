@@ -145,7 +145,6 @@ def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, pla
         ("chains: {default: [resolve_clashes: {reconcile: open}]}", "chains.default.0.resolve_clashes: needs a judge"),
         ("judge: {kind: upstream, model: none}", "config.yaml:6: judge.model: no entry of models matches 'none'"),
         ("judge: {kind: upstream, modle: a}", "judge.modle: unknown key; did you mean 'model'?"),
-        ("chains: {default: [compact_tool_results: {gist: true}]}", "needs a model for summaries"),
         ("chains: {default: [compress_history: {summary: written}]}", "needs a model for summaries"),
         ("writer: {model: none}", "config.yaml:6: writer.model: no entry of models matches 'none'"),
     ],

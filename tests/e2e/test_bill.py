@@ -69,7 +69,7 @@ def agent(calls: int) -> Iterator[dict[str, Any]]:
                 "content": None,
                 "tool_calls": [{"id": f"c{step}", "type": "function", "function": function}],
             },
-            {"role": "tool", "tool_call_id": f"c{step}", "content": f"file {step}\n{FILE}"},
+            {"role": "tool", "tool_call_id": f"c{step}", "content": FILE.replace("brown", f"brown-{step}")},
         ]
     yield {"model": "m", "messages": list(messages), "tools": [TOOL]}
 
@@ -81,9 +81,25 @@ CUT = "window_history: {keep_turns: 4, stride: 1, summary: false}"
     ("requests", "chain", "is_cheaper", "read", "write"),
     [
         pytest.param(chat, CUT, False, 0.1, 1.25, id="a cut in each turn"),
-        pytest.param(agent, "compact_tool_results: {}", True, 0.1, 1.25, id="short forms of what was read"),
-        pytest.param(agent, "compact_tool_results: {}", True, 0.05, 2.0, id="with other prices"),
-        pytest.param(chat, "compact_tool_results: {}", None, 0.1, 1.25, id="nothing to do"),
+        pytest.param(
+            agent,
+            "compact_tool_results: {over: 600, from_share: 0, read_again: 0}",
+            True,
+            0.1,
+            1.25,
+            id="short forms of what was read",
+        ),
+        pytest.param(
+            agent,
+            "compact_tool_results: {over: 600, from_share: 0, read_again: 0}",
+            None,
+            0.05,
+            2.0,
+            id="with other prices",
+        ),
+        pytest.param(
+            chat, "compact_tool_results: {over: 600, from_share: 0, read_again: 0}", None, 0.1, 1.25, id="nothing to do"
+        ),
     ],
 )
 async def test_what_is_saved_is_net(
@@ -104,7 +120,7 @@ async def test_what_is_saved_is_net(
         for prompt in ("sent", "unchanged")
         if line.startswith("penstock_prompt_cost_usd_total") and f'prompt="{prompt}"' in line
     }
-    assert usd["sent"] / usd["unchanged"] == pytest.approx(sent.cost / unchanged.cost, rel=0.02)
+    assert usd["sent"] / usd["unchanged"] == pytest.approx(sent.cost / unchanged.cost, rel=0.04)
     if is_cheaper is None:
         assert usd["sent"] == usd["unchanged"]
     else:
@@ -127,7 +143,11 @@ def support(turns: int) -> Iterator[dict[str, Any]]:
 
 
 async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(lab: Lab) -> None:
-    steps = ("{compact_tool_results: {}}", "{" + CUT.replace("4", "3") + "}", "{offer_recall: {}}")
+    steps = (
+        "{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}",
+        "{" + CUT.replace("4", "3") + "}",
+        "{offer_recall: {}}",
+    )
     bills = list[float]()
     for count in range(1, len(steps) + 1):
         config = CONFIG.format(url=lab.behind.url, chain=", ".join(steps[:count]), read=0.1, write=1.25)
@@ -149,7 +169,14 @@ async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab, reported: 
     told = {} if reported is None else {"prompt_tokens_details": {"cached_tokens": reported}}
     usage = {"prompt_tokens": 3000, "completion_tokens": 1, **told}
     lab.behind.respond = answering(json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
-    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="{compact_tool_results: {}}", read=0.1, write=1.0))
+    base = await lab.start(
+        CONFIG.format(
+            url=lab.behind.url,
+            chain="{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}",
+            read=0.1,
+            write=1.0,
+        )
+    )
     records = [await lab.explained(base, body) for body in chat(14)]
     costs = [record["usd_estimated"] * 1e6 / 5 / record["tokens_after"] for record in records]
 

@@ -17,7 +17,7 @@ upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
-    - compact_tool_results: {{}}
+    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
     - offer_recall: {{}}
 """
 WORDS = [str(n).translate(str.maketrans("0123456789", "abcdefghij")) for n in range(120)]
@@ -29,7 +29,7 @@ TOOLS: list[Any] = [
 CONVERSATION: list[Any] = [
     {"role": "user", "content": "Read the report."},
     {"role": "assistant", "content": None, "tool_calls": calls("read_report:c1")},
-    {"role": "tool", "tool_call_id": "c1", "content": REPORT.replace("paragraph 60: ", f"paragraph 60: {NEEDLE} ")},
+    {"role": "tool", "tool_call_id": "c1", "content": REPORT.replace("\nparagraph 61: ", f" {NEEDLE}\nparagraph 61: ")},
     {"role": "assistant", "content": "I have read it."},
     {"role": "user", "content": "Which is the code word?"},
 ]

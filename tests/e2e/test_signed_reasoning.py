@@ -18,7 +18,8 @@ from tests.e2e.servers import Received, Upstream, send
 Message = dict[str, Any]
 
 FULL = (
-    "[consolidate_system: {}, compact_tool_results: {}, offload_content: {}, compress_history: {}, pin_context: {}, "
+    "[consolidate_system: {}, compact_tool_results: {over: 600, from_share: 0, read_again: 0, turns: 30}, offload_content: {}, "
+    "compress_history: {}, pin_context: {}, "
     "recall_history: {}, filter_tools: {}, offer_recall: {}, reject_oversize: {share: 0.95}]"
 )
 OTHER = "[offer_recall: {}, reject_oversize: {share: 0.95}]"
@@ -209,7 +210,7 @@ async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
     await client.ask({"role": "user", "content": "Where are my orders?"})
     for number in range(10):
         client.base = bases[number % 2]
-        await client.ask({"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 40)})
+        await client.ask({"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 60)})
         assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number + 1
     assert strict.broken == 0
     results = [each["content"] for each in strict.bodies[-1]["messages"] if each["role"] == "tool"]

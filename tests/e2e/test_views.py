@@ -26,7 +26,7 @@ upstreams: {{main: {{kind: openai, base_url: "{url}"{key}}}}}
 models: [{{match: "*", upstream: main, window: 8192, prices: {{input: 2, output: 8}}, cache: {{read: 0.1, ttl: 300}}}}]
 chains:
   default:
-    - compact_tool_results: {{}}
+    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
     - window_history: {{keep_turns: 2, stride: 1, summary: false}}
     - keep_notes: {{}}
     - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}
@@ -116,7 +116,9 @@ def conversation(word: str) -> list[Any]:
     call = {"name": f"find_{word}", "arguments": json.dumps({"what": word})}
     talk: list[Any] = [{"role": "system", "content": f"You know of {word}."}]
     for n in range(5):
-        rows = json.dumps([{"id": f"A-{n}-{row}", "note": f"much {word}, and more of it"} for row in range(80)])
+        rows = json.dumps(
+            [{"id": f"A-{n}-{row}", "note": f"much {word}, and {row * 7} more of it"} for row in range(80)]
+        )
         talk += [
             {"role": "user", "content": f"Where is the {word} of part {n}?"},
             {

@@ -1,7 +1,6 @@
 """The writer, in front of a model that answers by a script."""
 
 import logging
-from typing import Literal
 
 import pytest
 
@@ -26,14 +25,11 @@ def writer(behind: Scripted) -> Writer:
     return Writer(WriterSettings(model="tiny"), routes, Metrics("1").series)
 
 
-@pytest.mark.parametrize(("kind", "answer"), [("summary", SUMMARY), ("gist", "- The wood burns in the harbour.")])
-async def test_half_a_surrogate_costs_no_text(
-    kind: Literal["summary", "gist"], answer: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_half_a_surrogate_costs_no_text(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "penstock.writer")
-    behind = Scripted(whole(answer))
+    behind = Scripted(whole(SUMMARY))
     torn = Message({"role": "user", "content": f"{SAID} \ud83d"})
-    text = await writer(behind).write(Material("m", "Before \udc00", (torn,), 1200, kind), {})
+    text = await writer(behind).write(Material("m", "Before \udc00", (torn,), 1200), {})
     assert text is not None
     assert "The wood burns in the harbour" in text
     assert "harbour.  ?" in behind.sent(0).messages[1].text or "harbour. ?" in behind.sent(0).messages[1].text
@@ -50,7 +46,7 @@ async def test_a_model_that_takes_no_such_fields_is_asked_without_them() -> None
     no_limit, no_heat = refused("max_tokens", "unsupported_parameter"), refused("temperature", "unsupported_value")
     behind = Scripted(no_limit, no_heat, whole(SUMMARY), whole(SUMMARY), no_limit)
     asking = writer(behind)
-    material = Material("m", "", (Message({"role": "user", "content": SAID}),), 1200, "summary")
+    material = Material("m", "", (Message({"role": "user", "content": SAID}),), 1200)
     for text in (await asking.write(material, {}), await asking.write(material, {})):
         assert text is not None
     expected = [

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.compact_tool_results import CompactToolResults
-from proxy.chat import ChatRequest, Message, encode
+from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.markers import is_shortened, shortened
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
-from proxy.testing import MemoryArchive, chat, context, profile
+from proxy.testing import MemoryArchive, chat, context, profile, tool
 from tests.talk import calls, result
 
-PROSE = "Nobody could say why the shop on the corner had closed so early that year. " * 40
-LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[: 300 + n]} for n in range(12)], indent=2)
+PROSE = "\n".join(f"Nobody could say why shop {n} on the corner had closed so early that year." for n in range(160))
+LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[n * 80 :][:900]} for n in range(12)], indent=2)
 CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 
 
@@ -45,8 +45,17 @@ async def forwarded(request: ChatRequest, ctx: Context | None = None, **fields: 
     return list(request.messages)
 
 
-async def test_a_new_result_loses_only_what_carries_nothing() -> None:
-    messages = await forwarded(request_of(call(), result(LOOKUP)))
+async def test_a_new_result_says_the_same_in_less() -> None:
+    messages = await forwarded(
+        request_of(call(), result(json.dumps([{"id": f"A-{n}", "price": n} for n in range(40)])))
+    )
+
+    assert messages[-1]["content"].startswith('[("id","price")\n ["A-0",0]\n ["A-1",1]\n')
+    assert messages[-1]["content"].endswith(' ["A-39",39]]')
+
+
+async def test_json_stays_json_where_the_setting_says_so() -> None:
+    messages = await forwarded(request_of(call(), result(LOOKUP)), tables="json")
 
     assert messages[-1]["content"] == json.dumps(json.loads(LOOKUP), separators=(",", ":"))
 
@@ -59,13 +68,23 @@ async def test_a_new_text_that_is_no_json_is_the_same_object() -> None:
     assert decision.why == "nothing to shorten in 1 tool result"
 
 
+async def test_what_is_remembered_of_a_text_that_stays_leaves_the_clients_bytes() -> None:
+    once = OnceService()
+    for _ in range(2):
+        spaced = Message({"role": "tool", "tool_call_id": "c1", "content": f"{PROSE} "}, b'{"spaced": 1}')
+        request = request_of(call(), spaced)
+        ctx = context(request, once=once.bind(Identity("t")))
+        assert isinstance(await CompactToolResults().apply(request, ctx), Keep)
+    once.close()
+
+
 async def test_a_result_that_was_read_takes_its_form_and_names_the_original() -> None:
     archive = MemoryArchive()
     request = request_of(call(), result(LOOKUP), ANSWER, ASKED)
     content = (await forwarded(request, context(request, archive=archive)))[3]["content"]
 
     assert len(content) < len(LOOKUP) / 2
-    assert all(f'"A-{n}"' in content for n in range(12))
+    assert content.startswith('[("id","price","note")\n ["A-0",0,"Nobody could say')
     assert is_shortened(content)
     (handle,) = archive.kept
     assert content.endswith(f'recall("{handle}") has the whole]')
@@ -83,7 +102,7 @@ async def test_a_form_has_the_same_bytes_on_every_later_turn() -> None:
 @pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
 async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
     written = json.dumps({"text": PROSE}, separators=(",", ":"))
-    request = request_of(call(written), result(PROSE), ANSWER, call(written, "2"), result(PROSE, "2"))
+    request = request_of(call(written), result(PROSE), ANSWER, call(written, "2"), result("iVBORw0K1" * 400, "2"))
 
     assert isinstance(await CompactToolResults().apply(request, context(request, archive=archive)), Keep)
 
@@ -108,14 +127,65 @@ async def test_a_repeat_becomes_a_reference() -> None:
     assert messages[-1]["content"].startswith("[the same as an earlier result; recall(")
 
 
-async def test_what_was_shortened_is_given_in_full_when_it_is_asked_for_again_until_it_was_read() -> None:
-    again = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2"))
+async def test_what_a_reference_points_to_is_not_shortened() -> None:
+    longer = f"{PROSE}\nAnd one line more."
+    for second in (PROSE, longer):
+        request = request_of(call("{}", "c1", "2"), result(PROSE), result(second, "2"), ANSWER, ASKED)
+        assert (await forwarded(request))[3]["content"] == PROSE
+
+
+async def test_what_was_shortened_and_is_asked_for_again_stays_whole() -> None:
+    again = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2"), ANSWER)
     messages = await forwarded(again)
-    read = await forwarded(again.with_messages([*again.messages, ANSWER]))
 
     assert is_shortened(messages[3]["content"])
-    assert messages[6]["content"] == PROSE
-    assert read[6]["content"].startswith("[the same as an earlier result; recall(")
+    shown = messages[6]["content"].split("\n")
+    lines = [line for line in shown if not line.startswith("[… ")]
+    assert set(lines) | set(messages[3]["content"].split("\n")) >= set(PROSE.split("\n"))
+
+
+NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n in range(1, 101))
+
+
+async def test_lines_that_an_earlier_result_shows_become_a_note() -> None:
+    lines = NUMBERED.split("\n")
+    moved = [f"{n + 3}:{line.partition(':')[2]}" for n, line in enumerate(lines[50:90], 51)]
+    first, second = "\n".join(lines[:60]), "\n".join(["54: a new line", *moved])
+    messages = await forwarded(
+        request_of(call(), result(NUMBERED), ANSWER, call("{}", "2"), result(second, "2")), from_share=1
+    )
+
+    assert messages[3]["content"] == NUMBERED
+    assert messages[6]["content"].split("\n") == [
+        "54: a new line",
+        "[… 40 lines as above; 54-93, there 51-90, from 54: line 2601 of the program doe… to 93: line 8100 of the program doe…]",
+    ]
+    assert first in messages[3]["content"]
+
+
+async def test_a_file_that_was_read_stays_byte_for_byte() -> None:
+    edit = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
+    read = calls("c1", name="read_file", arguments='{"path": "package.json"}')
+    request = request_of(read, result(LOOKUP), ANSWER, ASKED).with_tools([edit])
+
+    assert (await forwarded(request))[3]["content"] == LOOKUP
+    assert (await forwarded(request.with_tools([tool()])))[3]["content"] != LOOKUP
+
+
+async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None:
+    edit = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
+    reads = [calls(each, name="read_file", arguments='{"path": "a.py"}') for each in ("c1", "2")]
+    lines = [f"def step_{n}(total): return total + {n}" for n in range(80)]
+    changed = [*lines[:40], "def step_40(total, tax): return total * tax", *lines[41:]]
+    request = request_of(reads[0], result("\n".join(lines)), ANSWER, reads[1], result("\n".join(changed), "2"))
+    messages = await forwarded(request.with_tools([edit]))
+
+    assert messages[3]["content"] == "\n".join(lines)
+    assert messages[6]["content"].split("\n") == [
+        "[… 37 lines as above; from def step_0(total): return total … to def step_36(total): return total…]",
+        *changed[37:44],
+        "[… 36 lines as above; from def step_44(total): return total… to def step_79(total): return total…]",
+    ]
 
 
 async def test_only_text_parts_change() -> None:
@@ -128,17 +198,25 @@ async def test_only_text_parts_change() -> None:
 
 
 async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
-    arguments = json.dumps({"path": "/tmp/a.txt", "content": PROSE, "mode": 1.0, "tags": ["x", PROSE]})
+    arguments = json.dumps({"to": "ana", "content": PROSE, "mode": 1.0, "tags": ["x", PROSE]})
     messages = await forwarded(request_of(call(arguments), result("done")))
     (sent,) = messages[2]["tool_calls"]
     read = json.loads(sent["function"]["arguments"])
 
     assert (sent["id"], sent["function"]["name"]) == ("c1", "f")
-    assert list(read) == ["path", "content", "mode", "tags"]
-    assert (read["path"], read["tags"][0]) == ("/tmp/a.txt", "x")
+    assert list(read) == ["to", "content", "mode", "tags"]
+    assert (read["to"], read["tags"][0]) == ("ana", "x")
     assert '"mode":1.0' in sent["function"]["arguments"]
     assert is_shortened(read["content"])
     assert is_shortened(read["tags"][1])
+
+
+async def test_what_a_call_writes_to_a_file_stays() -> None:
+    write = Tool.function("write_file", "Writes.", {"path": "string", "content": "string"})
+    arguments = json.dumps({"path": "/tmp/a.txt", "content": PROSE})
+    messages = await forwarded(request_of(call(arguments), result("done")).with_tools([write]))
+
+    assert messages[2]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
 async def test_an_open_call_is_not_touched() -> None:
@@ -170,8 +248,17 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
     request = request_of(call(), result(LOOKUP), ANSWER)
     ctx = context(request, model=profile(cache=CACHED))
 
-    assert is_shortened((await forwarded(request, ctx, turns=8))[3]["content"])
-    assert not is_shortened((await forwarded(request, ctx, turns=1))[3]["content"])
+    assert is_shortened((await forwarded(request, ctx, from_share=0, turns=12))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, from_share=0, turns=1))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, from_share=0, turns=12, read_again=1))[3]["content"])
+
+
+@pytest.mark.parametrize(("window", "leaves"), [(4096, True), (128_000, False)])
+async def test_nothing_is_left_out_while_the_window_is_nearly_empty(window: int, leaves: bool) -> None:
+    request = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(LOOKUP, "2"), ANSWER)
+    ctx = context(request, model=profile(window, cache=CACHED))
+
+    assert is_shortened((await forwarded(request, ctx, turns=60))[6]["content"]) is leaves
 
 
 async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
@@ -183,7 +270,7 @@ async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     assert not is_shortened(messages[3]["content"])
 
 
-HUGE = "\n".join(f"{n} {PROSE[: 200 + n % 90]}" for n in range(500))
+HUGE = "\n".join(f"{n} {PROSE[n % 90 :][: 200 + n % 90]}".replace("\n", " ") for n in range(500))
 """Some 30,000 tokens, of which the form leaves less than a tenth."""
 
 
@@ -192,13 +279,12 @@ HUGE = "\n".join(f"{n} {PROSE[: 200 + n % 90]}" for n in range(500))
     [
         pytest.param(CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300), id="read at a tenth, 4,096 at least"),
         pytest.param(CacheRules(read=0.5, write=1.0, minimum=1024, ttl=600), id="read at half"),
-        pytest.param(CacheRules(read=0.05, write=2.0, minimum=4096, ttl=3600), id="read at a twentieth"),
     ],
 )
 async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cached(rules: CacheRules) -> None:
     request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), ANSWER])
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+    messages = await forwarded(request, context(request, model=profile(cache=rules)), from_share=0, turns=20)
 
     assert is_shortened(messages[2]["content"])
     assert len(messages[2]["content"]) < len(HUGE) / 8
@@ -208,7 +294,7 @@ async def test_huge_arguments_neither() -> None:
     rules = CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300)
     request = chat("u1").with_messages([*chat("u1").messages, call(json.dumps({"text": HUGE})), result("done")])
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+    messages = await forwarded(request, context(request, model=profile(cache=rules)), from_share=0)
 
     assert len(messages[1]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
 
@@ -221,7 +307,18 @@ async def test_a_marker_that_fits_nothing_gives_no_immunity() -> None:
 
 
 CONTENTS = st.sampled_from(
-    ["short", PROSE, LOOKUP, PROSE + "1", "a,b,c\n" * 300, "x" * 5000, "", [{"type": "text", "text": PROSE}]]
+    [
+        "short",
+        PROSE,
+        LOOKUP,
+        PROSE + "1",
+        "a,b,c\n" * 300,
+        "x" * 5000,
+        "",
+        PROSE[2000:],
+        NUMBERED,
+        [{"type": "text", "text": PROSE}],
+    ]
 )
 
 
@@ -261,7 +358,9 @@ class Working(MemoryArchive):
 async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_there() -> None:
     once, archive = OnceService(), Working()
     first = request_of(call(), result(LOOKUP), ANSWER, ASKED)
-    longer = first.with_messages([*first.messages, call("{}", "2"), result(LOOKUP, "2"), ANSWER])
+    longer = first.with_messages(
+        [*first.messages, call("{}", "2"), result(LOOKUP.replace("Nobody", "Anybody"), "2"), ANSWER]
+    )
 
     async def sent(request: ChatRequest, archive: MemoryArchive = archive) -> list[bytes]:
         fresh = request.with_messages(Message(message) for message in request.messages)

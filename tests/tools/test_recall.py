@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import Message, encode
-from proxy.compaction.shortening import WIDEST
+from proxy.compaction.pieces import LONGEST_LINE
 from proxy.context import Identity
 from proxy.state.archive import Archives
 from proxy.state.store import MemoryStore
@@ -212,7 +212,7 @@ async def test_one_endless_line_can_be_read_to_its_end() -> None:
     text = "x" * 49_995 + " tail"
     assert (await ask(text, pattern="tail")).startswith("50: xx")
     assert (await ask(text, first_line=50)).endswith("x tail")
-    assert max(map(len, lines_of(text))) == WIDEST
+    assert max(map(len, lines_of(text))) == LONGEST_LINE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""The lines of a text, in a layout that says the same in less: nothing is lost in it but what a terminal wrote over.
+
+Like records of JSON share one header, lines that repeat are counted, an encoded blob is named. A short form is made of
+lines of this layout, so each of them stands word for word in it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from proxy.compaction import html
+from proxy.compaction.cut_json import json_and_rest
+from proxy.compaction.json_layout import json_lines
+from proxy.compaction.pieces import WIDE, TextLine, depth_of, gap, pieces_of
+
+_FEW = 80
+"""Characters of repeated lines that are not worth a note."""
+_BLANK = 3
+"""So many empty lines in a row stay."""
+_BLOB = re.compile(r"[A-Za-z0-9+/_-]{2000,}={0,2}")
+_BLOB_LENGTH = 2000
+_BEGUN = 24
+"""Characters of a blob that stay: they tell what it is."""
+_ELEMENT = re.compile(r"<(/?)([A-Za-z][\w.-]{0,40})(?=[\s>/])")
+_FEWEST_ELEMENTS = 5
+
+
+class Layout(NamedTuple):
+    """A text in lines."""
+
+    lines: Sequence[TextLine]
+    is_whole: bool = True
+    """Whether nothing that a reader could need is left out."""
+
+
+def joined(lines: Sequence[TextLine]) -> str:
+    """Return the text that lines are."""
+    return "".join(line.glue + line.text for line in lines).removeprefix(lines[0].glue if lines else "")
+
+
+def lay_out(text: str, *, tables: bool = True) -> Layout:
+    """Return the lines of a text; with `tables`, like records of JSON are rows below their keys."""
+    found = json_and_rest(text)
+    if found is not None:
+        with suppress(RecursionError):
+            return _of_json(*found, tables=tables)
+    if html.is_html(text):
+        return Layout([TextLine(line, depth_of(line)) for line in html.page(text).splitlines()], is_whole=False)
+    lines = _elements(text) if text.lstrip()[:1] == "<" else []
+    return Layout(lines or [*_counted(_text_lines(text))])
+
+
+def _of_json(value: Any, rest: str | None, *, tables: bool) -> Layout:
+    lines = [*_counted(json_lines(value, lambda inner: lay_out(inner, tables=tables).lines, tables=tables))]
+    return Layout(lines if rest is None else [*lines, TextLine(gap("the text is cut off here", rest), 0)])
+
+
+def without_blobs(text: str) -> str:
+    """Return a text in which long runs of encoded data, such as a picture in base64, are named."""
+    return _BLOB.sub(_named, text) if len(text) > _BLOB_LENGTH else text
+
+
+def _named(found: re.Match[str]) -> str:
+    blob = found[0]
+    is_encoded = all(any(map(test, blob)) for test in (str.isdigit, str.isupper, str.islower))
+    return f"{blob[:_BEGUN]}{gap(f'{len(blob) - _BEGUN} more of an encoded blob')}" if is_encoded else blob
+
+
+def _text_lines(text: str) -> Iterator[TextLine]:
+    for line in text.split("\n"):
+        # what stands in front of a carriage return was written over
+        seen = line.removesuffix("\r").rpartition("\r")[2] if "\r" in line[:-1] else line
+        if len(seen) <= WIDE:
+            yield TextLine(seen, depth_of(seen))
+        else:
+            yield from pieces_of(seen, depth_of(seen))
+
+
+def _counted(lines: Iterable[TextLine]) -> Iterator[TextLine]:
+    """The lines, of those that repeat the first and how often it came."""
+    run: list[TextLine] = []
+    for line in lines:
+        if run and line.text != run[0].text:
+            yield from _once(run)
+            run = []
+        run.append(line)
+    yield from _once(run)
+
+
+def _once(run: list[TextLine]) -> Sequence[TextLine]:
+    if len(run) < 3:
+        return run
+    first, again, *rest = run
+    if not first.text.strip():
+        return run if len(run) <= _BLANK else [first]
+    if (len(rest) + 1) * len(first.text) <= _FEW:
+        return run
+    return [first, TextLine(gap(f"the same {len(rest) + 1} more times"), first.depth, again.glue)]
+
+
+def _elements(text: str) -> list[TextLine]:
+    """The like elements of XML that stands on long lines, each a line; none where there are no such."""
+    if max(map(len, text.split("\n"))) <= WIDE:
+        return []
+    opened: Counter[str] = Counter()
+    closed: Counter[str] = Counter()
+    since: dict[str, int] = {}
+    covered: Counter[str] = Counter()
+    for tag in _ELEMENT.finditer(text):
+        name = tag[2]
+        if tag[1]:
+            closed[name] += 1
+            covered[name] += tag.start() - since.get(name, tag.start())
+        else:
+            opened[name] += 1
+            since[name] = tag.start()
+    like = [name for name, count in opened.items() if count >= _FEWEST_ELEMENTS and closed[name] in (0, count)]
+    if not like:
+        return []
+    name = re.escape(max(like, key=lambda one: (covered[one], opened[one])))
+    parts = re.split(rf"(?=<{name}[\s>/])|(?<=</{name}>)", text)
+    return [
+        TextLine(part.strip(), int(part.startswith("<") and bool(re.match(rf"<{name}[\s>/]", part))))
+        for part in parts
+        if part.strip()
+    ]

@@ -1,0 +1,234 @@
+"""Short forms made of whole lines: what stays stands there word for word, and each gap says how large it is.
+
+Those lines stay that tell most: the ends, what is rare among its like, headings with all that stands above them, the
+first lines of paragraphs, and lines with values that stand nowhere else. Pure functions of the text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from proxy.compaction.identifiers import is_identifier
+from proxy.compaction.layout import joined, lay_out
+from proxy.compaction.pieces import WIDE, TextLine, gap
+from proxy.compaction.rare_lines import CELL, rare_lines
+from proxy.text import counted
+
+_LEAST, _MOST, _SHARE, _PART = 1000, 2500, 0.3, 20
+"""A form may have this part of a text, within bounds; of a very long one a twentieth more than the upper one."""
+_WORTH = 0.9
+"""A form longer than this share of the text is none."""
+_HEAD, _TAIL = 4, 6
+_NOTE = 18
+"""Characters of the note on a gap, about."""
+_BRIDGE = 80
+"""A gap of fewer characters is closed, where there is room."""
+_ROUNDS = 2
+_NAMES = 0.15
+"""The part of the room that the names of rows which are left out may take."""
+_NAME = 60
+_ROWS = 20
+"""Rows of fewer are not named."""
+_SAMPLE = 3000
+"""Lines of a very long text that are looked at for values."""
+_INDENT = 24
+_PARENTS = 12
+_WORD = re.compile(r"\w[\w./:@#$%-]+\w")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
+_NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
+_HIT = re.compile(r"([\w./@+-]+:\d+)[:-]")
+
+
+def short_form(text: str, *, tables: bool = True) -> str | None:
+    """Return the lines of a text that tell most, or None if that would hardly be shorter."""
+    layout = lay_out(text, tables=tables)
+    room = max(_LEAST, min(int(_SHARE * len(text)), _MOST + len(text) // _PART))
+    form = _selected(layout.lines, room)
+    return form if len(form) < _WORTH * len(text) else None
+
+
+def condensed(text: str, room: int) -> str:
+    """Return the lines of a text that tell most, in at most about so many characters."""
+    lines = lay_out(text).lines
+    whole = joined(lines)
+    return min(text, whole, key=len) if min(len(whole), len(text)) <= room else _selected(lines, room)
+
+
+def _selected(lines: Sequence[TextLine], room: int) -> str:
+    name = _namer([line.text for line in lines if line.text.strip()])
+    names = int(_NAMES * room) if name is not None else 0
+    choice = _Choice(lines, room - names)
+    for share, places in _levels(lines, choice.parents):
+        choice.take(places, share)
+    for _ in range(_ROUNDS):  # gaps that close again leave room
+        choice.bridge()
+        choice.measure()
+        choice.take(range(len(lines)), 1)
+    return joined(_with_gaps(lines, choice.kept, name, names))
+
+
+class _Choice:
+    """The lines that stay, as far as there is room."""
+
+    def __init__(self, lines: Sequence[TextLine], room: int) -> None:
+        self._lines = lines
+        self._room = self._free = room - _NOTE
+        self.parents = _parents(lines)
+        self.kept = bytearray(len(lines))
+
+    def take(self, places: Iterable[int], share: float) -> None:
+        """Keep lines, each with its parents; all of them within a part of the room."""
+        most = min(self._free, share * self._room)
+        for place in places:
+            if most < _NOTE:
+                break
+            fresh = [at for at in (*self._above(place), place) if not self.kept[at]]
+            cost = sum(self._cost(at) for at in fresh)
+            if fresh and cost <= most and self._lines[place].text.strip():
+                for at in fresh:
+                    self.kept[at] = 1
+                most -= cost
+                self._free -= cost
+
+    def bridge(self) -> None:
+        """Keep what a gap would hide where its note is hardly shorter, the smallest first."""
+        gaps = sorted((sum(len(self._lines[at].text) + 1 for at in run), run) for run in self._gaps())
+        for size, run in gaps:
+            if size <= _NOTE or (size <= _BRIDGE and size - _NOTE <= self._free):
+                for at in run:
+                    self.kept[at] = 1
+                self._free -= max(0, size - _NOTE)
+
+    def measure(self) -> None:
+        """Count what the lines that stay and the notes between them take."""
+        shown = _with_gaps(self._lines, self.kept, None, 0)
+        self._free = self._room - sum(len(line.text) + 1 for line in shown)
+
+    def _gaps(self) -> Iterator[list[int]]:
+        run: list[int] = []
+        for place, stays in enumerate((*self.kept, 1)):
+            if not stays:
+                run.append(place)
+            elif run:
+                yield run
+                run = []
+
+    def _cost(self, place: int) -> int:
+        beside = (place and self.kept[place - 1]) or (place + 1 < len(self.kept) and self.kept[place + 1])
+        line = self._lines[place]
+        return len(line.text) + 1 + (0 if beside else _NOTE + min(line.depth, _INDENT))
+
+    def _above(self, place: int) -> list[int]:
+        chain: list[int] = []
+        at = self.parents[place]
+        while at is not None and len(chain) < _PARENTS:
+            chain.append(at)
+            at = self.parents[at]
+        return chain
+
+
+def _parents(lines: Sequence[TextLine]) -> list[int | None]:
+    """For each line the one that it stands under: the last before it that is less indented."""
+    found: list[int | None] = []
+    above: list[int] = []
+    for place, line in enumerate(lines):
+        if not line.text.strip():
+            found.append(None)
+            continue
+        while above and lines[above[-1]].depth >= line.depth:
+            above.pop()
+        found.append(above[-1] if above else None)
+        above.append(place)
+    return found
+
+
+def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterator[tuple[float, Iterable[int]]]:
+    """The part of the room that lines may take, and their places, those first that tell most."""
+    full = [place for place, line in enumerate(lines) if line.text.strip()]
+    yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
+    yield 0.6, [full[row] for row in rare_lines([lines[place] for place in full])]
+    above = {at for at in parents if at is not None}
+    heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
+    if 2 * len(heads) < len(full):
+        yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
+    yield 0.3, _spread([place for place in full if place and not lines[place - 1].text.strip()])
+    yield 0.9, _dense(lines, full)
+    yield 1, full
+
+
+def _spread(places: Sequence[int]) -> Iterator[int]:
+    """Places in an order in which any beginning has some of all parts."""
+    step = 1 << max(0, len(places) - 1).bit_length()
+    if places:
+        yield places[0]
+    while step > 1:
+        yield from places[step // 2 :: step]
+        step //= 2
+
+
+def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
+    """Lines with values that later calls may need, such as numbers, names and paths: those first that have most."""
+    # in their order: sums must be the same in every process
+    values = {place: dict.fromkeys(_WORD.findall(lines[place].text)) for place in full[:: max(1, len(full) // _SAMPLE)]}
+    counts = Counter(word for words in values.values() for word in words)
+    worth = {word: 1 / count for word, count in counts.items() if is_identifier(word)}
+    share = {
+        place: sum(worth.get(word, 0.0) for word in words) / (len(lines[place].text) + _NOTE)
+        for place, words in values.items()
+    }
+    return sorted((place for place, part in share.items() if part > 0), key=lambda at: -share[at])
+
+
+def _with_gaps(
+    lines: Sequence[TextLine], kept: Sequence[int], name: Callable[[str], str] | None, room: int
+) -> list[TextLine]:
+    """The lines that stay; a gap says how many are left out, and of rows what names them."""
+    shown: list[TextLine] = []
+    run: list[TextLine] = []
+    for line, stays in zip(lines, kept, strict=True):
+        if not stays:
+            run.append(line)
+            continue
+        noted, room = _noted(run, name, room)
+        shown += [*noted, line]
+        run = []
+    return [*shown, *_noted(run, name, room)[0]]
+
+
+def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int) -> tuple[Sequence[TextLine], int]:
+    """The note on lines that are left out, and the room for names behind it."""
+    full = [line for line in run if line.text.strip()]
+    if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
+        return run, room
+    inside = all(line.glue != "\n" for line in run)
+    known = ""
+    if name is not None and not inside and full:
+        known = " ".join([*(name(line.text) for line in full), ""])[: max(0, room)].rpartition(" ")[0]
+    depth = min((line.depth for line in full), default=0)
+    note = gap(counted(len(run), "part" if inside else "line"), known)
+    return [TextLine(("" if inside else " " * min(depth, _INDENT)) + note, depth, run[0].glue)], room - len(known) - 2
+
+
+def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
+    """What names a row among its like: its place in a file, its first cell, or its last word."""
+    texts = texts[:: max(1, len(texts) // _SAMPLE)] if len(texts) >= _ROWS else ()
+    for name in (_hit, _first_cell, _last_word) if texts else ():
+        names = [name(text) for text in texts]
+        good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]
+        if min(len(good), len(set(names))) >= 0.7 * len(texts):
+            return name
+    return None
+
+
+def _hit(text: str) -> str:
+    found = _HIT.match(text)
+    return found[1] if found else ""
+
+
+def _first_cell(text: str) -> str:
+    found = CELL.search(text.strip(" [|")[: 2 * _NAME])
+    return found[0].strip(' "') if found else ""
+
+
+def _last_word(text: str) -> str:
+    return (text[-2 * _NAME :].split() or [""])[-1]

@@ -1,0 +1,79 @@
+"""Pieces of a text that stay whole or leave: its lines, and the sentences or members of a long line. Notes on gaps."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+WIDE = 400
+"""A line of more characters is taken apart."""
+_BREAK = re.compile(r'(?<=[.!?])[ \t]+|(?<=[。！？।])|(?<=",)[ \t]*(?=")|(?<=},)[ \t]*(?=\{)|(?<=],)[ \t]*(?=\[)')
+_BETWEEN = re.compile(r"[\s,;|、，；]")
+_NOWHERE = 1 << 20
+
+
+class TextLine(NamedTuple):
+    """A piece of a text."""
+
+    text: str
+    depth: int
+    """How far it is indented; what stands above it with less is its parent."""
+    glue: str = "\n"
+    """What stands in front of it."""
+    cells: tuple[str, ...] = ()
+    """Of a row of JSON its values."""
+
+
+def depth_of(line: str) -> int:
+    """Return how far a line is indented; an empty one stands under any."""
+    return len(line) - len(line.lstrip()) if line.strip() else _NOWHERE
+
+
+def pieces_of(line: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[TextLine]:
+    """A long line in sentences, or members of JSON: word for word, with what parts them."""
+    start, glue = 0, "\n"
+    for sign in (*_BREAK.finditer(line), None):
+        end = len(line) if sign is None else sign.start()
+        while end - start > WIDE:
+            cut = _last_break(line, start, start + WIDE)
+            yield TextLine(line[start:cut], depth, glue, cells)
+            start, glue, cells = cut, "", ()
+        if end > start or sign is None:
+            yield TextLine(line[start:end], depth, glue, cells)
+            glue, cells = "", ()
+        if sign is not None:
+            start, glue = sign.end(), glue + sign[0] if end == start else sign[0]
+
+
+def _last_break(line: str, start: int, end: int) -> int:
+    """The place behind the last sign that parts words, in the second half of a stretch; its end where there is none."""
+    ends = [found.end() for found in _BETWEEN.finditer(line, (start + end) // 2, end)]
+    return ends[-1] if ends else end
+
+
+def gap(note: str, known: str = "") -> str:
+    """Return what stands where something is left out: `[… 12 lines]`, or `[… 12 lines; A-1 A-2]`."""
+    return f"[… {note}; {known}]" if known else f"[… {note}]"
+
+
+LONGEST_LINE = 1000
+"""Characters of a line; a longer one becomes several, so that any place of minified JSON has a line number."""
+
+
+def parts(text: str, head: int, tail: int) -> tuple[str, str, str]:
+    """A text in three parts, cut between words where there are any; the middle is empty if the text is short."""
+    if len(text) <= head + tail + 40:
+        return text, "", ""
+    first = _boundary(text, head, -1)
+    last = _boundary(text, len(text) - tail, 1) if tail else len(text)
+    return text[:first].rstrip(), text[first:last], text[last:].lstrip()
+
+
+def _boundary(text: str, near: int, step: int) -> int:
+    """The place of white space near an index, or the index where a word is longer than any word."""
+    for way in (step, -step):
+        for place in range(near, near + 40 * way, way):
+            if not 0 < place < len(text):
+                break
+            if text[place - 1 if step > 0 else place].isspace():
+                return place
+    return near

@@ -1,0 +1,153 @@
+"""What a tool said is said in less, and nothing is lost in it."""
+
+import json
+
+import pytest
+
+from proxy.compaction.form import as_file, plain, rows
+
+NOTE = "word " * 60
+PEOPLE = [{"id": f"A-{n}", "name": f"N-{n}", "age": n, "unit": "m"} for n in range(40)]
+
+
+def lines_of(value: object) -> list[str]:
+    return rows(json.dumps(value)).text.splitlines()
+
+
+def test_like_records_name_each_column_once() -> None:
+    sent = rows(json.dumps(PEOPLE))
+
+    assert sent.text.splitlines()[:2] == ['[("id","name","age"; all "unit":"m")', ' ["A-0","N-0",0]']
+    assert sent.text.endswith(' ["A-39","N-39",39]]')
+    assert sent.tokens < 0.6 * rows("x" + json.dumps(PEOPLE)).tokens
+    assert sent.is_whole
+
+
+def test_an_object_that_lacks_a_member_leaves_its_place_empty() -> None:
+    people = [{"name": f"N-{n}", "age": n, "note": NOTE, "rank": "x"} for n in range(4)]
+    del people[1]["age"]
+    people[2] = dict(reversed(people[2].items()))
+
+    lines = lines_of(people)
+
+    assert lines[0].startswith('[("name","age"; all "note":"word word')
+    assert lines[1:] == [' ["N-0",0]', ' ["N-1",]', ' ["N-2",2]', ' ["N-3",3]]']
+
+
+def test_a_member_that_some_lack_is_not_shared() -> None:
+    people = [dict(each) for each in PEOPLE]
+    del people[3]["unit"]
+
+    lines = lines_of(people)
+
+    assert lines[0] == '[("id","name","age","unit")'
+    assert lines[4:6] == [' ["A-3","N-3",3,]', ' ["A-4","N-4",4,"m"]']
+
+
+def test_objects_within_records_and_lists_of_such_have_their_keys_in_the_header() -> None:
+    orders = [
+        {
+            "id": n,
+            "to": {"city": f"C{n}", "zip": str(n)} if n % 3 else None,
+            "items": [{"sku": f"B{n}", "qty": n}] * (n % 2),
+        }
+        for n in range(20)
+    ]
+
+    lines = lines_of(orders)
+
+    assert lines[0] == '[("id","to"("city","zip"),"items"[("sku","qty")])'
+    assert lines[1:3] == [" [0,null,[]]", ' [1,["C1","1"],[["B1",1]]]']
+
+
+def test_records_by_name_keep_their_names() -> None:
+    lines = lines_of({f"node-{n}": {"cpu": n, "zone": f"z{n % 3}", "state": "up"} for n in range(9)})
+
+    assert lines[:2] == ['{("cpu","zone"; all "state":"up")', ' "node-0":[0,"z0"]']
+    assert lines[-1] == ' "node-8":[8,"z2"]}'
+
+
+def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
+    log = "\n".join(f'10:0{n} "INFO" step {n} of the batch is done' for n in range(10))
+    text = rows(json.dumps({"result": json.dumps({"people": PEOPLE}), "log": log})).text
+
+    assert '"people":[("id","name","age"; all "unit":"m")\n' in text
+    assert f'"log":"""\n{log}\n' in text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param([{"a": NOTE, "b": 1}, {"c": NOTE, "d": 2}, {"e": NOTE, "f": 3}], id="few keys in common"),
+        pytest.param([PEOPLE[0], 1, PEOPLE[1], PEOPLE[2]], id="not only objects"),
+        pytest.param(PEOPLE[:2], id="two records"),
+    ],
+)
+def test_what_is_no_table_stays_json(value: object) -> None:
+    assert json.loads(rows(json.dumps(value, indent=2)).text) == value
+
+
+def test_tables_can_stay_json() -> None:
+    assert json.loads(plain(json.dumps(PEOPLE, indent=2)).text) == PEOPLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(PEOPLE, indent=2), id="json"),
+        pytest.param("same line\n" * 90, id="repeated lines"),
+        pytest.param("done 10 %\rdone 90 %\n" * 9, id="carriage returns"),
+        pytest.param("iVBOR0w1aB" * 900, id="a blob"),
+        pytest.param("\x1b[31mred\x1b[0m\n" * 20, id="colours"),
+    ],
+)
+def test_a_file_is_sent_byte_for_byte(text: str) -> None:
+    assert as_file(text).text == text
+
+
+def test_what_a_terminal_wrote_over_is_gone() -> None:
+    progress = "".join(f"\rreceiving objects: {n} %" for n in range(101))
+    text = rows(f"cloning\n{progress}\ndone\r\nbye\n{'x ' * 60}").text
+
+    assert text.startswith("cloning\nreceiving objects: 100 %\ndone\r\nbye\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        (
+            "a\n" + "still waiting for the lock\n" * 40 + "b",
+            "a\nstill waiting for the lock\n[… the same 39 more times]\nb",
+        ),
+        ("It is late. " * 60 + "Good night.", "It is late. [… the same 59 more times] Good night."),
+        ("还在等待数据库的锁。" * 60 + "结束。", "还在等待数据库的锁。[… the same 59 more times]结束。"),
+        ("a" * 100 + "\n" * 190 + "b" * 90, "a" * 100 + "\n\n" + "b" * 90),
+    ],
+    ids=["lines", "sentences", "sentences without blanks", "empty lines"],
+)
+def test_what_repeats_is_counted(text: str, sent: str) -> None:
+    assert rows(text).text == sent
+
+
+def test_lines_that_repeat_twice_or_are_short_stay() -> None:
+    text = "\n".join(["a line that comes twice " * 4] * 2 + ["-"] * 30 + [f"{n} other" for n in range(30)])
+
+    assert rows(text).text == text
+
+
+def test_an_encoded_blob_is_named() -> None:
+    sent = rows(json.dumps({"name": "logo.png", "data": "iVBORw0KGgo1" * 400}))
+
+    assert sent.text == '{"name":"logo.png","data":"iVBORw0KGgo1iVBORw0KGgo1[… 4776 more of an encoded blob]"}'
+    assert not sent.is_whole
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "ACGT" * 2000, "0123456789" * 900, "予約番号を確認しました。" * 400])
+def test_a_long_word_is_no_blob(text: str) -> None:
+    assert "blob" not in rows(text).text
+
+
+def test_a_page_keeps_its_marks() -> None:
+    page = "<html><body>" + "<div><p>word word</p></div>\n" * 80 + "</body></html>"
+
+    assert rows(page).text == page

@@ -1,0 +1,212 @@
+"""Of a large text whole lines stay, with what they stand under: those that tell most."""
+
+import json
+import re
+
+import pytest
+
+from proxy.compaction.layout import lay_out
+from proxy.compaction.lines import condensed, short_form
+
+NAMES = ["".join(chr(ord("a") + int(digit)) for digit in str(n)) for n in range(60)]
+
+
+def form(text: str) -> str:
+    found = short_form(text)
+    assert found is not None
+    return found
+
+
+def kept(text: str) -> list[str]:
+    """The lines of the form of a text, without notes."""
+    return [line for line in form(text).split("\n") if not line.strip().startswith("[… ")]
+
+
+def records(rare: str = "REVOKED", usual: str = "ACTIVE") -> list[dict[str, object]]:
+    return [
+        {"id": f"LIC-{n:04}", "holder": f"Holder {n * 7}", "state": rare if n == 333 else usual} for n in range(500)
+    ]
+
+
+CELLS = [tuple(map(str, each.values())) for each in records()]
+XML = "".join(f"<lic><id>{a}</id><holder>{b}</holder><state>{c}</state></lic>" for a, b, c in CELLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("id,holder,state\n" + "\n".join(map(",".join, CELLS)), "LIC-0333,Holder 2331,REVOKED", id="csv"),
+        pytest.param("\n".join(map("\t".join, CELLS)), "LIC-0333\tHolder 2331\tREVOKED", id="tabs"),
+        pytest.param("\n".join(f"| {' | '.join(row)} |" for row in CELLS), "| LIC-0333 | Holder 2331 | REVOKED |", id="markdown"),
+        pytest.param("\n".join(f" {a} | {b:12} | {c:8}" for a, b, c in CELLS), " LIC-0333 | Holder 2331  | REVOKED ", id="psql"),
+        pytest.param("\n".join(map(json.dumps, records())), json.dumps(records()[333]), id="lines of json"),
+        pytest.param(json.dumps(records()), ' ["LIC-0333","Holder 2331","REVOKED"]', id="json"),
+        pytest.param(json.dumps({"rows": [{**each, "note": "a, b"} for each in records()]}), '  ["LIC-0333","Holder 2331","REVOKED"]', id="json with commas"),
+        pytest.param(f"<all>{XML}</all>", "<lic><id>LIC-0333</id><holder>Holder 2331</holder><state>REVOKED</state></lic>", id="xml on one line"),
+        pytest.param(XML.replace("><", ">\n<"), "<state>REVOKED</state>", id="xml"),
+        pytest.param("\n".join(f"{a} is held by {b} and {c} since 20{n % 30:02}" for n, (a, b, c) in enumerate(CELLS)), "LIC-0333 is held by Holder 2331 and REVOKED since 2003", id="words"),
+    ],
+)  # fmt: skip
+def test_a_row_in_another_state_than_nearly_all_stays(text: str, line: str) -> None:
+    assert line in kept(text)
+    assert len(form(text)) < len(text) / 3
+
+
+def test_rows_that_leave_are_named() -> None:
+    text = "id,holder,state\n" + "\n".join(map(",".join, CELLS))
+    notes = re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))
+
+    assert len(notes) >= 1
+    assert set(notes[0].split()) <= {row[0] for row in CELLS}
+
+
+SERVICES = "\n".join(
+    f"  svc{n}:\n    image: registry/svc{n}:1.{n}\n    replicas: {3 if n == 21 else 2}\n    environment:\n      LEVEL: {'debug' if n == 33 else 'info'}"
+    for n in range(60)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        pytest.param(f"version: 3\nservices:\n{SERVICES}", ["services:", "  svc21:", "    replicas: 3", "  svc33:", "    environment:", "      LEVEL: debug"], id="yaml"),
+        pytest.param("\n".join(f"[svc{n}]\n  image = svc:{n}\n  replicas = {3 if n == 21 else 2}\n  level = info" for n in range(90)), ["[svc21]", "  replicas = 3"], id="toml"),
+        pytest.param("\n".join(f"obj{n}.o: obj{n}.c\n\tgcc -{'O0' if n == 21 else 'O2'} -c obj{n}.c" for n in range(90)), ["obj21.o: obj21.c", "\tgcc -O0 -c obj21.c"], id="makefile"),
+        pytest.param("\n".join(f"Name: pod-{n}\n  Status: {'Failed' if n == 21 else 'Running'}\n  Node: n{n}" for n in range(90)), ["Name: pod-21", "  Status: Failed"], id="describe"),
+        pytest.param(json.dumps({f"s{n}": [{"replicas": 3 if n == 21 else 2, "image": "word " * 40}] for n in range(90)}), [' "s21":[', '   "replicas":3'], id="json"),
+    ],
+)  # fmt: skip
+def test_a_line_that_stays_brings_its_parents(text: str, stays: list[str]) -> None:
+    lines = kept(text)
+
+    assert [line for line in stays if line not in lines] == []
+    rest = iter(lines)
+    assert all(line in rest for line in stays), "in this order"
+
+
+@pytest.mark.parametrize(
+    "text", [f"services:\n{SERVICES}", "\n".join(f"{' ' * (n % 7)}key{n}: {n}" for n in range(500))]
+)
+def test_each_line_stands_below_its_own_parents(text: str) -> None:
+    def parents(lines: list[str]) -> dict[str, str]:
+        found, above = {}, list[str]()
+        for line in lines:
+            depth = len(line) - len(line.lstrip())
+            above = [each for each in above if len(each) - len(each.lstrip()) < depth]
+            found[line] = above[-1] if above else ""
+            above.append(line)
+        return found
+
+    whole = parents(
+        [f"{n} {line}"[2:] for n, line in enumerate(text.split("\n")) if "replicas" not in line and ":" in line]
+    )
+    unique = {line for line in whole if text.count(f"{line}\n") == 1}
+    assert {line: above for line, above in parents(kept(text)).items() if line in unique} == {
+        line: whole[line] for line in kept(text) if line in unique
+    }
+
+
+def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
+    hits = [
+        f"src/mod{n % 7}/file_{n:03}.py:{n * 3 + 10}:    result = compute_total(order_{n}, tax=rates[{n}])  # TODO look again"
+        for n in range(150)
+    ]
+    text = "\n".join(hits)
+
+    assert set(kept(text)) <= set(hits)
+    notes = " ".join(re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))).split()
+    assert len(notes) > 15
+    assert set(notes) <= {hit.split(":    ")[0] for hit in hits}
+
+
+def test_a_markdown_text_keeps_its_headings_and_the_first_lines_of_paragraphs() -> None:
+    text = "\n\n".join(
+        f"## Part {n}\n\nPart {n} says this first.\n{'It goes on and on here. ' * 5}\n{'More of it. ' * 9}"
+        for n in range(25)
+    )
+    lines = kept(text)
+
+    assert all(f"## Part {n}" in lines for n in range(25))
+    assert sum(line.endswith("says this first.") for line in lines) > 7
+
+
+def test_a_page_keeps_its_content_and_loses_its_menus() -> None:
+    menu = "".join(f"<li><a href='/wiki/P{n}'>Page {n}</a></li>" for n in range(200))
+    said = "".join(f"<p>The rules of {1900 + n} let a number have {n} letters.</p>" for n in range(140))
+    page = f"<html><body><nav><ul>{menu}</ul></nav><h1>Format</h1>{said}<footer>{menu}</footer></body></html>"
+    lines = form(page).split("\n")
+
+    assert lines[0].startswith("[… nav, ")
+    assert lines[1:3] == ["# Format", "The rules of 1900 let a number have 0 letters."]
+    assert "/wiki/" not in form(page)
+
+
+NOISE = "\n".join(f"tests/test_batch.py::test_{name} PASSED [{n}%]" for n, name in enumerate(NAMES * 3))
+PYTEST = f"{NOISE}\nE       KeyError: 'vat_id'\ntests/test_batch.py:41: KeyError\n1 failed, 60 passed in 3.21s\n"
+FRAMES = "\n".join(f"\tat com.example.{name}.Service.run(Service.java:{n})" for n, name in enumerate(NAMES * 2))
+JAVA = f'Exception in thread "main" java.lang.IllegalStateException: no key for plan 7\n{FRAMES}\nCaused by: java.io.IOException: pool is empty\n{FRAMES}'
+GCC = "\n".join(f"gcc -O2 -Wall -Iinclude -c src/{name}.c -o build/{name}.o" for name in NAMES)
+MAKE = f"{GCC}\nsrc/pay.c:88:14: error: too few arguments to 'charge'\n{GCC}\nmake: Leaving directory '/srv/pay'"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        pytest.param(PYTEST, ["E       KeyError: 'vat_id'", "1 failed, 60 passed in 3.21s"], id="tests"),
+        pytest.param(JAVA, [JAVA.splitlines()[0], "Caused by: java.io.IOException: pool is empty"], id="a trace"),
+        pytest.param(MAKE, [MAKE.splitlines()[60], "make: Leaving directory '/srv/pay'"], id="a build"),
+    ],
+)
+def test_what_went_wrong_and_the_end_stay(text: str, lines: list[str]) -> None:
+    assert set(lines) <= set(kept(text))
+    assert len(form(text)) < len(text) / 2.5
+
+
+SCRIPTS = {
+    "latin": ("worker {n} has done batch {n}", "the disk of this worker is full"),
+    "cyrillic": ("рабочий {n} обработал пакет {n}", "диск этого узла переполнен"),
+    "greek": ("ο εργάτης {n} έκανε την παρτίδα {n}", "ο δίσκος είναι γεμάτος"),
+    "arabic": ("العامل {n} أنهى الدفعة {n}", "القرص ممتلئ تماما هنا"),
+    "hebrew": ("העובד {n} סיים את המנה {n}", "הדיסק מלא לגמרי כאן"),
+    "devanagari": ("कार्यकर्ता {n} ने बैच {n} पूरा किया", "डिस्क पूरी भर गई है"),
+    "bengali": ("কর্মী {n} ব্যাচ {n} শেষ করেছে", "ডিস্ক পূর্ণ হয়ে গেছে"),
+    "thai": ("คนงาน {n} ทำชุด {n} เสร็จแล้ว", "ดิสก์เต็มแล้วที่นี่"),
+    "han": ("任务{n}已经完成批次{n}", "磁盘空间已经用尽"),
+    "japanese": ("作業{n}はバッチ{n}を完了しました", "ディスクの空きがありません"),
+    "hangul": ("작업 {n} 이 배치 {n} 를 끝냈습니다", "디스크가 가득 찼습니다"),
+    "armenian": ("աշխատող {n} ավարտեց փաթեթը {n}", "սկավառակը լիքն է արդեն"),
+}
+
+
+@pytest.mark.parametrize(("usual", "rare"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_message_unlike_the_others_stays_in_any_script(usual: str, rare: str) -> None:
+    lines = [f"2026-03-01 10:{n // 60:02}:{n % 60:02} {usual.format(n=n)}" for n in range(600)]
+    lines[411] = f"2026-03-01 10:06:51 {rare}"
+    text = "\n".join(lines)
+
+    assert lines[411] in kept(text)
+    assert set(kept(text)) <= set(lines)
+
+
+@pytest.mark.parametrize("name", ["報告書_最終版_2026年3月.xlsx", "отчёт_за_март.pdf", "تقرير_مارس.docx"])
+def test_names_of_files_are_not_torn(name: str) -> None:
+    stem, _, ending = name.partition(".")
+    text = "\n".join(f"-rw-r--r-- 1 ana ana {n * 17} Mar 3 10:00 {stem}_{n}.{ending}" for n in range(300))
+    shown = re.findall(rf"{stem}[^\s\]]*", form(text))
+
+    assert set(shown) <= {f"{stem}_{n}.{ending}" for n in range(300)}
+
+
+@pytest.mark.parametrize("room", [200, 500, 1000, 4000])
+@pytest.mark.parametrize(
+    "text",
+    [SERVICES, MAKE, json.dumps(records()), XML, "word " * 9000, "x" * 40_000, "漢字" * 9000, PYTEST],
+    ids=range(8),
+)
+def test_a_text_takes_at_most_the_room_that_it_gets(text: str, room: int) -> None:
+    assert 0 < len(condensed(text, room)) <= room
+
+
+def test_what_has_room_stays_whole() -> None:
+    assert condensed(SERVICES, len(SERVICES)) == SERVICES
+    assert short_form("a line\n" * 90) is None or len(lay_out("a line\n" * 90).lines) < 5

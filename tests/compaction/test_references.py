@@ -1,0 +1,109 @@
+"""What an earlier text shows need not be said again; the note that stands there can be followed."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.chat import Message
+from proxy.compaction.references import Shown, is_referring, shown, with_references, with_standing
+from tests.talk import calls, result
+
+LINES = [f"def step_{n}(total): return total + {n}" for n in range(60)]
+NOTE = re.compile(r"\[… (\d+) lines as above; (?:(\d+)-(\d+)(?:, there (\d+)-(\d+))?, )?from (.*) to (.*)\]")
+
+
+def known(*texts: str) -> list[Shown]:
+    return [each for text in texts if (each := shown(text)) is not None]
+
+
+def numbered(lines: list[str], first: int = 1, sign: str = ":") -> str:
+    return "\n".join(f"{n}{sign}{line}" for n, line in enumerate(lines, first))
+
+
+@pytest.mark.parametrize("sign", [":", "\t", "| ", "→"])
+def test_lines_are_found_again_though_their_numbers_have_changed(sign: str) -> None:
+    earlier = numbered(LINES, 1, sign)
+    later = numbered([LINES[0], "a new line", *LINES[1:50]], 1, sign)
+
+    text, used = with_references(later, known(earlier))
+    note = NOTE.fullmatch(text.split("\n")[-1])
+
+    assert used == {0}
+    assert note is not None
+    assert [*map(int, note.groups()[:5])] == [49, 3, 51, 2, 50]
+
+
+def test_what_is_beside_a_change_is_shown() -> None:
+    later = "\n".join([*LINES[:30], "changed", *LINES[31:]])
+    text, _ = with_references(later, known("\n".join(LINES)), beside=3)
+
+    assert text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        pytest.param(["10:00:01 up", "10:00:02 up", "10:00:03 up"] * 9, ["11:00:01 up", "11:00:02 up", "11:00:03 up"] * 9, id="times"),
+        pytest.param([f"{n * 7}: hit" for n in range(40)], [f"{n * 9}: hit" for n in range(40)], id="numbers of hits"),
+        pytest.param(LINES[:2], LINES[:2], id="two lines"),
+        pytest.param(["}", ")", "", "}"] * 5, ["}", ")", "", "}"] * 5, id="shorter than the note"),
+        pytest.param(["[… 12 lines]"] * 40, ["[… 12 lines]"] * 40, id="notes"),
+    ],
+)  # fmt: skip
+def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> None:
+    assert with_references("\n".join(later), known("\n".join(earlier)))[0] == "\n".join(later)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=2, max_size=4))
+def test_a_note_can_be_followed_without_a_tool(texts: list[list[int]]) -> None:
+    said = ["\n".join(LINES[n] for n in text) for text in texts]
+    sent: list[str] = []
+    for text in said:
+        sent.append(with_references(text, known(*sent))[0])
+
+    shown_so_far = ""
+    for text, short in zip(said, sent, strict=True):
+        for note in filter(None, map(NOTE.fullmatch, short.split("\n"))):
+            count, first, last = int(note[1]), note[6].rstrip("…"), note[7].rstrip("…")
+            runs = [run for run in _runs(shown_so_far, count) if run[0].startswith(first) and run[-1].startswith(last)]
+            assert any("\n".join(run) in text for run in runs)
+        shown_so_far += f"{short}\n"
+
+
+def _runs(text: str, count: int) -> list[list[str]]:
+    lines = text.split("\n")
+    return [lines[at : at + count] for at in range(len(lines) - count + 1)]
+
+
+def test_what_leaves_at_a_cut_is_said_again() -> None:
+    whole = "\n".join(LINES)
+    short, _ = with_references(f"new\n{whole}", known(whole))
+    later = result(f"new\n{whole}", "2").with_changes(content=short)
+    kept = [calls("2"), later]
+
+    assert is_referring(short)
+    assert with_standing([calls("c1"), result(whole), *kept])[3].text == short
+    assert with_standing(kept)[1].text == f"new\n{whole}"
+    assert with_standing([calls("c1"), result("other"), *kept])[3].text == f"new\n{whole}"
+
+
+def test_messages_without_notes_are_the_same_objects() -> None:
+    messages = [calls("c1"), result("text"), Message({"role": "assistant", "content": "3 lines as above"})]
+
+    assert with_standing(messages) is messages
+
+
+def test_the_earlier_texts_alone_decide() -> None:
+    texts = ["\n".join(LINES[n : n + 40]) for n in range(0, 20, 4)]
+    sent: list[list[str]] = []
+    for end in range(1, len(texts) + 1):
+        made: list[str] = []
+        for text in texts[:end]:
+            made.append(with_references(text, known(*made))[0])
+        sent.append(made)
+
+    assert all(earlier == later[: len(earlier)] for earlier, later in pairwise(sent))

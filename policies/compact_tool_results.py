@@ -1,7 +1,10 @@
 """Say tool results in less, and leave out of a large one only what need not be carried."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
@@ -23,6 +26,10 @@ from proxy.text import counted
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
+_IN_TIME = 0.8
+"""The part of the step's time after which new results are sent as they came."""
+_SPARE = 0.1
+"""Seconds before the chain's deadline at which they are, too."""
 _REPEAT = 300
 """Below this many characters a reference is hardly shorter than what it stands for."""
 _IN_FULL = frozenset({RECALL.name, SEARCH_TOOLS.name})
@@ -90,17 +97,20 @@ class CompactToolResults(Policy):
         groups = list(_groups(request.messages[end:]))
         keys = list(_keys(groups, before))
         known = await _known(keys, ctx)
-        for place, group in enumerate(groups):
-            sent = known[place]
-            if sent is None:
-                sent = await walk.forwarded(group, read=place < len(groups) - 1 and not ctx.held)
-                if walk.lasts and not ctx.outage.begun:
-                    ctx.once.remember(keys[place], sent)
-            walk.take(sent)
-            messages += group if not sent.changed else sent.of(group)
-            end += len(group)
-            if end == form.settled and walk.lasts and not ctx.outage.begun:
-                form.settle(name, walk.walked(messages, keys[place]))
+        with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
+            async with asyncio.timeout_at(ctx.deadline - _SPARE), asyncio.timeout(_IN_TIME * self.timeout):
+                for place, group in enumerate(groups):
+                    sent = known[place]
+                    if sent is None:
+                        sent = await walk.forwarded(group, keys[place], is_held=bool(ctx.held))
+                        if walk.lasts and not ctx.outage.begun:
+                            ctx.once.remember(keys[place], sent)
+                    walk.take(sent)
+                    messages += group if not sent.changed else sent.of(group)
+                    end += len(group)
+                    if end == form.settled and walk.lasts and not ctx.outage.begun:
+                        form.settle(name, walk.walked(messages, keys[place]))
+        messages += request.messages[end:]  # work that has begun goes on, for the next request
         done = {what: count for what, count in walk.counts.items() if count}
         if not done:
             results = sum(message.get("role") == "tool" for message in messages)
@@ -191,6 +201,12 @@ class _Sent(NamedTuple):
         return messages
 
 
+def _referring(text: str, earlier: Sequence[Shown], beside: int) -> tuple[str, frozenset[int], Shown | None]:
+    """A text with notes in the place of lines that earlier ones show, which these are, and the lines that it shows."""
+    sent, used = with_references(text, earlier, beside)
+    return sent, used, shown(sent)
+
+
 class _CompactingWalk:
     """What is known of the conversation up to a place."""
 
@@ -256,13 +272,14 @@ class _CompactingWalk:
         """Count what stands before the next group."""
         self.size += sum(map(weight, texts))
 
-    async def forwarded(self, group: list[Message], *, read: bool) -> _Sent:
-        """A group as it is sent; `read` says that an assistant message follows it."""
+    async def forwarded(self, group: list[Message], key: _Key, *, is_held: bool) -> _Sent:
+        """A group as it is sent; where it is held, nothing may change once it was read."""
         self._begin()
+        self._key = key
         messages = list(group)
         lines: list[Shown] = []
         if _IN_FULL.isdisjoint(group[0].called_tools):  # what the model asked for in full it goes on needing
-            lines = await self._shorten_group(messages, read=read)
+            lines = await self._shorten_group(messages, read=key.read and not is_held)
         self.pass_by(message.raw.decode() for message in messages)
         pairs = enumerate(zip(group, messages, strict=True))
         changed = tuple((place, new) for place, (old, new) in pairs if new is not old)
@@ -275,8 +292,7 @@ class _CompactingWalk:
         lines: list[Shown | None] = []
         for place, text in enumerate(texts):
             await self._at_birth(place, text)
-            self._refer(text, lines)
-            lines.append(shown(text.sent))
+            lines.append(await self._refer(text, lines))
         for place in await self._worth(texts, messages) if read and self._may_leave_out else ():
             await self._shorten(place, texts[place])
             lines[place] = shown(texts[place].sent)
@@ -347,15 +363,17 @@ class _CompactingWalk:
             return False
         return self._is_seen(self.archive.handle(text.given)) is False
 
-    def _refer(self, text: Text, before: Sequence[Shown | None]) -> None:
-        """Put notes in the place of lines that an earlier result shows."""
+    async def _refer(self, text: Text, before: Sequence[Shown | None]) -> Shown | None:
+        """Put notes in the place of lines that an earlier result shows; return the lines of the text."""
         own = [(place, each) for place, each in enumerate(before) if each is not None]
-        beside = BESIDE if text.message in self.files else 0
-        sent, used = with_references(text.sent, [*self.shown, *(each for _, each in own)], beside)
+        earlier = [*self.shown, *(each for _, each in own)]
+        work = partial(_referring, text.sent, earlier, BESIDE if text.message in self.files else 0)
+        sent, used, lines = await self.once.of_key(("refer", self._key, len(before)), len(text.sent), work)
         if used:
             self._say(text, sent, "referring")
             self.stays.update(own[at - len(self.shown)][0] for at in used if at >= len(self.shown))
             self.stays.add(len(before))
+        return lines
 
     def _say(self, text: Text, sent: str, what: str) -> None:
         text.sent, text.sent_tokens = sent, weight(sent)

@@ -1,4 +1,6 @@
+import asyncio
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +12,7 @@ from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest, Message, Tool, encode
 from proxy.chat.markers import is_shortened, shortened
 from proxy.chat.wire import damage
-from proxy.context import CacheRules, Context, Identity
+from proxy.context import CacheRules, Context, Identity, Uncached
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile, tool
@@ -394,3 +396,26 @@ async def test_what_could_not_be_archived_is_tried_again() -> None:
     assert not is_shortened(whole[3]["content"])
     assert is_shortened(short[3]["content"])
     once.close()
+
+
+class Late(Uncached):
+    """Is never done with a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def of(self, function: Callable[[str], Any], text: str) -> Any:
+        if text == self.text:
+            await asyncio.Event().wait()
+        return await super().of(function, text)
+
+
+async def test_a_result_that_is_not_done_in_time_is_sent_as_it_came_and_the_others_keep_their_forms() -> None:
+    request = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(LOOKUP, "2"))
+    done = await forwarded(request)
+    late = await CompactToolResults(timeout=0.2).apply(request, context(request, once=Late(LOOKUP)))
+
+    assert isinstance(late, Rewrite)
+    assert [message.raw for message in late.request.messages[:5]] == [message.raw for message in done[:5]]
+    assert late.request.messages[6] is request.messages[6]
+    assert done[6].text != LOOKUP

@@ -107,16 +107,25 @@ def _enveloped(text: str) -> str | None:
     if not isinstance(value, Pairs):
         return None
     members = dict(value)
-    content = members.pop("content", None)
-    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], Pairs):
-        return None
-    item: dict[str, Any] = dict(content[0])
-    inner = item.pop("text", None)
-    if type(inner) is not str or item.pop("type", None) != "text":
-        return None
-    if _says_the_same(members.get("structuredContent"), inner, cut=cut):
+    inner = _texts(members.pop("content", None))
+    if inner is not None and _says_the_same(members.get("structuredContent"), inner, cut=cut):
         del members["structuredContent"]
-    return None if any((*members.values(), *item.values())) else inner or None
+    return None if any(members.values()) else inner or None
+
+
+def _texts(content: Any) -> str | None:
+    """The text of an MCP result's content, of several texts that are JSON an array; None where it says more."""
+    if not isinstance(content, list) or not content or not all(isinstance(item, Pairs) for item in content):
+        return None
+    items: list[dict[str, Any]] = list(map(dict, content))
+    texts = [item.pop("text", None) for item in items]
+    if not all(type(text) is str and item.pop("type", None) == "text" for text, item in zip(texts, items, strict=True)):
+        return None
+    if any(value for item in items for value in item.values()):
+        return None
+    if len(texts) == 1:
+        return str(texts[0])
+    return f"[{','.join(texts)}]" if all(parsed(text) is not None for text in texts) else None
 
 
 def _says_the_same(structured: Any, text: str, *, cut: bool) -> bool:

@@ -14,6 +14,7 @@ from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction import weight
 from proxy.compaction.fitting import forced, is_ours
 from proxy.compaction.preview import Preview, preview
+from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
@@ -85,7 +86,8 @@ class OffloadContent(Policy):
         done = {"became a preview": counts["offloaded"], "made to fit": counts["forced"]}
         why = ", ".join(f"{counted(count, 'message')} {what}" for what, count in done.items() if count)
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
-        return Rewrite(request.with_messages(messages), why, facts)
+        # what a later result refers to may just have become shorter
+        return Rewrite(request.with_messages(with_standing(messages)), why, facts)
 
     def _may_be_large(self, request: ChatRequest) -> bool:
         """Whether a user message is long enough."""

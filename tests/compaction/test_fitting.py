@@ -155,6 +155,21 @@ async def test_what_fits_is_not_touched() -> None:
     assert all(step.verdict != "rewrite" for step in (await run(CHAIN[1:2], upon(request))).steps)
 
 
+async def test_lines_that_an_earlier_result_no_longer_shows_are_shown_again() -> None:
+    part = "\n".join(LOG.splitlines()[800:840])
+    request = with_contents("s u1 a1! t1 a2! t2", t1=LOG, t2=f"{part}\nend", u1="What took long?")
+    request = request.with_messages(map(Message, request.messages))
+    ctx = upon(request)
+    keeps = ("compact_tool_results", CompactToolResults(over=10**6))
+    compacted = await run([keeps], ctx, strict=True)
+    fitted = await run([keeps, CHAIN[1]], ctx, strict=True)
+
+    assert "lines as above" in compacted.request.messages[-1].text
+    assert is_to_fit(fitted.request.messages[3].text)
+    assert part.splitlines()[20] not in fitted.request.messages[3].text
+    assert part in fitted.request.messages[-1].text
+
+
 @pytest.mark.parametrize("share", [0.81, 0.9])
 async def test_a_new_result_that_fits_is_whole_above_the_mark_at_which_history_is_cut(share: float) -> None:
     request = with_contents("s u1 a1! t1", t1=LOG[: int(share * 8192 * 4) - 600])

@@ -45,5 +45,8 @@ class ToldEmbedder:
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.0
 
+    async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        return [max((self.near(query, text) or 0.0 for text in texts), default=0.0) for query in queries]
+
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError("nothing is prepared")

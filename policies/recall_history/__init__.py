@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from policies.recall_history.search import Found, HistorySearch, Place, SearchResult, prepare
-from proxy.chat import ChatRequest, digest
+from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.departed import departed
 from proxy.chat.provenance import of_client
@@ -34,9 +34,10 @@ _STAYS = 0.4
 class RecallHistory(Policy):
     """Put the passages of what left the conversation that bear on the last user message in front of it.
 
-    Small talk, thanks, "go on" and questions about something else get none: a passage must have words of the question
-    (BM25), or be nearer to it in meaning than small talk is (`Embedder.floor`), whatever the embedding model; until
-    that is loaded words do alone. Passages are added as long as the next one is `least` as relevant as the best. A
+    Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
+    common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
+    embedding model is loaded words do alone. Where that is not clear at most 600 tokens come back. Passages are added
+    as long as the next one is `least` as relevant as the best. A
     question brings its answer, where there is room; what a summary says word for word does not come. They stand in the
     order of time, as data in the user's role. What was chosen for a message stays the same while the model works on it.
     With the next user message it stays if it holds at least half of what that one needs,
@@ -208,7 +209,9 @@ class _Recollection(Tail[Place]):
         """What bears on a message, from memory where it was worked out before; and how it was found."""
         if (known := await self.known(asked)) is not None:
             return known, "as before"
-        found, how, _ = await self._found(asked)
+        found, how, _, most = await self._found(asked)
+        if most is not None:
+            budget = budget._replace(each=min(budget.each, most))
         # the answer before the message was never sent: it is new whatever stands in front of it
         end = asked - (self.request.messages[asked - 1].get("role") == "assistant")
         choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
@@ -251,9 +254,11 @@ class _Recollection(Tail[Place]):
                 about = await self._search.shown(items)
                 (tokens,) = await self.ctx.tokens.sizes([about])
                 block = self._blocks[items] = Block(about, tokens, items)
-            if block.tokens <= budget:
+            # an attachment comes whole, and only the window bounds it
+            (size,) = await self.ctx.tokens.sizes([Message({"role": "user", "content": block.message.text})])
+            if size <= budget and block.tokens <= self._policy.max_tokens:
                 return block
-            fitting = min(len(items) - 1, len(items) * max(budget, 0) // block.tokens)
+            fitting = min(len(items) - 1, len(items) * max(budget, 0) // size)
             items = items[:fitting] if fitting else items[1:]
         return None
 

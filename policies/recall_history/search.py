@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from policies.recall_history.chance import Searched, above_chance
 from policies.recall_history.relevance import Candidates, ranked
 from proxy.chat import Message, digest
 from proxy.chat.attachments import attachments, described
@@ -19,8 +20,14 @@ from proxy.text.small_talk import asks_nothing
 _FRAME = 1
 """Tokens that the line around a passage takes beyond what a message's own frame does."""
 
-_FARTHEST = -0.1
-"""How much nearer to small talk than to any passage a question may be that shares words with one."""
+_CLEAR = -2.1
+"""How far above chance (`above_chance`) a message is that is clearly about what left."""
+_PERHAPS, _ASKED = -1.5, -2.85
+"""How far one must be, and one that asks, to be perhaps about it."""
+_REFERS = -4.0
+"""How far one is that may refer to what was named before it."""
+_UNCLEAR = 600
+"""The most tokens that come back where it is not clear."""
 _COVERED = 0.2
 """The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
 more."""
@@ -28,6 +35,8 @@ _TERMS = 2
 _FIRST = 16
 """Passages with the best words, whose vectors are made first."""
 _ROWS = 5
+_CHARACTERS = 3
+"""Of a token, about."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
@@ -56,6 +65,8 @@ class SearchResult(NamedTuple):
     """How they were found, or why there are none."""
     may_refer: bool = False
     """Whether the question may mean something that was named before it."""
+    most: int | None = None
+    """The most tokens that may come back, where it is not clear that any are asked for."""
 
 
 class HistorySearch:
@@ -78,21 +89,17 @@ class HistorySearch:
         if asks_nothing(question):
             return SearchResult((), "nothing is asked")
         numpy = arrays.numpy()
-        sizes = numpy.array(await self._ctx.tokens.sizes(self._gone), int)
+        sizes = _text_sizes(self._gone, numpy.array(await self._ctx.tokens.sizes(self._gone), int))
         there = await self._read()
         candidates = there.candidates(sizes)
         words = fits(question, [there.terms])
         meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
         is_known = ~numpy.isnan(meaning)
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
-        nearest = None if floor is None else float(numpy.nanmax(meaning)) - floor
+        nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
-        is_question = _asks(question)
-        is_whole = is_question and 0 < words.wanted in words.terms
-        unseen = bool((covering & ~is_known).any())
-        has_rare = bool((covering & (words.telling > 0)).any())
-        if not is_whole and not _is_asked(nearest, is_question=is_question, is_partial=unseen, has_rare=has_rare):
-            may_refer = is_question if nearest is None else nearest >= _FARTHEST
+        is_asked, may_refer, most = await self._is_asked(question, there, words, nearest, floor)
+        if not is_asked:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         order = ranked(candidates, words.scores, meaning, least)
@@ -105,7 +112,29 @@ class HistorySearch:
             if not in_summary and (is_about[place] or not is_said)
         ]
         how = _how(int(is_known.sum()), len(meaning))
-        return SearchResult(found, how if found or not order else "the summary says it")
+        return SearchResult(found, how if found or not order else "the summary says it", most=most)
+
+    async def _is_asked(
+        self,
+        question: str,
+        there: "_SearchedMessages",
+        words: Fits,
+        nearest: float | None,
+        floor: float | None,
+    ) -> tuple[bool, bool, int | None]:
+        """Whether a message asks for what left, whether it may refer to it, and the most tokens that may come back.
+
+        One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. A
+        question whose terms all stand in one passage does.
+        """
+        asks = _asks(question)
+        if asks and 1 < words.wanted in words.terms:
+            return True, True, None
+        is_nearer = nearest is not None and floor is not None and nearest > floor
+        if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
+            return False, asks and nearest is None, None
+        above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
+        return above >= (_ASKED if asks else _PERHAPS), above > _REFERS, None if above >= _CLEAR else _UNCLEAR
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
         """Whether the digest has a passage word for word; an attachment stands nowhere but in its message."""
@@ -227,20 +256,18 @@ def _indexed(message: Message) -> _Indexed:
     return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))
 
 
+def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:
+    """The sizes of messages without what they carry besides text: a file is not less about a question for its size."""
+    carrying = [place for place, message in enumerate(messages) if attachments(message)]
+    if not carrying:
+        return sizes
+    found = sizes.copy()
+    found[carrying] = [len(described(messages[place])) // _CHARACTERS for place in carrying]
+    return found
+
+
 def _asks(text: str) -> bool:
     return "?" in unicodedata.normalize("NFKC", text)
-
-
-def _is_asked(nearest: float | None, *, is_question: bool, is_partial: bool, has_rare: bool) -> bool:
-    """Whether a message asks for what left.
-
-    It does if its meaning is nearer to a passage than to small talk; `nearest` is the difference, None without vectors.
-    A question also does if a passage has its rare words, unless its meaning is far from all passages. `is_partial`: a
-    passage with its words has no vector yet. Without any vectors rare words decide alone.
-    """
-    if nearest is None:
-        return has_rare
-    return nearest > 0 or (has_rare and is_question and (is_partial or nearest >= _FARTHEST))
 
 
 def _covering(words: Fits) -> Array:

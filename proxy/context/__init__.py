@@ -143,6 +143,9 @@ class Embedder(Protocol):
         comparable for all models and languages, because it is measured with the query itself.
         """
 
+    async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        """For each query the cosine of the text that is nearest to it; None where vectors are missing."""
+
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 

@@ -157,6 +157,19 @@ class EmbeddingService:
         near = arrays.numpy().fmax.reduce(self._phrases.cosines(asked))
         return None if scale is None or isnan(near) else float(scale.of(near))
 
+    async def nearest(
+        self, tenant: str, queries: Sequence[str], texts: Sequence[str], *, wait: float
+    ) -> Sequence[float | None]:
+        """For each query how near the nearest of the texts is, as `similarities` has it."""
+        until = time.monotonic() + wait
+        made = await self._made_of(_SHARED, queries, [], wait)
+        first = next(filter(None, made), b"")
+        stack = await self._stacked(await self._made_of(tenant, [], texts, until - time.monotonic()), first)
+        scale = await self._measured(until - time.monotonic())
+        if not first or scale is None or not stack.holds:
+            return [None] * len(queries)
+        return listed(scale.of(await asyncio.to_thread(stack.nearest, made)))
+
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
         """The packed vectors of documents after at most `wait` seconds.
 
@@ -308,6 +321,7 @@ class BoundEmbedder:
         self._floors: dict[str, float] = {}
         self.name = service.name
         self.similarities = partial(service.similarities, tenant)
+        self.nearest = partial(service.nearest, tenant)
         self.prepare = partial(service.prepare, tenant)
 
     @property

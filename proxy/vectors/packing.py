@@ -98,6 +98,16 @@ class Stack:
             found[self._places] = numpy.maximum.reduceat(near, self._starts).clip(-1.0, 1.0)
         return found
 
+    def nearest(self, queries: Sequence[bytes | None]) -> Array:
+        """The cosine of each query's nearest text; not a number for queries without a vector."""
+        numpy = arrays.numpy()
+        found = numpy.full(len(queries), nan)
+        asked = {place: query for place, query in enumerate(queries) if query and self.fits(query)}
+        if self._rows is not None and asked:
+            first = numpy.array([numpy.frombuffer(query[1:], "<f2")[: self._width] for query in asked.values()], "f4")
+            found[list(asked)] = (self._rows @ first.T).max(axis=0).clip(-1.0, 1.0)
+        return found
+
     def similarities(self, query: bytes) -> list[float | None]:
         """The cosines, as `listed`."""
         return listed(self.cosines(query))

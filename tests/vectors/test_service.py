@@ -105,6 +105,16 @@ async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
     await service.aclose()
 
 
+async def test_the_nearest_text_is_found_for_many_queries_at_once() -> None:
+    service = EmbeddingService(Scripted())
+    embedder = service.bind(Identity("t"))
+    assert list(await embedder.nearest(["a", "b", "c"], ["a1", "b1", "b2"], wait=LONG)) == pytest.approx(
+        [1.0, 1.0, 0.8], abs=0.01
+    )
+    assert list(await embedder.nearest(["a"], [], wait=LONG)) == [None]
+    await service.aclose()
+
+
 async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)

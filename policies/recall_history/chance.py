@@ -1,0 +1,85 @@
+"""How far a message is above chance: what it has in common with what left, beside what any message has.
+
+Rare words and near vectors turn up by accident, and more of them the longer a conversation is. So the best score of a
+message is compared with the best scores that messages have which ask for nothing (`data/anybody.txt`), over the same
+passages: whatever the language, the embedding model, or the length of the conversation.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+from proxy.context import Context
+from proxy.text import arrays
+from proxy.text.bm25 import Fits, Index, fits
+from proxy.text.tables import lines
+
+_WORDS, _MEANING = 1.0, 0.03
+"""The least spread of the best scores."""
+_HIGHEST = 4
+_NEARER = 4.0
+"""How much it counts that a message is nearer to a passage than to small talk."""
+_WAIT = 0.5
+
+
+class Spread(NamedTuple):
+    """The best scores of messages that ask for nothing."""
+
+    top: float
+    """The mean of the highest: few of the messages are in the language of a conversation."""
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Sequence[float], least: float) -> "Spread":
+        """Return that of some values."""
+        numpy = arrays.numpy()
+        highest = sorted(values, reverse=True)[:_HIGHEST]
+        return cls(float(numpy.mean(highest)), max(float(numpy.std(values)), least))
+
+    def above(self, value: float) -> float:
+        """Return how many deviations a value is above the highest; mostly it is below them."""
+        return (value - self.top) / self.deviation
+
+
+async def above_chance(
+    words: Fits, nearest: float | None, floor: float | None, read: "Searched", ctx: Context
+) -> float:
+    """Return how far a message is above chance, by its words and its meaning; without vectors by its words alone.
+
+    `nearest` is the cosine of the nearest passage, `floor` that of the nearest phrase of small talk.
+    """
+    size = sum(map(len, read.texts))
+    by_words = await ctx.once.of_key(("chance by words", read.key), size, partial(_by_words, read.terms))
+    # common words and short numbers point to nothing
+    above = by_words.above(float(words.scores.max(initial=0.0)) if words.telling.any() else 0.0)
+    if nearest is None or floor is None or ctx.embedder is None:
+        return 2 * above
+    key = ("chance by meaning", ctx.embedder.name, read.key)
+    by_meaning: Spread | None = ctx.once.known([key])[0]
+    if by_meaning is None:
+        near = [each for each in await ctx.embedder.nearest(_anybody(), read.texts, wait=_WAIT) if each is not None]
+        by_meaning = Spread.of(near or [floor], _MEANING)
+        if near:
+            ctx.once.remember(key, by_meaning)
+    return above + by_meaning.above(nearest) + _NEARER * (nearest - floor)
+
+
+class Searched(NamedTuple):
+    """The passages that are searched."""
+
+    texts: tuple[str, ...]
+    terms: Index
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Stands for them in this process."""
+        return len(self.texts), hash(self.texts)
+
+
+@cache
+def _anybody() -> tuple[str, ...]:
+    return tuple(lines("anybody"))
+
+
+def _by_words(terms: Index) -> Spread:
+    return Spread.of([float(fits(each, [terms]).scores.max(initial=0.0)) for each in _anybody()], _WORDS)

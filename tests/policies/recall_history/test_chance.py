@@ -1,0 +1,64 @@
+"""A message is about what left only where it has more in common with it than any message has."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from policies.recall_history.chance import Searched, Spread, above_chance
+from proxy.context import Identity
+from proxy.state.cache import OnceService
+from proxy.testing import context
+from proxy.text.bm25 import fits, index
+from tests.services import ToldEmbedder
+
+TEXTS = (
+    "The staging database listens on port 6543.",
+    "Is that really true? I want to keep the old version.",
+    *(f"Row {n} of the table says that the weather in the town was fine." for n in range(40)),
+)
+
+
+class Any(ToldEmbedder):
+    """Any message is as near to the past as this, give or take a tenth."""
+
+    def __init__(self, middle: float) -> None:
+        super().__init__()
+        self.middle, self.asked = middle, 0
+
+    async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        self.asked += 1
+        return [self.middle + (0.1 if place % 2 else -0.1) for place in range(len(queries))]
+
+
+async def above(question: str, nearest: float, embedder: Any) -> float:
+    ctx = replace(context(once=ONCE.bind(Identity("t"))), embedder=embedder)
+    terms = index(TEXTS)
+    return await above_chance(fits(question, [terms]), nearest, embedder.middle, Searched(TEXTS, terms), ctx)
+
+
+ONCE = OnceService()
+
+
+@pytest.mark.parametrize("middle", [0.2, 0.6])
+async def test_chance_is_measured_whatever_the_scale_of_a_model(middle: float) -> None:
+    embedder = Any(middle)
+    embedder.name = f"scale-{middle}"
+    near, far = await above("staging port?", middle + 0.2, embedder), await above("And in winter?", middle, embedder)
+    assert near > 0 > far
+    assert embedder.asked == 1, "once for the same passages"
+
+
+async def test_words_that_stand_everywhere_are_chance() -> None:
+    embedder = Any(0.3)
+    embedder.name = "words"
+    assert (
+        await above("What was the weather in the town?", 0.3, embedder)
+        < -2.85
+        < await above("port 6543", 0.3, embedder)
+    )
+
+
+def test_spread_has_a_least_deviation() -> None:
+    assert Spread.of([1.0, 1.0, 1.0], 0.5).above(2.0) == 2.0
+    assert Spread.of([0.0] * 60 + [3.0] * 4, 0.5).top == 3.0, "few messages are in the language of a conversation"

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.compress_history import CompressHistory
+from policies.consolidate_system import ConsolidateSystem
 from policies.pin_context import PinContext
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
@@ -164,3 +165,14 @@ async def test_with_a_prompt_cache_only_copies_that_pay_and_what_was_decided_sta
 async def test_a_plan_stays_where_it_may_not_change(fields: dict[str, Any]) -> None:
     request = planning(12)
     assert isinstance(await PinContext().apply(request, context(request, **fields)), Keep)
+
+
+async def test_copies_of_a_plan_that_became_user_messages_stand_once_too() -> None:
+    """Templates of small models take no system message in mid-conversation."""
+    request = planning(12)
+    chain = [("consolidate_system", ConsolidateSystem(later="demote")), ("pin_context", PinContext())]
+    outcome = await run(chain, context(request, archive=MemoryArchive()), strict=True)
+    plans = [message.text for message in outcome.request.messages if "plan" in message.text.casefold()]
+    assert len(plans) == 12
+    assert [text.startswith("[An earlier copy of this plan: recall(") for text in plans[1:]] == [True] * 10 + [False]
+    assert not [message for message in outcome.request.messages[1:] if message.is_system]

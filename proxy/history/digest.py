@@ -163,6 +163,8 @@ class Reading(NamedTuple):
     """How likely the user lays something down that lasts, and with which sentence."""
     best: str = ""
     asks: bool = False
+    is_talk: bool = False
+    """Whether the user asks for nothing and says nothing."""
     pieces: tuple[AnswerPiece, ...] = ()
     calls: tuple["CallMade", ...] = ()
     failure: str = ""
@@ -175,7 +177,13 @@ def read(message: Message) -> Reading:
         judged = [(each.likely, each.text) for each in sentences(message.text)]
         likely, best = max(judged, default=(0.0, ""))
         text = described(message).strip()
-        return Reading(text if _size(text) <= 2 * _LONG else _ends(text, 2 * _LONG), likely, best, _asks(text))
+        return Reading(
+            text if _size(text) <= 2 * _LONG else _ends(text, 2 * _LONG),
+            likely,
+            best,
+            _asks(text),
+            asks_nothing(message.text),
+        )
     if role == "assistant":
         calls = tuple(map(_call, message.get("tool_calls") or ()))
         text = described(message)
@@ -212,18 +220,16 @@ def lines(
             turn, reading = turn + 1, readings[start]
             before = messages[start - 1] if start else None
             answers = before is not None and before.get("role") == "assistant"
-            asks = reading.asks or asks_nothing(message.text)  # what answers small talk tells little
+            asks = reading.asks or reading.is_talk  # what answers small talk tells little
             if start == carried:
                 found.append(Line(turn, start, LineRank.STATED, f"{turn}: [stands above]"))
             elif reading.text:
                 is_repeated = bool(message.text.strip()) and newest.get(_key(message), start) != start
-                is_talk = asks_nothing(message.text) and not (answers and readings[start - 1].asks)
+                is_talk = reading.is_talk and not (answers and readings[start - 1].asks)
                 rank = _rank(reading, turn, is_talk=is_talk and reading.text == message.text.strip(), again=is_repeated)
                 found += _user_lines(turn, start, rank, reading)
         if start + 1 < end and start + 1 >= told:
-            pointer = (
-                end < len(messages) and messages[end].get("role") == "user" and _points(readings[end], messages[end])
-            )
+            pointer = end < len(messages) and messages[end].get("role") == "user" and _points(readings[end])
             answered = _answer_lines(messages, readings, range(start + 1, end), turn, asks, common)
             found += [_pointed(line) if pointer else line for line in answered]
     return found
@@ -353,9 +359,9 @@ def _answer_rank(*, asks: bool, is_sure: bool, is_listed: bool) -> LineRank:
     return LineRank.ANSWERED if asks else LineRank.DONE
 
 
-def _points(reading: Reading, message: Message) -> bool:
+def _points(reading: Reading) -> bool:
     """Whether a message of the user's may mean nothing without what it answers."""
-    return 0 < _size(reading.text) <= _POINTER and not reading.asks and not asks_nothing(message.text)
+    return 0 < _size(reading.text) <= _POINTER and not reading.asks and not reading.is_talk
 
 
 def _pointed(line: Line) -> Line:

@@ -33,7 +33,7 @@ WORST = (
     ("proxy.text.sentences:_ENCLITIC", "", "é"),
     ("policies.resolve_clashes.cues:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_EMAIL", "", "1."),
-    ("proxy.history.extract:TOKEN", "", ".:"),
+    ("proxy.history.digest:_SURE_CODE", "", ".:"),
     ("policies.validate_content.content:SAID", "as of", " "),
     ("proxy.text.sections:_MARK", "", "#  "),
     ("proxy.text.sections:_MARK", "<", "a"),

@@ -83,8 +83,8 @@ class LineRank(IntEnum):
 _SENTENCE = re.compile(r"(?<=[.!?…])(?<!\d\.)[\"”»)*]*\s+(?=\S)|(?<=[。！？])|\n+")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
-    r"^\s*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct|enum"
-    r"|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))\s+([\w.$]+)|^[#/ ]+([\w-]+\.\w{1,4})$",
+    r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"
+    r"|enum|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))[ \t]+([\w.$]+)|^[#/ ]+([\w-]+\.\w{1,4})$",
     re.MULTILINE | re.IGNORECASE,
 )
 """What code is known by: what it defines, or the file that its first comment names."""
@@ -93,12 +93,13 @@ _OUTLINE = re.compile(r"^\s*(?:#{1,6}\s|\(?\d{1,3}[.)]\s|\*\*[^*\n]+\*\*:?\s*$)"
 _LISTED = re.compile(r"^[ \t]*(?:\(?\d{1,3}[.)]|[-*+•])\s", re.MULTILINE)
 _QUOTED = r"[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]"
 _CODE = re.compile(
-    r"(?=[\w./@:-]*\d)(?=[\w./@:-]*[^\W\d_])\w[\w./@:-]{3,}|\d{2,}-[\w-]*\d|\w+[_/@]\w[\w./-]*|\b[A-Z]{3,}\b|" + _QUOTED
+    r"(?<!\w)(?=[\w./@:-]{0,80}\d)(?=[\w./@:-]{0,80}[^\W\d_])\w[\w./@:-]{3,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"|(?<!\w)\w+[_/@]\w[\w./-]*|\b[A-Z]{3,}\b|" + _QUOTED
 )
 """An identifier, a path, an address, a name in capitals, or what is quoted."""
 _SURE_CODE = re.compile(
-    r"(?=[\w./:-]*\d)(?=[\w./:-]*[A-Z])[\w./:-]{5,}|\d{2,}-[\w-]*\d"
-    r"|\b\d[\dA-Z]*(?:[ /-](?:[A-Z]{1,2}|[\dA-Z]*\d[\dA-Z]*)\b)+|" + _QUOTED
+    r"(?<![\w./:-])(?=[\w./:-]{0,80}\d)(?=[\w./:-]{0,80}[A-Z])[\w./:-]{5,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"|\b\d[\dA-Z]{0,40}(?:[ /-](?:[A-Z]{1,2}|(?=[A-Z]{0,20}\d)[\dA-Z]{1,20})\b)+|" + _QUOTED
 )
 """What an answer is likely to be asked for again."""
 _NUMBER = re.compile(r"\d[\d.,:]*")

@@ -106,13 +106,13 @@ async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
     (lab.folder / "first").mkdir()
     async with served(made, lab.folder / "first") as first:
         client = Client(first.base, lab.behind, lab.http)
-        sent = [await client.work(turns) for turns in range(3)] + [await client.ask(chatting(28))]
+        sent = [await client.work(turns) for turns in range(3)] + [await client.ask(chatting(28), tools=TOOLS)]
         kept = set(client.named)
         assert kept
         await first.kill()
         client.base = second
         sent += [await client.work(turns) for turns in range(3, 5)]
-        sent += [await client.ask(chatting(turns)) for turns in range(29, 32)]
+        sent += [await client.ask(chatting(turns), tools=TOOLS) for turns in range(29, 32)]
         assert sorted(sent) == sorted(alone)
         assert not await client.missing(kept)
         lab.behind.respond = recalling(min(handles(sent[2])))

@@ -84,7 +84,8 @@ _SENTENCE = re.compile(r"(?<=[.!?…])(?<!\d\.)[\"”»)*]*\s+(?=\S)|(?<=[。！
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"
-    r"|enum|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))[ \t]+([\w.$]+)|^[#/ ]+([\w-]+\.\w{1,4})$",
+    r"|enum|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))[ \t]+([\w.$]+)"
+    r"|^[#/ ]+([\w-]+\.\w{1,4})$",
     re.MULTILINE | re.IGNORECASE,
 )
 """What code is known by: what it defines, or the file that its first comment names."""

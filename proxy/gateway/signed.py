@@ -23,11 +23,12 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import takewhile
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.chat.markers import named_handles
+from proxy.chat.provenance import sent_as
 from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
@@ -391,21 +392,31 @@ def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
 
 
 def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int]) -> bytes:
-    """A place in what was sent; below zero for the message there without its reasoning, counted from -1."""
-    place = places.get(id(message))
-    if place is not None:
+    """Return a place in what was sent; below zero for the message there without its reasoning, counted from -1.
+
+    A message that was made of one there stands behind its place; one that was made of none stands alone.
+    """
+    place = sent_as(message, places)
+    if place is None:
+        return message.raw
+    if message is sent[place]:
         return b"%d" % place
-    place = places.get(id(message.made_of))
-    return b"%d" % (-1 - place) if place is not None and message == without_reasoning(sent[place]) else message.raw
+    return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, message.raw)
 
 
 def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:
     found = json.loads(kept)
-    sent = request.messages
-    messages = [
-        Message(each) if isinstance(each, dict) else sent[each] if each >= 0 else without_reasoning(sent[-1 - each])
-        for each in found["messages"]
-    ]
+    messages = [_as_made(each, request.messages) for each in found["messages"]]
     known = _by_content(request.tools)
     tools = [Tool(each) if isinstance(each, dict) else known[each] for each in found["tools"]]
     return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(named_handles(kept)))
+
+
+def _as_made(written: Any, sent: Sequence[Message]) -> Message:
+    """Return the message that `_message` wrote."""
+    if isinstance(written, int):
+        return sent[written] if written >= 0 else without_reasoning(sent[-1 - written])
+    if isinstance(written, list):
+        place, message = written
+        return Message(message).copied_from(sent[place])
+    return Message(written)

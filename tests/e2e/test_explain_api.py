@@ -56,7 +56,8 @@ async def test_what_is_explained_is_then_served(lab: Lab) -> None:
 
 async def test_nothing_of_it_is_kept(lab: Lab) -> None:
     base = await lab.start(CONFIG.format(url=lab.behind.url, may="false"))
-    found = await explained(lab, base, {"request": {"model": "m", "messages": TALK}})
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    found = await explained(lab, base, {"request": {"model": "m", "messages": TALK, "tools": tools}})
     handles = re.findall(r'recall\(\\*"([a-z2-7]{20})', json.dumps(found["text"]["after"]))
     assert handles
     for handle in handles:

@@ -81,7 +81,7 @@ def test_a_cut_with_each_turn_is_told_for_what_it_costs(folder: Path, capsys: py
 
 
 def test_values_are_visible_behind_a_handle_or_lost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"model": "m", "messages": talk()}
+    row = {"model": "m", "messages": talk(), "tools": [dict(tool("look"))]}
     kept = report(folder, capsys, written(folder, row), "--chain", "default")
     lost = report(folder, capsys, written(folder, row), "--chain", "lossy")
     empty = report(folder, capsys, written(folder, row), "--chain", "empty")

@@ -48,5 +48,8 @@ class ToldEmbedder:
     async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         return [max((self.near(query, text) or 0.0 for text in texts), default=0.0) for query in queries]
 
+    async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
+        return 0.06
+
     def prepare(self, texts: Sequence[str]) -> None:
         raise AssertionError("nothing is prepared")

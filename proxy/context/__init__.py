@@ -146,6 +146,11 @@ class Embedder(Protocol):
     async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
         """For each query the cosine of the text that is nearest to it; None where vectors are missing."""
 
+    async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
+        """The spread that the cosines of these texts have to phrases of small talk, which are about none of them; None
+        where there are no vectors yet. Texts whose cosines to a query differ by less cannot be told apart.
+        """
+
     def prepare(self, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts that will be asked for; returns at once."""
 

@@ -1,7 +1,9 @@
 """What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
 
+import asyncio
+import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
@@ -9,11 +11,11 @@ from typing import NamedTuple
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools, digest
 from proxy.chat.wire import called_tools
 from proxy.context import Context, Memo
-from proxy.economics import UNCACHED
+from proxy.economics import UNCACHED, may_be_cached
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
 from proxy.tools.groups import matches
-from proxy.tools.ranking import LONGEST, Pool, Relevance, pooled, raws_of, relevance, together
+from proxy.tools.ranking import LONGEST, Pool, Relevance, noise, pooled, raws_of, relevance, together
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
 _MANY = 16
@@ -127,7 +129,7 @@ class OfferFinder:
         self._pinned: frozenset[int] = frozenset()
         self._now = 0
         self._kind: type[Offer | Standing] = Offer
-        self._is_provisional = False
+        self._is_late = False
         self.how = "as before"
         """How the tools were found."""
 
@@ -213,9 +215,18 @@ class OfferFinder:
         *before, known = await memo.known(keys)
         if known is None:
             known = await self._walked(pool, limits, found, before)
-            if not self._is_provisional:  # else the conversation would keep what was chosen while the model loaded
+            if not self._is_late or await self._stays(_read(known), limits):
                 known = await memo.settle(keys[-1], known)
         return known, keys[-1]
+
+    async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
+        """Whether a choice stays that was made without some vectors: no more are on their way, and the provider may
+        have cached the prompt. Else the next request makes it again."""
+        if self._ctx.embedder is None or self._ctx.embedder.is_behind:
+            return False
+        sizes = limits.sizes if chosen is None or self._kind is Standing else [limits.sizes[place] for place in chosen]
+        talk = await self._ctx.tokens.sizes(self._messages)
+        return may_be_cached(limits.rules, sum(sizes) + sum(talk))
 
     async def _walked(
         self, pool: Pool, limits: OfferLimits, found: Sequence[Moment], known: Sequence[str | None]
@@ -224,7 +235,12 @@ class OfferFinder:
         self._now = found[-1].end
         known_wants = [self._known_want(pool, moment) for moment in found]
         new = [moment for moment, want in zip(found, known_wants, strict=True) if want is None]
-        made = iter(await together([self._want(pool, moment) for moment in new]))
+        spread, made_wants = await asyncio.gather(
+            noise(pool, self._ctx, self._wishes.wait), together([self._want(pool, moment) for moment in new])
+        )
+        limits = replace(limits, noise=math.inf if spread is None else spread)
+        self._is_late = self._is_late or (spread is None and self._ctx.embedder is not None)
+        made = iter(made_wants)
         wants = [next(made) if want is None else want for want in known_wants]
         message_sizes = await self._ctx.tokens.sizes(self._messages)
         offer = self._kind(limits, request_ends(self._messages), message_sizes, self._pinned)
@@ -253,12 +269,16 @@ class OfferFinder:
         wait = self._wishes.wait
         # a short message is about no section that only the words before it are about: it keeps those that stand
         queries = moment.queries[:1] if self._kind is Standing else moment.queries
-        found = await together([relevance(query, pool, self._ctx, wait) for query in queries])
         embedder = self._ctx.embedder
-        near = await embedder.floor(ends(queries[0], LONGEST), wait=wait) if embedder else None
+        asked = [relevance(query, pool, self._ctx, wait) for query in queries]
+        if embedder is None:
+            found, near = await together(asked), None
+        else:
+            floor = embedder.floor(ends(queries[0], LONGEST), wait=wait)
+            near, found = await asyncio.gather(floor, together(asked))
         is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
         if moment.end == self._now:
-            self._is_provisional = embedder is not None and embedder.is_behind and not is_complete
+            self._is_late = not is_complete
             self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
         want = _wanted(moment.end, found, (near or 0.0) - _NEARLY)
         if is_complete:

@@ -99,6 +99,17 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     return found
 
 
+async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
+    """How far the scores of tools lie apart that a message does not want; None while there are no vectors to tell."""
+    key = ("tool noise", pool.digest, ctx.embedder.name if ctx.embedder else "")
+    known: float | None = ctx.once.known([key])[0]
+    if known is None and ctx.embedder is not None:
+        known = await ctx.embedder.noise(pool.texts, wait=wait)
+        if known is not None:
+            ctx.once.remember(key, known)
+    return known
+
+
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
     """What each gives, worked out at the same time. One alone needs no task of its own."""
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)

@@ -4,6 +4,7 @@ The set is chosen at the first user message that wants something. At a later one
 message clearly wants is missing, and only if what the set has saved so far pays for writing the prompt anew. Pure.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,9 @@ _USED = 2
 _RENEWED = 3
 """The part of the most tools, one in so many, that goes to those called before where the choice begins, and to the best
 ones where it changes: one change spares the next ones."""
-_SURE = 0.8
-_UNSURE = 0.16
-"""A tool fits beside the best one if it has this part of its score, less so much: few do where one stands out, many
-where none fits well. Of twenty requests whose tool is among the thirty best, one loses it by that."""
+_CLEAR = 6.0
+"""A tool is left out where the best one's score is higher by so many times the noise (`ranking.noise`): few are offered
+where one stands out, many where none fits well."""
 _HELD = 0.3
 """What the tools of the last group that was asked for gain when others come."""
 _REQUESTS = 10
@@ -94,6 +94,12 @@ class OfferLimits:
     never leaves."""
     search: int = 0
     """The tokens of what finds the tools that are left out."""
+    noise: float = math.inf
+    """How far the scores lie apart of tools that a message does not want; infinite where that is not known."""
+
+    def lowest(self, best: float) -> float:
+        """The score below which a tool does not fit beside the best one."""
+        return best - _CLEAR * self.noise
 
 
 class _RequestsSoFar(NamedTuple):
@@ -228,7 +234,7 @@ class Offer:
     def _fitting(self) -> list[int]:
         """The tools that fit, the most wanted first."""
         best = self._best()
-        lowest = _SURE * self._wants[best[0]] - _UNSURE if best else 0.0
+        lowest = self._limits.lowest(self._wants[best[0]]) if best else 0.0
         return [place for rank, place in enumerate(best) if rank < self._limits.least or self._wants[place] >= lowest]
 
     def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
@@ -312,7 +318,7 @@ class Standing:
     ) -> None:
         """As of `Offer`; the first `keep` of what is ranked are the sections."""
         self._count = limits.keep
-        self._rules = limits.rules
+        self._limits, self._rules = limits, limits.rules
         self._before = [*accumulate(message_sizes, initial=sum(limits.sizes))]
         self._last: tuple[int, ...] = ()
         self._has_begun = False
@@ -338,5 +344,5 @@ class Standing:
 
     def _about(self, scores: Sequence[float], floor: float) -> tuple[int, ...]:
         """The sections that a message is about; behind them are the scores of what it may want besides."""
-        lowest = max(_ABOUT, floor, _SURE * max(scores) - _UNSURE)
+        lowest = max(_ABOUT, floor, self._limits.lowest(max(scores)))
         return tuple([place for place in range(self._count) if scores[place] >= lowest])

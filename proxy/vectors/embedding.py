@@ -146,15 +146,11 @@ class EmbeddingService:
         vectors."""
         until = time.monotonic() + wait
         (asked,) = await self._made_of(tenant, [query], [], wait)
-        if not asked:
-            return None
-        if self._phrases is None or not self._phrases.fits(asked):
-            made = await self._made_of(_SHARED, [], phrases(), wait)
-            self._phrases = await self._stacked(made, asked) if None not in made else None
-        if self._phrases is None:
+        known = await self._small_talk(asked, wait) if asked else None
+        if known is None or asked is None:
             return None
         scale = await self._measured(until - time.monotonic())
-        near = arrays.numpy().fmax.reduce(self._phrases.cosines(asked))
+        near = arrays.numpy().fmax.reduce(known.cosines(asked))
         return None if scale is None or isnan(near) else float(scale.of(near))
 
     async def nearest(
@@ -169,6 +165,27 @@ class EmbeddingService:
         if not first or scale is None or not stack.holds:
             return [None] * len(queries)
         return listed(scale.of(await asyncio.to_thread(stack.nearest, made)))
+
+    async def noise(self, tenant: str, texts: Sequence[str], *, wait: float) -> float | None:
+        """The spread of the cosines of texts to each phrase of small talk, as `similarities` has them; None without
+        vectors."""
+        until = time.monotonic() + wait
+        made = await self._made_of(tenant, [], [text for text in texts if text.strip()], wait)
+        one = next(filter(None, made), None)
+        known = await self._small_talk(one, wait) if one is not None and None not in made else None
+        scale = await self._measured(until - time.monotonic())
+        if known is None or one is None or scale is None:
+            return None
+        stack, numpy = await self._stacked(made, one), arrays.numpy()
+        near = scale.of(await asyncio.to_thread(stack.table, known))
+        return float(numpy.sqrt(numpy.nanmean(numpy.nanvar(near, axis=0))))
+
+    async def _small_talk(self, like: bytes, wait: float) -> Stack | None:
+        """The vectors of the phrases of small talk, of the dimension of another one; None while they are not there."""
+        if self._phrases is None or not self._phrases.fits(like):
+            made = await self._made_of(_SHARED, [], phrases(), wait)
+            self._phrases = await self._stacked(made, like) if None not in made else None
+        return self._phrases
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
         """The packed vectors of documents after at most `wait` seconds.
@@ -322,6 +339,7 @@ class BoundEmbedder:
         self.name = service.name
         self.similarities = partial(service.similarities, tenant)
         self.nearest = partial(service.nearest, tenant)
+        self.noise = partial(service.noise, tenant)
         self.prepare = partial(service.prepare, tenant)
 
     @property

@@ -108,6 +108,13 @@ class Stack:
             found[list(asked)] = (self._rows @ first.T).max(axis=0).clip(-1.0, 1.0)
         return found
 
+    def table(self, others: "Stack") -> Array:
+        """The cosine of each text's nearest vector, a row, to the first vector of each text of others, a column."""
+        numpy = arrays.numpy()
+        if self._rows is None or others._rows is None:
+            return numpy.full((self._count, 1), nan)
+        return numpy.maximum.reduceat(self._rows @ others._rows[others._starts].T, self._starts)
+
     def similarities(self, query: bytes) -> list[float | None]:
         """The cosines, as `listed`."""
         return listed(self.cosines(query))

@@ -217,6 +217,9 @@ class Slow(ToldEmbedder):
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.0 if self.ready else None
 
+    async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
+        return 0.06 if self.ready else None
+
 
 class Near(ToldEmbedder):
     def __init__(self, **cosines: Mapping[str, float]) -> None:
@@ -238,6 +241,17 @@ class TestFewerWhereSure:
         names = await offered(asked(text), self.BOUND, embedder=near)
         assert {"weather_list", "weather_create"} <= {*names}
         assert len(names) <= 4
+
+    @pytest.mark.parametrize(
+        "text", ["明天的天气怎么样？", "明日の天気は？", "ما هو الطقس غدا؟", "Wie wird das Wetter?"]
+    )
+    async def test_as_many_as_before_where_one_is_hardly_nearer(self, text: str) -> None:
+        near = Near(**{text: {"weather list": 0.3, "garden create": 0.2}})
+        assert len(await offered(asked(text), self.BOUND, embedder=near)) == 20
+
+    async def test_as_many_as_before_while_words_alone_decide(self) -> None:
+        for embedder in (Slow(), None):
+            assert len(await offered(asked("weather tomorrow"), self.BOUND, embedder=embedder)) == 20
 
     async def test_as_many_as_before_where_none_stands_out(self) -> None:
         assert len(await offered(asked("¿y ahora qué?"), self.BOUND, embedder=Near())) == 20
@@ -541,18 +555,25 @@ async def test_what_was_chosen_while_the_model_loads_is_chosen_again() -> None:
     )
 
 
-async def test_what_was_chosen_by_words_stays_when_vectors_come() -> None:
+@pytest.mark.parametrize(
+    ("rules", "stays"), [(CacheRules(read=0.1, minimum=100, ttl=300), True), (CacheRules(), False)]
+)
+async def test_what_was_chosen_by_words_is_chosen_again_while_nothing_is_cached(rules: CacheRules, stays: bool) -> None:
+    """Also where no more vectors were on their way once it was chosen: on a busy machine they come right behind."""
     near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
     request = asked("delete the alarm")
-    first = await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
-    assert "by their words" in (await decided(request, embedder=near)).why
+
+    async def names(request: ChatRequest = request, session: str = "s") -> list[str]:
+        return await offered(request, embedder=near, memo=memos.bind(Identity("t", session)), cache=rules)
+
+    first = await names()
+    assert "by their words" in (await decided(request, embedder=near, cache=rules)).why
     near.ready = True
-    assert "by words and meaning" in (await decided(request, embedder=near)).why
-    assert "as before" in (await decided(request, embedder=near, memo=memos.bind(Identity("t", "s")))).why
-    assert (
-        await offered(with_call(request, "alarm_delete"), embedder=near, memo=memos.bind(Identity("t", "s"))) == first
-    )
-    assert "flight_list" in await offered(request, embedder=near, memo=memos.bind(Identity("t", "other")))
+    assert "by words and meaning" in (await decided(request, embedder=near, cache=rules)).why
+    again = await names(with_call(request, "alarm_delete"))
+    assert (again == first) is stays
+    assert ("flight_list" in again) is not stays
+    assert "flight_list" in await names(session="other")
 
 
 async def test_an_embedder_that_raises_is_a_fault_that_leaves_the_request_as_it_was() -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from math import sqrt
+from statistics import fmean, pvariance
 from typing import Any
 
 import pytest
 
 from proxy.context import Identity
+from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, EmbeddingFailed
 from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope
 from proxy.vectors.embedded import Embedded
@@ -112,6 +115,22 @@ async def test_the_nearest_text_is_found_for_many_queries_at_once() -> None:
         [1.0, 1.0, 0.8], abs=0.01
     )
     assert list(await embedder.nearest(["a"], [], wait=LONG)) == [None]
+    await service.aclose()
+
+
+async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
+    backend = Scripted(batch=500)
+    service = EmbeddingService(backend)
+    embedder = service.bind(Identity("t"))
+    backend.free.clear()
+    assert await embedder.noise(["a", "b", "c"], wait=0) is None
+    backend.free.set()
+    texts = ["a", "b", "c"]
+    table = [await embedder.similarities(phrase, texts, wait=LONG) for phrase in phrases()]
+    spreads = [pvariance([each or 0.0 for each in row]) for row in table]
+    assert await embedder.noise(texts, wait=LONG) == pytest.approx(sqrt(fmean(spreads)), abs=0.01)
+    assert await embedder.noise(["a", " "], wait=LONG) == pytest.approx(0.0, abs=0.01), "a text without a vector"
+    assert await embedder.noise([" "], wait=LONG) is None
     await service.aclose()
 
 

@@ -26,7 +26,7 @@ _USED = 2
 _RENEWED = 3
 """The part of the most tools, one in so many, that goes to those called before where the choice begins, and to the best
 ones where it changes: one change spares the next ones."""
-_CLEAR = 6.0
+_CLEAR = 8.0
 """A tool is left out where the best one's score is higher by so many times the noise (`ranking.noise`): few are offered
 where one stands out, many where none fits well."""
 _HELD = 0.3

@@ -77,16 +77,17 @@ async def test_a_record_names_the_lowered_limit(lab: Lab) -> None:
 async def test_a_later_round_of_internal_tools_has_room_for_its_answer(lab: Lab) -> None:
     """What the tools brought is part of its prompt."""
     rounds: list[int] = []
+    window = 8192
 
     async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         body = json.loads(received.body)
-        assert tokens(body) + body["max_tokens"] <= WINDOW
+        assert tokens(body) + body["max_tokens"] <= window
         rounds.append(body["max_tokens"])
         await recalling()(behind, received, writer)
 
     lab.behind.respond = model
-    base = await lab.start(config(lab, f"window: {WINDOW}"))
-    body = {"model": "a-model", "messages": working(3), "tools": TOOLS, "max_tokens": 32_000}
+    base = await lab.start(config(lab, f"window: {window}"))
+    body = {"model": "a-model", "messages": working(7), "tools": TOOLS, "max_tokens": 32_000}
     status, _, told = await lab.chat(base, body)
     assert status == 200, told
     first, second = rounds

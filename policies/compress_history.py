@@ -1,5 +1,6 @@
 """Let the oldest messages leave a conversation that fills its window, and a digest take their place."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -38,8 +39,8 @@ class CompressHistory(Policy):
     Nothing leaves it but for want of room: then questions and small talk go first, and what the user laid down stays
     longest. In a conversation with tools it ends in the handles of what left. A last user message that stands before
     the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges that leave
-    have the room that the digest does not use: the assistant's words whole, what it got in short. A short opening of
-    the conversation stays, too.
+    have half of its room, and what it does not use: the assistant's words whole, what it got in short. A short
+    opening of the conversation stays, too.
 
     A client that asks for a summary of the conversation itself, as agents do before they delete it, gets all of it to
     the model, as far as the window allows.
@@ -126,7 +127,8 @@ class CompressHistory(Policy):
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
         written = await settled(leaving, last.foreseen, measure, ctx) if self.needs_writer else None
-        made = await summarised(leaving, handles if request.tools else (), measure, ctx, written)
+        digest = replace(measure, tokens=measure.tokens // 2) if last.is_tight else measure
+        made = await summarised(leaving, handles if request.tools else (), digest, ctx, written)
         if made is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.needs_writer:

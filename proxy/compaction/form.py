@@ -73,7 +73,7 @@ def _sent(text: str, *, tables: bool) -> Sent:
     if len(inner) < _SHORTEST or is_html(inner):  # an agent in a browser needs the marks
         return Sent(inner, weight(inner))
     bare = without_blobs(inner)
-    laid = joined(lay_out(bare, tables=tables).lines) if tables or not _is_json(bare) else bare
+    laid = joined(lay_out(bare, tables=tables, pages=False).lines) if tables or not _is_json(bare) else bare
     best, tokens = bare, weight(bare)
     if len(laid) < _WORTH * len(bare) and (short := weight(laid)) < tokens:
         best, tokens = laid, short

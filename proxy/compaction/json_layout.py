@@ -37,7 +37,7 @@ class Table:
         """The keys of a row's values; a value that all rows share stands here and not in the rows."""
         names = [self._name(place, key) for place, key in enumerate(self.keys) if place not in self.shared]
         common = [f"{quoted(self.keys[place])}:{rendered(value)}" for place, value in self.shared.items()]
-        return "(" + ",".join(names) + ("; all " + ",".join(common) if common else "") + ")"
+        return "(" + ",".join(names) + ("; " + ",".join(common) if common else "") + ")"
 
     def _name(self, place: int, key: str) -> str:
         within = self.inner.get(place)

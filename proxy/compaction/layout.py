@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from proxy.compaction import html
@@ -40,20 +41,24 @@ def joined(lines: Sequence[TextLine]) -> str:
     return "".join(line.glue + line.text for line in lines).removeprefix(lines[0].glue if lines else "")
 
 
-def lay_out(text: str, *, tables: bool = True) -> Layout:
-    """Return the lines of a text; with `tables`, like records of JSON are rows below their keys."""
+def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Layout:
+    """Return the lines of a text.
+
+    With `tables`, like records of JSON are rows below their keys; with `pages`, HTML is what a reader sees of it.
+    """
     found = json_and_rest(text)
     if found is not None:
         with suppress(RecursionError):
-            return _of_json(*found, tables=tables)
-    if html.is_html(text):
+            return _of_json(*found, tables=tables, pages=pages)
+    if pages and html.is_html(text):
         return Layout([TextLine(line, depth_of(line)) for line in html.page(text).splitlines()], is_whole=False)
     lines = _elements(text) if text.lstrip()[:1] == "<" else []
     return Layout(lines or [*_counted(_text_lines(text))])
 
 
-def _of_json(value: Any, rest: str | None, *, tables: bool) -> Layout:
-    lines = [*_counted(json_lines(value, lambda inner: lay_out(inner, tables=tables).lines, tables=tables))]
+def _of_json(value: Any, rest: str | None, *, tables: bool, pages: bool) -> Layout:
+    inner = partial(lay_out, tables=tables, pages=pages)
+    lines = [*_counted(json_lines(value, lambda text: inner(text).lines, tables=tables))]
     return Layout(lines if rest is None else [*lines, TextLine(gap("the text is cut off here", rest), 0)])
 
 

@@ -17,7 +17,7 @@ def lines_of(value: object) -> list[str]:
 def test_like_records_name_each_column_once() -> None:
     sent = rows(json.dumps(PEOPLE))
 
-    assert sent.text.splitlines()[:2] == ['[("id","name","age"; all "unit":"m")', ' ["A-0","N-0",0]']
+    assert sent.text.splitlines()[:2] == ['[("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]']
     assert sent.text.endswith(' ["A-39","N-39",39]]')
     assert sent.tokens < 0.6 * rows("x" + json.dumps(PEOPLE)).tokens
     assert sent.is_whole
@@ -30,7 +30,7 @@ def test_an_object_that_lacks_a_member_leaves_its_place_empty() -> None:
 
     lines = lines_of(people)
 
-    assert lines[0].startswith('[("name","age"; all "note":"word word')
+    assert lines[0].startswith('[("name","age"; "note":"word word')
     assert lines[1:] == [' ["N-0",0]', ' ["N-1",]', ' ["N-2",2]', ' ["N-3",3]]']
 
 
@@ -63,7 +63,7 @@ def test_objects_within_records_and_lists_of_such_have_their_keys_in_the_header(
 def test_records_by_name_keep_their_names() -> None:
     lines = lines_of({f"node-{n}": {"cpu": n, "zone": f"z{n % 3}", "state": "up"} for n in range(9)})
 
-    assert lines[:2] == ['{("cpu","zone"; all "state":"up")', ' "node-0":[0,"z0"]']
+    assert lines[:2] == ['{("cpu","zone"; "state":"up")', ' "node-0":[0,"z0"]']
     assert lines[-1] == ' "node-8":[8,"z2"]}'
 
 
@@ -71,7 +71,7 @@ def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
     log = "\n".join(f'10:0{n} "INFO" step {n} of the batch is done' for n in range(10))
     text = rows(json.dumps({"result": json.dumps({"people": PEOPLE}), "log": log})).text
 
-    assert '"people":[("id","name","age"; all "unit":"m")\n' in text
+    assert '"people":[("id","name","age"; "unit":"m")\n' in text
     assert f'"log":"""\n{log}\n' in text
 
 
@@ -145,6 +145,17 @@ def test_an_encoded_blob_is_named() -> None:
 @pytest.mark.parametrize("text", ["x" * 5000, "ACGT" * 2000, "0123456789" * 900, "予約番号を確認しました。" * 400])
 def test_a_long_word_is_no_blob(text: str) -> None:
     assert "blob" not in rows(text).text
+
+
+@pytest.mark.parametrize("field", ["content", "log"])
+def test_a_page_in_json_keeps_its_marks(field: str) -> None:
+    inputs = "\n".join(f'<p class="c{n}" data-id="{n}"><input name="f{n}" value="v{n}"></p>' for n in range(30))
+    page = f"<html><body><nav>{'<p>Menu and more</p>' * 12}</nav>\n{inputs}\n</body></html>"
+    sent = rows(json.dumps({"people": PEOPLE * 20, field: page}))
+
+    assert '"people":[("id","name","age"; "unit":"m")\n' in sent.text
+    assert all(line in sent.text for line in page.split("\n"))
+    assert sent.is_whole
 
 
 def test_a_page_keeps_its_marks() -> None:

@@ -18,7 +18,7 @@ from proxy.compaction import minified, payloads, weight, with_payloads
 from proxy.compaction.edited_files import edits_files, names_file, reads_file
 from proxy.compaction.fitting import is_ours
 from proxy.compaction.form import ShortForm, as_file, form_of, plain, rows
-from proxy.compaction.references import BESIDE, Shown, is_referring, shown, with_references
+from proxy.compaction.references import BESIDE, FEWEST, Shown, is_referring, shown, with_references
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
@@ -364,7 +364,9 @@ class _CompactingWalk:
         return self._is_seen(self.archive.handle(text.given)) is False
 
     async def _refer(self, text: Text, before: Sequence[Shown | None]) -> Shown | None:
-        """Put notes in the place of lines that an earlier result shows; return the lines of the text."""
+        """Put notes in the place of lines that an earlier result shows; return the lines of a text of several."""
+        if text.sent.count("\n") < FEWEST - 1:
+            return None
         own = [(place, each) for place, each in enumerate(before) if each is not None]
         earlier = [*self.shown, *(each for _, each in own)]
         work = partial(_referring, text.sent, earlier, BESIDE if text.message in self.files else 0)

@@ -1,6 +1,7 @@
 """Let the oldest messages leave a conversation that fills its window, and a digest take their place."""
 
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -23,6 +24,9 @@ from proxy.history.summaries import (
     summarised,
 )
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
+
+_A_MESSAGE = 4
+"""To look for cuts takes so many times as long for a message as to read a character does."""
 
 
 class CompressHistory(Policy):
@@ -110,7 +114,8 @@ class CompressHistory(Policy):
         usable = ctx.model.usable(request)
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(request, ctx, usable, count.total - sum(sizes))
-        cuts, ahead = foresee(talk, sizes, born, room, self.keep_last)
+        work = partial(foresee, talk, sizes, born, room, self.keep_last)
+        cuts, ahead = await ctx.once.run(_A_MESSAGE * len(talk), work)
         share = f"context at {count.total / usable:.0%}"
         measure = SummarySize(room.summary, self.pins)
         if not cuts:

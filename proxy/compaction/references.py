@@ -16,7 +16,7 @@ from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.form import as_file, plain, rows
 from proxy.compaction.pieces import gap
 
-_FEWEST = 3
+FEWEST = 3
 """A run of fewer lines is shown again."""
 _WORTH = 2
 """A run that has less than so many times the characters of its note is shown again, too."""
@@ -57,14 +57,14 @@ class _Repeat:
 def shown(text: str) -> Shown | None:
     """Return what a later text is compared with; None for a text of few lines."""
     lines = text.split("\n")
-    return _shown(lines) if len(lines) >= _FEWEST else None
+    return _shown(lines) if len(lines) >= FEWEST else None
 
 
 def _shown(lines: Sequence[str]) -> Shown:
     found = [_NUMBERED.match(line[:24]) for line in lines]
     numbers = array("q", [_NONE if one is None else int(one[1]) for one in found])
     steps = [after - before for before, after in pairwise(numbers) if before >= 0 and after >= 0]
-    is_numbered = len(steps) >= _FEWEST - 1 and steps.count(1) >= _SHARE * len(steps)
+    is_numbered = len(steps) >= FEWEST - 1 and steps.count(1) >= _SHARE * len(steps)
     keys = array("q", [0]) * len(lines)
     for place, (line, match) in enumerate(zip(lines, found, strict=True)):
         if not line.lstrip().startswith("[… "):
@@ -78,7 +78,7 @@ def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> tup
     So many lines are shown `beside` what is new, so that an edit of it finds its surroundings.
     """
     lines = text.split("\n")
-    if len(lines) < _FEWEST or not earlier:
+    if len(lines) < FEWEST or not earlier:
         return text, frozenset()
     own = _shown(lines)
     pieces: list[str] = []
@@ -107,12 +107,12 @@ def _runs(own: Shown, earlier: Sequence[Shown], beside: int) -> Iterator[_Repeat
             key=lambda run: run.end,
             default=None,
         )
-        if best is None or best.end - start < _FEWEST:
+        if best is None or best.end - start < FEWEST:
             start += 1
             continue
         begin = best.start + (beside if best.start else 0)
         end = best.end - (beside if best.end < len(own.keys) else 0)
-        if end - begin >= _FEWEST:
+        if end - begin >= FEWEST:
             yield _Repeat(begin, end, best.text, best.at + begin - best.start)
         start = best.end
 

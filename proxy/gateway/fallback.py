@@ -19,6 +19,7 @@ from proxy.chat.parse import Body
 from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
+from proxy.state.threads import do_sized
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.overflow import Overflow, find_overflow, openai_body, read_refusal
@@ -100,7 +101,7 @@ class Attempts:
             self._call = None
             yield self._route
 
-    def carried(self, call: Call) -> Call:
+    async def carried(self, call: Call) -> Call:
         """Return a call with what may go to this route of the client's headers, query and messages.
 
         At another server than the first one nothing that may hold a key, an account or a wish for that provider; at
@@ -109,13 +110,15 @@ class Attempts:
         if same_server(self._route.upstream, self._first.upstream):
             return call
         call = replace(call, headers=impersonal(call.headers), query="")
-        return call if self._route.upstream.provider == self._first.upstream.provider else self._unreasoned(call)
+        return call if self._route.upstream.provider == self._first.upstream.provider else await self._unreasoned(call)
 
-    def _unreasoned(self, call: Call) -> Call:
+    async def _unreasoned(self, call: Call) -> Call:
         """The call without reasoning in its messages; a header names the fields that were left out."""
         if not any(f'"{name}"'.encode() in call.body for name in REASONING_FIELDS):
             return call
-        request = call.request or Body(call.body).parse()
+        request = call.request
+        if request is None:
+            request = await do_sized(len(call.body), lambda: Body(call.body).parse())
         named = {name for message in request.messages for name in REASONING_FIELDS if name in message}
         if not named:
             return call

@@ -217,6 +217,10 @@ _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks that clients move from message to message while the conversation grows."""
 
 
+LARGE = 512 * 1024
+"""Bytes of a message that is digested once: it is hashed for each trail that it is part of, on the event loop."""
+
+
 class Trail:
     """The prints of a conversation's answers: each stands for the whole conversation up to it, and for its scope.
 
@@ -229,16 +233,7 @@ class Trail:
 
     def add(self, message: Message) -> None:
         """Go on with a message."""
-        content = message.get("content")
-        texts = [str(message.get("role")), str(message.get("tool_call_id", ""))]
-        if isinstance(content, str):
-            texts.append(content)
-        else:
-            for part in message.parts:
-                texts += [part["text"]] if isinstance(part.get("text"), str) else _flat(part)
-        if message.get("tool_calls"):
-            texts += [*message.call_ids, *message.called_tools]
-        self._running.update(_framed([str(len(texts)), *texts]))
+        self._running.update(_content(message) if len(message.raw) <= LARGE else _digest(message))
 
     def copy(self) -> "Trail":
         """The same trail, to go on with elsewhere."""
@@ -284,6 +279,30 @@ def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar
             keys.append((place, trail.key(message)))
         trail.add(message)
     return _AnswersSoFar(trail, tuple(keys), before.end + len(messages))
+
+
+def digest_large(messages: Sequence[Message]) -> None:
+    """Read large messages for the trails that they will be part of; for a thread."""
+    for message in messages:
+        if len(message.raw) > LARGE:
+            _digest(message)
+
+
+def _digest(message: Message) -> bytes:
+    return message.derive("trail", lambda: blake2b(_content(message), digest_size=32).digest())
+
+
+def _content(message: Message) -> bytes:
+    content = message.get("content")
+    texts = [str(message.get("role")), str(message.get("tool_call_id", ""))]
+    if isinstance(content, str):
+        texts.append(content)
+    else:
+        for part in message.parts:
+            texts += [part["text"]] if isinstance(part.get("text"), str) else _flat(part)
+    if message.get("tool_calls"):
+        texts += [*message.call_ids, *message.called_tools]
+    return _framed([str(len(texts)), *texts])
 
 
 def _framed(texts: Sequence[str]) -> bytes:

@@ -49,7 +49,7 @@ class Pipeline:
             for route in attempts:
                 try:
                     prepared = await self._prepare(body, route, http, seen)
-                    call, watches = attempts.carried(prepared.call), self._watches(prepared, body, http)
+                    call, watches = await attempts.carried(prepared.call), self._watches(prepared, body, http)
                     async with Observers(call, route.upstream, http, seen, body, watches) as observers:
                         attempts.sending(observers.call)
                         reply = await self._send(prepared, observers.call, http.caller)

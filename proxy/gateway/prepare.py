@@ -28,7 +28,7 @@ from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
-from proxy.gateway.hidden import HiddenParts, Recorder
+from proxy.gateway.hidden import HiddenParts, Recorder, digest_large
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
@@ -49,9 +49,6 @@ from proxy.state.threads import Threads, do_sized
 from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
-
-_LARGEST = 4 * 2**20
-"""Bytes of a body that is read behind its answer: more would hold up the event loop."""
 
 
 class Asked(NamedTuple):
@@ -272,13 +269,24 @@ class Preparation:
 
     def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message] = ()) -> None:
         """Keep what was sent as it came: a chain that runs later must not change it any more."""
-        if len(body.raw) > _LARGEST:
-            return
+        self._services.prefixes.begin(self._settled_untouched(body, asked, rounds))
+
+    async def _settled_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message]) -> None:
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
         with suppress(BadRequest):
-            sent = body.parse(self._server.max_messages, self._services.parsed.bound(tenant))
-            who = identify(asked.headers, sent, tenant)
+            sent = await self._read(body, tenant)
+            who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
             self._services.prefixes.bound(who.tenant, who.scope, Outage()).record(sent, sent)(rounds)
+
+    async def _read(self, body: Body, tenant: str) -> ChatRequest:
+        """Return the request in a body; a large one is read in a thread. Raises `BadRequest`."""
+
+        def read() -> ChatRequest:
+            sent = body.parse(self._server.max_messages, self._services.parsed.bound(tenant))
+            digest_large(sent.messages)
+            return sent
+
+        return await do_sized(len(body.raw), read)
 
     async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
         """Run the steps over a body. Raises `BadRequest` for one that is none.
@@ -288,12 +296,11 @@ class Preparation:
         """
         steps, services, server = chosen.steps, self._services, self._server
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
-        parse = partial(body.parse, server.max_messages, services.parsed.bound(tenant))
-        sent = incoming = await do_sized(len(body.raw), parse)
+        sent = incoming = await self._read(body, tenant)
         if guards(steps):
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage = Outage()
-        who = identify(asked.headers, sent, tenant)
+        who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
         if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):

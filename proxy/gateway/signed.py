@@ -18,7 +18,7 @@ undone.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import takewhile
@@ -271,10 +271,14 @@ class Prefixes:
         """Forget what was sent of a tenant's; return how much that was."""
         return self._sent.forget(quote(tenant, safe=""))
 
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that keeps prefixes."""
+        self._work.begin(work)
+
     def put(self, key: str, value: bytes) -> None:
         """Have it stored."""
         self._waiting[key] = value
-        self._work.begin(self._put(key, value))
+        self.begin(self._put(key, value))
 
     async def _put(self, key: str, value: bytes) -> None:
         try:

@@ -28,6 +28,5 @@ def asks_for_summary(request: ChatRequest) -> bool:
 def _patterns() -> tuple[re.Pattern[str], ...]:
     words = ([word for line in lines for word in line.split(", ")] for lines in sections("handover").values())
     # where words are set apart by spaces, at a word's beginning
-    return tuple(
-        re.compile("|".join(rf"(?:(?<!\w)|(?<=[\u2e80-\uffff])){re.escape(word)}" for word in each)) for each in words
-    )
+    beginning = r"(?:(?<!\w)|(?<=[\u2e80-\uffff]))"
+    return tuple(re.compile(f"{beginning}(?:{'|'.join(map(re.escape, each))})") for each in words)

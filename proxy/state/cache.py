@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
 from proxy.context import Identity
-from proxy.state.threads import Lanes
+from proxy.state.threads import Lanes, Turns
 
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
@@ -153,9 +153,9 @@ class OnceService:
         running.add_done_callback(done)
         return await asyncio.wrap_future(running)
 
-    def put(self, key: tuple[Hashable, ...], result: Any) -> None:
-        """Remember a result, unless it is large."""
-        size = _ENTRY + _size(result)
+    def put(self, key: tuple[Hashable, ...], result: Any, size: int | None = None) -> None:
+        """Remember a result, unless it is large; `size` is what it takes in bytes, where that is known."""
+        size = _ENTRY + (_size(result) if size is None else size)
         if size <= self._largest:
             self._known.put(key, (result,), size)
 
@@ -163,12 +163,13 @@ class OnceService:
 class BoundOnce:
     """The `Once` of a request's context."""
 
-    __slots__ = ("_given_up", "_service", "_tenant")
+    __slots__ = ("_given_up", "_service", "_tenant", "_turns")
 
     def __init__(self, service: OnceService, tenant: str) -> None:
         self._service = service
         self._tenant = tenant
         self._given_up = Event()
+        self._turns = Turns()
 
     def give_up(self) -> None:
         """Nobody waits for the request any more: what has begun for it ends at the next message."""
@@ -190,18 +191,20 @@ class BoundOnce:
         if new:
             fresh = [messages[place] for place in new]
 
-            def work() -> list[Result]:
-                return list(map(function, takewhile(lambda _: not given_up.is_set(), fresh)))
+            def work() -> list[tuple[Result, int]]:
+                made = map(function, takewhile(lambda _: not given_up.is_set(), fresh))
+                return [(result, _size(result)) for result in made]
 
-            def remember(made: list[Result]) -> None:
-                for place, result in zip(new, made, strict=False):
+            def remember(made: list[tuple[Result, int]]) -> None:
+                for place, (result, size) in zip(new, made, strict=False):
                     found[place] = (result,)
-                    self._service.put(keys[place], result)
+                    self._service.put(keys[place], result, size)
 
             await self._service.run(self._tenant, sum(keys[place][3] for place in new), work, remember)
         return [cast(Result, known[0]) for known in found if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
+        await self._turns.give()
         (known,) = self._service.get_each([(self._tenant, key)])
         if known is not None:
             return cast(Result, known[0])

@@ -206,3 +206,13 @@ async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
     for key in range(10):
         service.bind(Identity("t")).remember(key, (key, ("x" * 2000,)))
     assert len([each for each in service.bind(Identity("t")).known(range(10)) if each is not None]) == 4
+
+
+async def test_a_long_walk_over_known_texts_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.state.threads._TURN", -1.0)
+    once, ran = OnceService().bind(Identity("t")), asyncio.Event()
+    other = asyncio.create_task(asyncio.sleep(0))
+    other.add_done_callback(lambda _: ran.set())
+    for _ in range(4):
+        await once.of_key("known", 1, lambda: "small")
+    assert ran.is_set()

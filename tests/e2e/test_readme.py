@@ -35,7 +35,7 @@ async def test_the_first_request_has_the_answer_that_the_readme_shows(lab: Lab) 
         client.post(f"{base}/v1/chat/completions", json=body) as answer,
     ):
         content = (await answer.json())["choices"][0]["message"]["content"]
-        assert answer.headers["x-penstock-context"] == "4383;1765;8192"
+        assert answer.headers["x-penstock-context"] == "4383;1624;8192"
     assert content.strip() == block(README, "text", "6 messages").strip()
 
 

@@ -22,6 +22,8 @@ _PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 _SEALS = ("signature", "encrypted_content", "reasoning_signature")
 _SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
+_HOLDING = frozenset({*_BLOCKS, *_SEALS, "reasoning"})
+"""Fields of which signed reasoning has at least one, where it is no part of the content."""
 
 _NAMES = tuple(f'"{name}"'.encode() for name in (*_BLOCKS, *_SEALS, *_SEALED))
 _ALIKE = b'"reasoning'
@@ -38,6 +40,8 @@ def may_be_signed(body: bytes) -> bool:
 def is_signed(message: Message) -> bool:
     """Whether a message carries reasoning with a signature, or reasoning that only the provider can read."""
     if message.get("role") != "assistant":
+        return False
+    if _HOLDING.isdisjoint(message) and not isinstance(message.get("content"), list):
         return False
     return any(map(_is_sealed, _reasoning(message)))
 

@@ -50,6 +50,9 @@ from proxy.upstreams.base import CHAT, Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
 
+_PARSING = 4
+"""To parse the messages of a body takes so many times as long as to find its fields, or more."""
+
 
 class Asked(NamedTuple):
     """How a request came."""
@@ -286,7 +289,7 @@ class Preparation:
             digest_large(sent.messages)
             return sent
 
-        return await do_sized(len(body.raw), read)
+        return await do_sized(_PARSING * len(body.raw), read)
 
     async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
         """Run the steps over a body. Raises `BadRequest` for one that is none.

@@ -36,10 +36,11 @@ class RecallHistory(Policy):
 
     Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
     common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
-    embedding model is loaded words do alone. Where that is not clear at most 600 tokens come back. Passages are added
-    as long as the next one is `least` as relevant as the best. A
-    question brings its answer, where there is room; what a summary says word for word does not come. They stand in the
-    order of time, as data in the user's role. What was chosen for a message stays the same while the model works on it.
+    embedding model is loaded words do alone. Where that is not clear, or no passage has two of its words, at most 150
+    tokens come back, or the best passage. Passages are added as long as the next one is `least` as relevant as the
+    best. A question brings its answer, where there is room; what a summary says word for word does not come. They
+    stand in the order of time, as data in the user's role.
+    What was chosen for a message stays the same while the model works on it.
     With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
     Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from policies.recall_history.chance import Searched, above_chance
-from policies.recall_history.relevance import Candidates, ranked
+from policies.recall_history.relevance import Candidates, Ranked, ranked
 from proxy.chat import Message, digest
 from proxy.chat.attachments import attachments, described
 from proxy.chat.blocks import passages_block
@@ -26,8 +26,10 @@ _PERHAPS, _ASKED = -1.5, -2.85
 """How far one must be, and one that asks, to be perhaps about it."""
 _REFERS = -4.0
 """How far one is that may refer to what was named before it."""
-_UNCLEAR = 600
-"""The most tokens that come back where it is not clear."""
+_UNCLEAR = 150
+"""The most tokens that come back where it is not clear; the best passage may be longer."""
+_BLOCK = 60
+"""Tokens that a block takes beyond its passage, at most about."""
 _COVERED = 0.2
 """The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
 more."""
@@ -102,7 +104,10 @@ class HistorySearch:
         if not is_asked:
             return SearchResult((), "nothing of what left is asked for", may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
-        order = ranked(candidates, words.scores, meaning, least)
+        once: dict[str, Ranked] = {}
+        for each in ranked(candidates, words.scores, meaning, least):
+            once.setdefault(there.texts[each.place], each)
+        order = [*once.values()]
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
@@ -111,6 +116,8 @@ class HistorySearch:
             for (place, share, bears), in_summary in zip(order, said, strict=True)
             if not in_summary and (is_about[place] or not is_said)
         ]
+        if most is not None and found:
+            most = max(most, found[0].tokens + _BLOCK)
         how = _how(int(is_known.sum()), len(meaning))
         return SearchResult(found, how if found or not order else "the summary says it", most=most)
 
@@ -125,7 +132,8 @@ class HistorySearch:
         """Whether a message asks for what left, whether it may refer to it, and the most tokens that may come back.
 
         One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. A
-        question whose terms all stand in one passage does.
+        question whose terms all stand in one passage does. Where no passage has two of its terms it is not clear:
+        in a long conversation any word and any vector is near to something.
         """
         asks = _asks(question)
         if asks and 1 < words.wanted in words.terms:
@@ -134,7 +142,8 @@ class HistorySearch:
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
             return False, asks and nearest is None, None
         above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
-        return above >= (_ASKED if asks else _PERHAPS), above > _REFERS, None if above >= _CLEAR else _UNCLEAR
+        is_clear = above >= _CLEAR and words.terms.max(initial=0) >= _TERMS
+        return above >= (_ASKED if asks else _PERHAPS), above > _REFERS, None if is_clear else _UNCLEAR
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
         """Whether the digest has a passage word for word; an attachment stands nowhere but in its message."""

@@ -222,6 +222,34 @@ async def test_what_the_summary_says_word_for_word_does_not_stand_there_twice() 
         assert is_recalled or (isinstance(decision, Keep) and decision.why == "the summary says it")
 
 
+@pytest.mark.parametrize(
+    ("question", "least", "most"),
+    [
+        ("Could you describe the harbour?", 0, 150),  # one of its words is somewhere in any long conversation
+        ("Which harbour has the crane with number 7713?", 1000, 4000),
+    ],
+)
+async def test_recall_brings_little_where_no_passage_has_two_words_of_the_question(
+    question: str, least: int, most: int
+) -> None:
+    seen = [
+        f"The harbour of town {n} has a crane. Its number is {7700 + n}. It is quiet there, at night."
+        for n in range(60)
+    ]
+    past = [message for each in seen for message in (user(each), assistant("I see."))]
+    incoming, request = cut(question, past=past)
+    embedder = Vectors(dict.fromkeys(seen, 0.7))
+    decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
+    assert isinstance(decision, Rewrite)
+    assert least < int(str(decision.facts["recalled_tokens"])) <= most
+
+
+async def test_recall_brings_what_was_sent_several_times_once() -> None:
+    past = [message for _ in range(3) for message in (user(FACTS[0]), assistant(REPLY))]
+    incoming, request = cut("How old is Biscuit the beagle?", past=past)
+    assert recalled(await RecallHistory(least=0.9).apply(request, context(incoming))).count(FACTS[0]) == 1
+
+
 async def test_what_only_stands_beside_it_does_not_come_instead() -> None:
     past = [user("lol true"), assistant("Yes."), *PAST, user("Nice one."), assistant("Thanks.")]
     incoming, request = cut("How old is Biscuit the beagle?", past=past)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.markers import MARKER_TOKENS, marked_handle, reference, shortened
+from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, reference, shortened
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction import minified, payloads, weight, with_payloads
 from proxy.compaction.edited_files import edits_files, names_file, reads_file
@@ -368,7 +368,8 @@ class _CompactingWalk:
         if text.sent.count("\n") < FEWEST - 1:
             return None
         own = [(place, each) for place, each in enumerate(before) if each is not None]
-        earlier = [*self.shown, *(each for _, each in own)]
+        # what has a handle already could not be put together again from the client's text
+        earlier = [] if is_shortened(text.sent) else [*self.shown, *(each for _, each in own)]
         work = partial(_referring, text.sent, earlier, BESIDE if text.message in self.files else 0)
         sent, used, lines = await self.once.of_key(("refer", self._key, len(before)), len(text.sent), work)
         if used:

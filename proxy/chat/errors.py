@@ -20,6 +20,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 
 class PenstockError(Exception):
@@ -28,6 +29,8 @@ class PenstockError(Exception):
     status = 500
     type = "server_error"
     code: str | None = None
+    own_headers: ClassVar[Mapping[str, str]] = {}
+    """What every answer with this error has in its headers."""
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class PenstockError(Exception):
         self.param = param
         self.status = status or type(self).status
         self.code = code or type(self).code
-        self.headers = dict(headers or {})
+        self.headers = {**self.own_headers, **(headers or {})}
 
     def body(self) -> bytes:
         """The JSON body: `{"error": {"message", "type", "param", "code"}}`, all four keys present."""
@@ -142,18 +145,7 @@ class Unanswered(UpstreamFailed):
     """
 
     code = "upstream_broke_off"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        headers = {"x-should-retry": "false", **(headers or {})}
-        super().__init__(message, param=param, code=code, status=status, headers=headers)
+    own_headers: ClassVar = {"x-should-retry": "false"}
 
 
 class UpstreamTimeout(Unanswered):
